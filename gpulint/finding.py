@@ -1,0 +1,133 @@
+"""What a rule says: findings, their places, and fixes as edits of the text."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class Effect(enum.Enum):
+    """What may differ in a training run after a fix; the user allows a set."""
+
+    EXACT = "exact"
+    RANDOM = "random"
+    NUMERICS = "numerics"
+    HYPERPARAMS = "hyperparams"
+    NONE = "none"
+
+    @property
+    def rank(self) -> int:
+        """Position in the order in which fixes are applied, least change first."""
+        return list(Effect).index(self)
+
+
+class Severity(enum.Enum):
+    """How bad a finding is; notes never fail a build by default."""
+
+    NOTE = "note"
+    WARNING = "warning"
+    ERROR = "error"
+
+    @property
+    def rank(self) -> int:
+        """0 for a note, 1 for a warning, 2 for an error."""
+        return list(Severity).index(self)
+
+
+class Confidence(enum.Enum):
+    """How sure the facts behind a finding are."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+@dataclass(frozen=True, order=True)
+class Position:
+    """A place in a text: row and column, both 1-based, in code points."""
+
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """A range of a file with what is said about it (empty for the finding itself)."""
+
+    path: Path
+    start: Position
+    end: Position
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A fact that the finding rests on, and the row where it is written."""
+
+    path: Path
+    row: int
+    note: str
+
+
+@dataclass(frozen=True, order=True)
+class TextEdit:
+    """Replace `text[start:end]` by `content`; offsets in code points."""
+
+    start: int
+    end: int
+    content: str
+
+
+@dataclass(frozen=True)
+class Fix:
+    """One rewrite: all its edits are applied, or none.
+
+    `imports` are statements the rewritten text needs (`import torch`); the engine
+    adds those that are missing, once per file.
+    """
+
+    title: str
+    effect: Effect
+    edits: tuple[TextEdit, ...]
+    imports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A place where a script wastes time or memory, and the fix if there is one.
+
+    `effect` is that of the fix, or of the rule where the fix is withheld;
+    `fix_withheld` names the guard that failed.
+    """
+
+    code: str
+    name: str
+    message: str
+    severity: Severity
+    effect: Effect
+    confidence: Confidence
+    place: Place
+    related: tuple[Place, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    fix: Fix | None = None
+    fix_withheld: str | None = None
+    context: str = ""
+    suppressed: str | None = None
+
+    @property
+    def path(self) -> Path:
+        """The file it was found in."""
+        return self.place.path
+
+    @property
+    def fingerprint(self) -> str:
+        """Stable under line moves: rule, enclosing definition and source text."""
+        key = "\0".join((self.code, self.context))
+        return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    @property
+    def order(self) -> tuple[str, Position, str]:
+        """Sort key: file, place, code."""
+        return (str(self.path), self.place.start, self.code)

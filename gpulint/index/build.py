@@ -1,0 +1,263 @@
+"""One pass over a file's `ast`: where things are, and what names mean."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+from gpulint.index.walk import FUNCTIONS, dotted, fields
+from gpulint.source import Source, SourceError
+
+MAX_LINKS = 150
+Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Node = TypeVar("Node", bound=ast.AST)
+
+_LINKS = (
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.Attribute,
+    ast.Call,
+    ast.Subscript,
+    ast.Lambda,
+    ast.IfExp,
+)
+
+
+@dataclass
+class FileIndex:
+    """Every node of one file by class, with parents and qualified names.
+
+    `parents` maps each node to the node that holds it; `nodes` maps an `ast` class
+    to its nodes in source order; `imports` maps a local name to what it stands for.
+    """
+
+    tree: ast.Module
+    parents: dict[ast.AST, ast.AST]
+    nodes: dict[type, list[ast.AST]]
+    imports: dict[str, str] = field(default_factory=dict)
+    stars: tuple[str, ...] = ()
+
+    def all(self, kind: type[Node]) -> list[Node]:
+        """All nodes of one `ast` class in source order."""
+        return self.nodes.get(kind, [])  # type: ignore[return-value]
+
+    @cached_property
+    def calls(self) -> dict[str, list[ast.Call]]:
+        """Calls by the qualified (or as written) name of their callee."""
+        calls: dict[str, list[ast.Call]] = defaultdict(list)
+        for call in self.all(ast.Call):
+            name = self.qualified(call.func)
+            if name:
+                calls[name].append(call)
+        return calls
+
+    @cached_property
+    def called_names(self) -> frozenset[str]:
+        """Qualified names that are called somewhere."""
+        return frozenset(self.calls)
+
+    @cached_property
+    def functions(self) -> list[Function]:
+        """All function definitions, methods included, in source order."""
+        both = [*self.all(ast.FunctionDef), *self.all(ast.AsyncFunctionDef)]
+        return sorted(both, key=lambda f: (f.lineno, f.col_offset))
+
+    @cached_property
+    def classes(self) -> dict[str, ast.ClassDef]:
+        """Classes by name (the last one wins, as at run time)."""
+        return {c.name: c for c in self.all(ast.ClassDef)}
+
+    @cached_property
+    def bound_names(self) -> frozenset[str]:
+        """Names that the file itself binds by assignment, parameter or definition."""
+        names = {
+            n.id for n in self.all(ast.Name) if not isinstance(n.ctx, ast.Load)
+        }
+        names.update(a.arg for a in self.all(ast.arg))
+        names.update(f.name for f in self.functions)
+        names.update(self.classes)
+        return frozenset(names)
+
+    def qualified(self, node: ast.AST | None) -> str | None:
+        """`torch.utils.data.DataLoader` for a name or attribute chain.
+
+        Aliases of imports are followed; a chain on another name is given as it is
+        written. None for anything that is not a chain.
+        """
+        name = dotted(node)
+        if name is None:
+            return None
+        head, dot, rest = name.partition(".")
+        origin = self.imports.get(head)
+        if origin is not None:
+            name = origin + dot + rest
+        elif not dot and self.stars and head not in self.bound_names:
+            for star in self.stars:
+                if f"{star}.{head}" in _STAR_NAMES:
+                    name = f"{star}.{head}"
+        return _CANONICAL.get(name, name)
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        """The node that holds this one; None for the module."""
+        return self.parents.get(node)
+
+    def ancestors(self, node: ast.AST) -> list[ast.AST]:
+        """All nodes that hold this one, innermost first."""
+        found = []
+        above = self.parents.get(node)
+        while above is not None:
+            found.append(above)
+            above = self.parents.get(above)
+        return found
+
+    def scope(self, node: ast.AST) -> Scope:
+        """The innermost function, lambda, class or module that runs this node."""
+        child, above = node, self.parents.get(node)
+        while above is not None:
+            if isinstance(above, ast.Module):
+                return above
+            if isinstance(above, (*FUNCTIONS, ast.ClassDef)) and _runs(above, child):
+                return above
+            child, above = above, self.parents.get(above)
+        return self.tree
+
+    def function(self, node: ast.AST) -> Function | None:
+        """The innermost function whose body holds this node."""
+        scope = self.scope(node)
+        while not isinstance(scope, ast.Module):
+            if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                return scope
+            scope = self.scope(scope)
+        return None
+
+    def owner(self, node: ast.AST) -> ast.ClassDef | None:
+        """The class in whose method (or nested function of one) the node stands."""
+        for above in self.ancestors(node):
+            if isinstance(above, ast.ClassDef):
+                return above
+        return None
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The innermost statement that holds this node (itself, if it is one)."""
+        current: ast.AST | None = node
+        while current is not None and not isinstance(current, ast.stmt):
+            current = self.parents.get(current)
+        if current is None:
+            raise ValueError(f"{type(node).__name__} stands in no statement")
+        return current
+
+    def inside(self, node: ast.AST, outer: ast.AST) -> bool:
+        """Whether `outer` is `node` or holds it."""
+        current: ast.AST | None = node
+        while current is not None:
+            if current is outer:
+                return True
+            current = self.parents.get(current)
+        return False
+
+    def qualname(self, node: ast.AST) -> str:
+        """Dotted path of the definitions around a node, `Trainer.fit`."""
+        names = [
+            above.name
+            for above in [node, *self.ancestors(node)]
+            if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        ]
+        return ".".join(reversed(names))
+
+
+def _runs(scope: ast.AST, child: ast.AST) -> bool:
+    """Whether `child` is in the body of the scope, not a decorator or default."""
+    if isinstance(scope, ast.Lambda):
+        return child is scope.body
+    if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        outside = child is scope.args or child is scope.returns
+        return not outside and child not in scope.decorator_list
+    return isinstance(scope, ast.ClassDef) and child in scope.body
+
+
+def build_index(source: Source, tree: ast.Module | None = None) -> FileIndex:
+    """Index one file. SyntaxError as `ast` raises it; SourceError: too deep."""
+    tree = tree if tree is not None else ast.parse(source.text)
+    index = FileIndex(tree, {}, defaultdict(list))
+    nodes, parents = index.nodes, index.parents
+    stack: list[tuple[ast.AST, int]] = [(tree, 0)]
+    while stack:
+        node, links = stack.pop()
+        kind = type(node)
+        nodes[kind].append(node)
+        links = links + 1 if kind in _LINKS else 0
+        if links > MAX_LINKS or (kind is ast.If and _elif_chain(node) > MAX_LINKS):
+            raise SourceError(
+                f"not analysed: an expression of more than {MAX_LINKS} links",
+                getattr(node, "lineno", 1),
+            )
+        below: list[tuple[ast.AST, int]] = []
+        for name in fields(kind):
+            value = getattr(node, name, None)
+            if value.__class__ is list:
+                for item in value:
+                    if isinstance(item, ast.AST):
+                        parents[item] = node
+                        below.append((item, links))
+            elif isinstance(value, ast.AST):
+                parents[value] = node
+                below.append((value, links))
+        below.reverse()
+        stack.extend(below)
+    _read_imports(index)
+    return index
+
+
+def _elif_chain(node: ast.AST) -> int:
+    length = 1
+    while isinstance(node, ast.If) and len(node.orelse) == 1:
+        node = node.orelse[0]
+        length += 1
+        if length > MAX_LINKS:
+            break
+    return length
+
+
+def _read_imports(index: FileIndex) -> None:
+    stars: list[str] = []
+    for statement in index.all(ast.Import):
+        for alias in statement.names:
+            head = alias.name.partition(".")[0]
+            index.imports[alias.asname or head] = alias.name if alias.asname else head
+    for origin in index.all(ast.ImportFrom):
+        module = "." * origin.level + (origin.module or "")
+        for alias in origin.names:
+            if alias.name == "*":
+                stars.append(module)
+            else:
+                dot = "" if module.endswith(".") else "."
+                index.imports[alias.asname or alias.name] = module + dot + alias.name
+    index.stars = tuple(stars)
+
+
+# Names under which the same thing can be reached.
+_CANONICAL = {
+    "torch.utils.data.dataloader.DataLoader": "torch.utils.data.DataLoader",
+    "torch.utils.data.dataset.Dataset": "torch.utils.data.Dataset",
+    "torch.utils.data.dataset.TensorDataset": "torch.utils.data.TensorDataset",
+    "torch.amp.autocast": "torch.autocast",
+    "torch.amp.autocast_mode.autocast": "torch.autocast",
+    "torch.autograd.grad_mode.no_grad": "torch.no_grad",
+    "torch.autograd.no_grad": "torch.no_grad",
+    "torch.nn.utils.clip_grad.clip_grad_norm_": "torch.nn.utils.clip_grad_norm_",
+    "torch.cuda.amp.autocast_mode.autocast": "torch.cuda.amp.autocast",
+    "torch.cuda.amp.grad_scaler.GradScaler": "torch.cuda.amp.GradScaler",
+    "torch.amp.grad_scaler.GradScaler": "torch.amp.GradScaler",
+}
+_STAR_NAMES = frozenset(
+    [
+        *(f"torch.utils.data.{n}" for n in ("DataLoader", "Dataset", "TensorDataset")),
+        "torch.autograd.Variable",
+        "torch.cuda.amp.autocast",
+        "torch.cuda.amp.GradScaler",
+    ]
+)

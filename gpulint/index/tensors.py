@@ -1,0 +1,533 @@
+"""Where a tensor lives: on the host or on the device, at a place in the file."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gpulint.index.flow import Definition
+from gpulint.index.resolve import Origin, Resolver
+from gpulint.index.values import Evaluator
+from gpulint.index.walk import dotted
+
+
+class Where(enum.Flag):
+    """What a value can be; several flags: on different paths."""
+
+    NOTHING = 0
+    PLAIN = enum.auto()  # a Python value, no tensor
+    HOST = enum.auto()  # a host tensor or an array
+    DEVICE = enum.auto()
+    UNKNOWN = enum.auto()
+
+    @property
+    def device(self) -> bool:
+        """On the device, on every path on which it is a tensor."""
+        return Where.DEVICE in self and not self & (Where.HOST | Where.UNKNOWN)
+
+    @property
+    def host(self) -> bool:
+        """On the host, on every path on which it is a tensor."""
+        return Where.HOST in self and not self & (Where.DEVICE | Where.UNKNOWN)
+
+
+class Target(enum.Enum):
+    """What the device argument of a move names."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+    MPS = "mps"
+    ANY = "any"  # decided at run time, meant to be an accelerator
+    NOT_A_DEVICE = "not a device"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Move:
+    """A call that moves a tensor or module: `.to(…)`, `.cuda()`.
+
+    `device` is the device expression as written (None for a bare `.cuda()`),
+    `dtype` whether it converts as well.
+    """
+
+    call: ast.Call
+    receiver: ast.expr
+    device: ast.expr | None
+    target: Target
+    non_blocking: ast.expr | None
+    dtype: bool
+
+
+DTYPES = frozenset(
+    "float32 float float64 double float16 half bfloat16 int8 uint8 int16 short int32 "
+    "int int64 long bool complex64 complex128 cfloat cdouble uint16 uint32 uint64".split()
+)
+FACTORIES = frozenset(
+    f"torch.{n}"
+    for n in (
+        "tensor zeros ones full empty eye arange linspace logspace rand randn randint "
+        "randperm normal as_tensor from_numpy tril_indices triu_indices scalar_tensor "
+        "FloatTensor LongTensor Tensor IntTensor BoolTensor DoubleTensor ByteTensor "
+        "HalfTensor hann_window hamming_window blackman_window bartlett_window"
+    ).split()
+)
+_PLAIN_CALLS = frozenset(
+    "float int bool len str repr range isinstance type print format round id hash "
+    "open input hasattr callable issubclass time.time time.perf_counter".split()
+)
+_SAME_CALLS = frozenset(
+    "sum max min abs zip list tuple sorted reversed enumerate iter next map filter "
+    "dict set tqdm tqdm.tqdm torch.autograd.Variable itertools.chain copy.deepcopy "
+    "copy.copy itertools.cycle tqdm.auto.tqdm".split()
+)
+_PLAIN_METHODS = frozenset(
+    "item tolist size dim numel ndimension stride data_ptr element_size nelement "
+    "is_contiguous get_device is_pinned storage_offset has_names is_floating_point "
+    "state_dict keys format join split strip".split()
+)
+_PLAIN_ATTRIBUTES = frozenset(
+    "shape device dtype ndim requires_grad is_cuda is_leaf grad_fn layout name "
+    "is_sparse itemsize nbytes __class__ __name__ training".split()
+)
+_TENSOR_ATTRIBUTES = frozenset("data grad T mT H mH real imag values indices".split())
+_DEVICE_NAME = re.compile(
+    r"^_?(dev|gpu|gpus|cuda|rank|local_rank|gpu_id|device_id|devices|.*device|.*_dev|"
+    r"device.*|.*_gpu|.*local_rank|cuda_.*)$",
+    re.IGNORECASE,
+)
+_MODULE_NAME = re.compile(
+    r"^_?(model\w*|net\w*|\w*_?(model|net|network|module|loss|loss_fn|loss_func|"
+    r"criterion|encoder|decoder|backbone|generator|discriminator|critic|actor|policy|"
+    r"classifier|head|embedder|student|teacher|transformer|layer|unet|vae|gan|cnn|rnn|"
+    r"lstm|mlp|resnet|bert|gpt|vgg\w*|embedding|ema|agent)\d?|criterion\w*|loss_\w+|"
+    r"criteria|crit|ce|bce|mse|l1|net_?[dg]|[dg]|d_?[ab]|g_?(ab|ba)|loss|objective|"
+    r"generator\w*|discriminator\w*|encoder\w*|decoder\w*|self|fc\d*|conv\d*)$",
+    re.IGNORECASE,
+)
+
+
+class Tensors:
+    """Host or device for the expressions of one file."""
+
+    def __init__(self, resolver: Resolver, evaluator: Evaluator) -> None:
+        self.resolver = resolver
+        self.evaluator = evaluator
+        self.index = resolver.index
+        self._where: dict[ast.AST, Where] = {}
+        self._moves: dict[ast.Call, Move | None] = {}
+        self._targets: dict[ast.expr, Target] = {}
+        self.assumed: dict[ast.AST, Where] = {}  # set by the script model: batches
+
+    # Devices and moves
+
+    def move(self, call: ast.Call) -> Move | None:
+        """The move that a call is, None for anything else (`.to(dtype)` too)."""
+        if call not in self._moves:
+            self._moves[call] = self._read_move(call)
+        return self._moves[call]
+
+    def _read_move(self, call: ast.Call) -> Move | None:
+        func = call.func
+        if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
+            return None
+        if dotted(func) == "torch.cuda" or self._is_import(func.value):
+            return None
+        keywords = {k.arg: k.value for k in call.keywords}
+        non_blocking = keywords.get("non_blocking")
+        if func.attr == "cuda":
+            device = call.args[0] if call.args else keywords.get("device")
+            if non_blocking is None and len(call.args) > 1:
+                non_blocking = call.args[1]
+            if isinstance(device, ast.Constant) and isinstance(device.value, bool):
+                device, non_blocking = None, device  # the old `async` position
+            return Move(call, func.value, device, Target.CUDA, non_blocking, False)
+        return self._read_to(call, func.value, keywords, non_blocking)
+
+    def _read_to(
+        self,
+        call: ast.Call,
+        receiver: ast.expr,
+        keywords: dict[str | None, ast.expr],
+        non_blocking: ast.expr | None,
+    ) -> Move | None:
+        if any(isinstance(a, ast.Starred) for a in call.args) or None in keywords:
+            return None
+        device = keywords.get("device")
+        dtype = "dtype" in keywords
+        positional = list(call.args)
+        if device is None and positional:
+            if self.is_dtype(positional[0]):
+                return None
+            device = positional.pop(0)
+        if device is None:
+            return None
+        target = self.target(device)
+        if target in (Target.NOT_A_DEVICE, Target.UNKNOWN):
+            return None
+        if positional:
+            dtype = True
+        if non_blocking is None and len(positional) > 1:
+            non_blocking = positional[1]
+        return Move(call, receiver, device, target, non_blocking, dtype)
+
+    def _is_import(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id in self.index.imports
+
+    def is_dtype(self, node: ast.expr) -> bool:
+        """Whether an argument of `.to` is a dtype: `torch.float32`, `x.dtype`."""
+        name = self.index.qualified(node) or dotted(node) or ""
+        head, _, last = name.rpartition(".")
+        if head == "torch":
+            return last in DTYPES
+        return last.endswith("dtype") or last.startswith("dtype")
+
+    def target(self, node: ast.expr) -> Target:
+        """What a device expression names, on all paths together."""
+        if node not in self._targets:
+            self._targets[node] = Target.UNKNOWN
+            found = {self._origin_target(o) for o in self.resolver.origins(node)}
+            if Target.UNKNOWN in found or not found:
+                named = _DEVICE_NAME.match((dotted(node) or "").rpartition(".")[2])
+                others = found - {Target.UNKNOWN}
+                if Target.NOT_A_DEVICE in others:
+                    result = Target.NOT_A_DEVICE
+                else:
+                    result = Target.ANY if named or others else Target.UNKNOWN
+            else:
+                result = found.pop() if len(found) == 1 else Target.ANY
+            self._targets[node] = result
+        return self._targets[node]
+
+    def _origin_target(self, origin: Origin) -> Target:
+        node = origin.node
+        if origin.kind == "parameter":
+            # A default such as "cpu" comes as an origin of its own.
+            return Target.UNKNOWN
+        if isinstance(node, ast.Constant):
+            return _named_target(node.value)
+        if isinstance(node, ast.JoinedStr):
+            first = node.values[0] if node.values else None
+            return _named_target(getattr(first, "value", None))
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            return self.target(node.left)
+        if isinstance(node, ast.Call):
+            return self._called_target(node)
+        if isinstance(node, ast.Attribute) and node.attr == "device":
+            return Target.ANY
+        if isinstance(node, ast.expr) and self.is_dtype(node):
+            return Target.NOT_A_DEVICE
+        if isinstance(node, ast.expr):
+            its = self.evaluator.values(node) if node is not origin.definition else None
+            if its and its.known:
+                names = {_named_target(v.constant) for v in its.known}
+                return names.pop() if len(names) == 1 else Target.ANY
+        return Target.UNKNOWN
+
+    def _called_target(self, call: ast.Call) -> Target:
+        name = self.index.qualified(call.func) or ""
+        if name == "torch.device" and (call.args or call.keywords):
+            inner = call.args[0] if call.args else call.keywords[0].value
+            found = self.target(inner)
+            return Target.ANY if found is Target.UNKNOWN else found
+        if name == "torch.cuda.current_device":
+            return Target.CUDA
+        if name.endswith(("runtime.device", "get_device", "current_accelerator")):
+            return Target.ANY
+        its = self.evaluator.values(call)
+        if its.known:
+            names = {_named_target(v.constant) for v in its.known}
+            return names.pop() if len(names) == 1 else Target.ANY
+        if name.rpartition(".")[2] in ("zeros", "ones", "tensor", "stack", "cat"):
+            return Target.NOT_A_DEVICE
+        return Target.UNKNOWN
+
+    # Where a value lives
+
+    def where(self, node: ast.AST) -> Where:
+        """Host, device, plain Python or unknown, for one expression."""
+        known = self._where.get(node)
+        if known is not None:
+            return known
+        self._where[node] = Where.NOTHING  # a cycle adds nothing
+        result = self.assumed.get(node) or self._compute(node)
+        self._where[node] = result
+        return result
+
+    def forget(self) -> None:
+        """Drop answers, after the script model has added assumptions."""
+        self._where.clear()
+
+    def _compute(self, node: ast.AST) -> Where:
+        if isinstance(node, (ast.Constant, ast.JoinedStr, ast.Lambda)):
+            return Where.PLAIN
+        if isinstance(node, ast.Name):
+            return self._named(node)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node)
+        if isinstance(node, ast.Call):
+            return self._call(node)
+        if isinstance(node, ast.BinOp):
+            return _mixed(self.where(node.left), self.where(node.right))
+        if isinstance(node, ast.UnaryOp):
+            plain = isinstance(node.op, ast.Not)
+            return Where.PLAIN if plain else self.where(node.operand)
+        if isinstance(node, ast.Compare):
+            if all(isinstance(o, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for o in node.ops):
+                return Where.PLAIN
+            return _mixed(self.where(node.left), *map(self.where, node.comparators))
+        if isinstance(node, (ast.Subscript, ast.Starred, ast.Await)):
+            return self.where(node.value)
+        if isinstance(node, ast.IfExp):
+            return self.where(node.body) | self.where(node.orelse)
+        if isinstance(node, ast.NamedExpr):
+            return self.where(node.value)
+        return self._container(node)
+
+    def _container(self, node: ast.AST) -> Where:
+        items: Iterable[ast.expr] = ()
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+            items = node.elts
+        elif isinstance(node, ast.Dict):
+            items = node.values
+        elif isinstance(node, ast.BoolOp):
+            items = node.values
+        elif isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+            items = (node.elt,)
+        elif isinstance(node, ast.DictComp):
+            items = (node.value,)
+        found = _union(map(self.where, items))
+        return found or Where.PLAIN
+
+    def _named(self, node: ast.Name) -> Where:
+        definitions = self.resolver.definitions(node)
+        if not definitions:
+            return Where.UNKNOWN
+        return self._defined(definitions)
+
+    def _defined(self, definitions: Iterable[Definition]) -> Where:
+        return _union(self._from_definition(d) for d in definitions)
+
+    def _from_definition(self, definition: Definition) -> Where:
+        node = definition.node
+        assumed = self.assumed.get(node)
+        if assumed is not None:
+            return assumed
+        if definition.value is not None and definition.kind == "assign":
+            return self._unpacked(definition.value, definition.path)
+        if definition.value is not None and definition.kind == "augment":
+            return self.where(definition.value)
+        if definition.value is not None and definition.kind == "for":
+            return self._element(definition.value, definition.path)
+        if definition.kind == "parameter":
+            return self._parameter(definition)
+        return Where.UNKNOWN
+
+    def _unpacked(self, value: ast.expr, path: tuple[object, ...]) -> Where:
+        if path and isinstance(value, (ast.Tuple, ast.List)):
+            step = path[0]
+            if isinstance(step, int) and step < len(value.elts):
+                return self._unpacked(value.elts[step], path[1:])
+        return self.where(value)
+
+    def _element(self, iterable: ast.expr, path: tuple[object, ...]) -> Where:
+        if isinstance(iterable, ast.Call):
+            name = self.index.qualified(iterable.func) or ""
+            if name == "range" or name.endswith("trange"):
+                return Where.PLAIN
+            if name == "enumerate" and iterable.args:
+                if path[:1] == (0,):
+                    return Where.PLAIN
+                return self._element(iterable.args[0], path[1:])
+            if name == "zip" and path and isinstance(path[0], int):
+                if path[0] < len(iterable.args):
+                    return self._element(iterable.args[path[0]], path[1:])
+        return self.where(iterable)
+
+    def _parameter(self, definition: Definition) -> Where:
+        function = self.index.parent(self.index.parent(definition.node) or definition.node)
+        given = None
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            given = self.resolver.arguments(function, definition.name)
+        if not given:
+            return Where.UNKNOWN
+        return _union(map(self.where, given)) or Where.UNKNOWN
+
+    def _attribute(self, node: ast.Attribute) -> Where:
+        if node.attr in _PLAIN_ATTRIBUTES:
+            return Where.PLAIN
+        definitions = self.resolver.definitions(node)
+        if definitions:
+            return self._defined(definitions)
+        if node.attr in _TENSOR_ATTRIBUTES:
+            return self.where(node.value)
+        inner = self.where(node.value)
+        return inner if inner.device else Where.UNKNOWN
+
+    def _call(self, call: ast.Call) -> Where:
+        move = self.move(call)
+        if move is not None:
+            return Where.HOST if move.target is Target.CPU else Where.DEVICE
+        name = self.index.qualified(call.func) or ""
+        head = name.partition(".")[0]
+        if name in _PLAIN_CALLS or name.startswith("torch.cuda.") and not (
+            name.endswith("Tensor")
+        ):
+            return Where.PLAIN
+        if name in _SAME_CALLS or name.rpartition(".")[2] in ("tqdm", "trange"):
+            return self._arguments(call) or Where.PLAIN
+        if head in ("np", "numpy"):
+            return Where.HOST
+        if name.startswith("torch."):
+            return self._torch(call, name)
+        function = self.resolver.callee(call)
+        if function is not None:
+            return self._result(call, function)
+        if isinstance(call.func, ast.Attribute):
+            return self._method(call, call.func)
+        return self._opaque(call, call.func)
+
+    def _torch(self, call: ast.Call, name: str) -> Where:
+        if name.startswith("torch.nn.") and not name.startswith(
+            ("torch.nn.functional.", "torch.nn.utils.rnn.")
+        ):
+            return Where.PLAIN  # a module
+        if name.startswith(("torch.optim.", "torch.utils.", "torch.device")):
+            return Where.PLAIN
+        if name.startswith("torch.cuda.") and name.endswith("Tensor"):
+            return Where.DEVICE
+        for keyword in call.keywords:
+            if keyword.arg == "device":
+                return _on(self.target(keyword.value))
+        if name in FACTORIES:
+            if name in ("torch.tensor", "torch.as_tensor") and call.args:
+                inner = self.where(call.args[0])
+                return inner if inner.device else Where.HOST
+            return Where.HOST
+        if name in ("torch.load", "torch.jit.load"):
+            return Where.UNKNOWN
+        found = self._arguments(call)
+        return found or Where.HOST
+
+    def _arguments(self, call: ast.Call) -> Where:
+        values = [*call.args, *(k.value for k in call.keywords)]
+        return _mixed(*map(self.where, values)) & ~Where.PLAIN
+
+    def _result(self, call: ast.Call, function: ast.AST) -> Where:
+        """What a function of this file returns; the caller's tensors if unclear."""
+        assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        flow = self.resolver.flow(function)
+        values = [v for v in [*flow.returns, *flow.yields] if v is not None]
+        return _union(map(self.where, values)) or Where.PLAIN
+
+    def _method(self, call: ast.Call, func: ast.Attribute) -> Where:
+        if func.attr in _PLAIN_METHODS:
+            return Where.PLAIN
+        if func.attr in ("cpu", "numpy", "pin_memory"):
+            return Where.HOST
+        if func.attr == "type" and call.args:
+            return self._typed(call, func)
+        receiver = self.where(func.value)
+        tensors = receiver & (Where.HOST | Where.DEVICE)
+        if tensors and Where.UNKNOWN not in receiver:
+            return _mixed(tensors, self._arguments(call))
+        return self._opaque(call, func.value if func.attr != "forward" else func)
+
+    def _typed(self, call: ast.Call, func: ast.Attribute) -> Where:
+        """`x.type(torch.cuda.FloatTensor)` moves; `x.type(torch.float32)` does not."""
+        wanted = call.args[0]
+        names = set()
+        for origin in self.resolver.origins(wanted):
+            node = origin.node
+            text = node.value if isinstance(node, ast.Constant) else None
+            names.add(str(text or self.index.qualified(node) or ""))
+        if any("cuda" in name for name in names):
+            return Where.DEVICE
+        return self.where(func.value)
+
+    def _opaque(self, call: ast.Call, callee: ast.expr) -> Where:
+        """A call of something not known: a model or a loss keeps its inputs' device."""
+        found = self._arguments(call)
+        if Where.DEVICE in found and self.is_module(callee):
+            return Where.DEVICE
+        if found == Where.HOST and self.is_module(callee):
+            return Where.HOST
+        return Where.UNKNOWN
+
+    def is_module(self, callee: ast.expr) -> bool:
+        """Whether a callee is a model or loss, by how it is made or by its name."""
+        if isinstance(callee, ast.Subscript):
+            callee = callee.value
+        for origin in self.resolver.origins(callee):
+            made = origin.call
+            while made is not None and self._passes_through(made):
+                inner = made.func.value  # type: ignore[attr-defined]
+                made = inner if isinstance(inner, ast.Call) else None
+            if made is not None and self.makes_module(made):
+                return True
+        name = (dotted(callee) or "").rpartition(".")[2]
+        return bool(name and _MODULE_NAME.match(name)) and name not in self.index.imports
+
+    @staticmethod
+    def _passes_through(call: ast.Call) -> bool:
+        return isinstance(call.func, ast.Attribute) and call.func.attr in (
+            "to", "cuda", "train", "eval", "float", "half", "double", "apply",
+            "requires_grad_", "compile",
+        )  # fmt: skip
+
+    def makes_module(self, call: ast.Call) -> bool:
+        """Whether a call constructs an `nn.Module` (or wraps one)."""
+        name = self.index.qualified(call.func) or ""
+        if name.startswith(("torch.nn.", "torchvision.models.", "timm.create_model")):
+            return not name.startswith(("torch.nn.functional.", "torch.nn.utils."))
+        if name in ("torch.compile", "torch.jit.script", "torch.hub.load"):
+            return True
+        if name.endswith((".from_pretrained", ".from_config")):
+            return True
+        owner = self.resolver.local_class(call.func)
+        return owner is not None and self.is_module_class(owner)
+
+    def is_module_class(self, owner: ast.ClassDef) -> bool:
+        """Whether a class of this file derives from `nn.Module`."""
+        names = self.resolver.base_names(owner)
+        return any(n.startswith("torch.nn.") or n.endswith("Module") for n in names)
+
+
+def _named_target(name: object) -> Target:
+    if isinstance(name, bool) or name is None:
+        return Target.UNKNOWN
+    if isinstance(name, int):
+        return Target.CUDA
+    if not isinstance(name, str):
+        return Target.UNKNOWN
+    kind = name.partition(":")[0].strip()
+    if kind in ("cuda", "cpu", "mps"):
+        return Target(kind)
+    return Target.ANY if kind in ("xpu", "hip", "npu", "gpu", "auto") else Target.UNKNOWN
+
+
+def _on(target: Target) -> Where:
+    if target is Target.CPU:
+        return Where.HOST
+    if target in (Target.UNKNOWN, Target.NOT_A_DEVICE):
+        return Where.UNKNOWN
+    return Where.DEVICE
+
+
+def _union(parts: Iterable[Where]) -> Where:
+    found = Where.NOTHING
+    for part in parts:
+        found |= part
+    return found
+
+
+def _mixed(*parts: Where) -> Where:
+    """The result of an operation on several values: on the device if one is."""
+    found = _union(parts)
+    if Where.DEVICE in found:
+        return Where.DEVICE
+    if Where.UNKNOWN in found:
+        return Where.UNKNOWN
+    return found

@@ -1,0 +1,82 @@
+"""An iterative walk over `ast` by a table of each class's child fields."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+# Fields that hold no code: contexts, operators and type comments.
+_NOT_CODE = {"ctx", "op", "ops", "type_comment", "type_ignores", "kind", "type_params"}
+_fields: dict[type, tuple[str, ...]] = {}
+
+
+def fields(kind: type) -> tuple[str, ...]:
+    """The fields of an `ast` class that may hold child nodes, in source order."""
+    known = _fields.get(kind)
+    if known is None:
+        names = [n for n in getattr(kind, "_fields", ()) if n not in _NOT_CODE]
+        if "decorator_list" in names:  # decorators stand before the definition
+            names.remove("decorator_list")
+            names.insert(0, "decorator_list")
+        known = _fields[kind] = tuple(names)
+    return known
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """Direct child nodes in source order."""
+    found: list[ast.AST] = []
+    for name in fields(type(node)):
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            found.extend(item for item in value if isinstance(item, ast.AST))
+        elif isinstance(value, ast.AST):
+            found.append(value)
+    return found
+
+
+def walk(*roots: ast.AST) -> Iterator[ast.AST]:
+    """Every node below and including the roots, in source order."""
+    stack = list(reversed(roots))
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(children(node)))
+
+
+def walk_scope(*roots: ast.AST) -> Iterator[ast.AST]:
+    """Like `walk`, but does not enter functions, lambdas and classes below a root.
+
+    The definitions themselves are yielded, with their decorators and defaults left
+    out.
+    """
+    stack = list(reversed(roots))
+    first = set(map(id, roots))
+    while stack:
+        node = stack.pop()
+        yield node
+        is_scope = isinstance(node, (*FUNCTIONS, ast.ClassDef))
+        if not is_scope or id(node) in first:
+            stack.extend(reversed(children(node)))
+
+
+def dotted(node: ast.AST | None) -> str | None:
+    """`a.b.c` for a chain of attributes on a name, else None."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    parts.append(node.id)
+    return ".".join(reversed(parts))
+
+
+def same(a: ast.AST | None, b: ast.AST | None) -> bool:
+    """Whether two expressions are written alike."""
+    if a is None or b is None:
+        return a is b
+    return a is b or ast.dump(a) == ast.dump(b)

@@ -1,0 +1,132 @@
+"""The base of all rules: what a rule declares, and how it makes a finding."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from gpulint.finding import Confidence, Effect, Evidence, Finding, Place, Severity
+
+if TYPE_CHECKING:
+    from gpulint.script.edits import Rewrite
+    from gpulint.index import FileIndex
+    from gpulint.script import Script
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What must stand in a file for a rule to have a chance there.
+
+    `words`: alternatives; each is a set of strings that must all occur in the text.
+    `calls`: qualified names, one of which must be called (aliases resolved); empty
+    means that the words decide alone.
+    """
+
+    words: tuple[frozenset[str], ...]
+    calls: frozenset[str] = field(default_factory=frozenset)
+
+    def in_text(self, text: str) -> bool:
+        """Whether the words let the file through."""
+        return any(all(word in text for word in group) for group in self.words)
+
+    def in_index(self, index: FileIndex) -> bool:
+        """Whether the calls let the file through."""
+        return not self.calls or not self.calls.isdisjoint(index.called_names)
+
+
+def Words(*groups: str) -> Needs:
+    """Each group is one alternative: words separated by spaces, all of them needed."""
+    return Needs(tuple(frozenset(group.split()) for group in groups))
+
+
+def Calls(*names: str) -> Needs:
+    """One of these qualified names must be called."""
+    words = {frozenset([name.rpartition(".")[2]]) for name in names}
+    return Needs(tuple(words), frozenset(names))
+
+
+class Rule:
+    """One pattern that wastes the GPU. The module's docstring is its documentation.
+
+    A subclass sets `effect`, `needs` and, where they differ, `severity`,
+    `confidence` and `torch` (the lowest torch release of what its fix emits).
+    `code` and `name` come from the module's file name.
+    """
+
+    effect: ClassVar[Effect]
+    needs: ClassVar[Needs]
+    severity: ClassVar[Severity] = Severity.WARNING
+    confidence: ClassVar[Confidence] = Confidence.HIGH
+    torch: ClassVar[tuple[int, int]] = (1, 6)
+    framework: ClassVar[str] = "pytorch"
+
+    @property
+    def code(self) -> str:
+        """`GPU203` for `gpu203_restarting_workers.py`."""
+        return self._stem[:6].upper()
+
+    @property
+    def name(self) -> str:
+        """`restarting-workers` for `gpu203_restarting_workers.py`."""
+        return self._stem[7:].replace("_", "-")
+
+    @property
+    def _stem(self) -> str:
+        return type(self).__module__.rpartition(".")[2]
+
+    @property
+    def documentation(self) -> str:
+        """The module's docstring: Markdown with `## Why`, `## Example` …"""
+        module = inspect.getmodule(type(self))
+        return inspect.cleandoc((module.__doc__ if module else "") or "")
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """All findings of this rule in one script, in any order."""
+        raise NotImplementedError
+
+    def finding(
+        self,
+        script: Script,
+        at: ast.AST,
+        message: str,
+        *,
+        fix: Rewrite | None = None,
+        withheld: str | None = None,
+        related: Iterable[tuple[ast.AST, str]] = (),
+        evidence: Iterable[tuple[ast.AST, str]] = (),
+        severity: Severity | None = None,
+        confidence: Confidence | None = None,
+        effect: Effect | None = None,
+    ) -> Finding:
+        """A finding at the narrowest node `at` (a callee or an argument).
+
+        `fix` is compiled to text edits here; where that is impossible, or the
+        project's torch is too old for what it emits, the finding has none and says
+        why.
+        """
+        effect = effect or self.effect
+        compiled, reason = script.compile(self, fix, effect)
+        path = script.source.path
+        return Finding(
+            code=self.code,
+            name=self.name,
+            message=message,
+            severity=severity or self.severity,
+            effect=effect,
+            confidence=confidence or self.confidence,
+            place=script.place(at),
+            related=tuple(script.place(node, note) for node, note in related),
+            evidence=tuple(
+                Evidence(path, getattr(node, "lineno", 1), note)
+                for node, note in evidence
+            ),
+            fix=compiled,
+            fix_withheld=None if compiled else (withheld or reason),
+            context=script.context(at),
+        )
+
+
+__all__ = ["Calls", "Needs", "Place", "Rule", "Words"]

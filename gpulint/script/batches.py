@@ -1,0 +1,148 @@
+"""Which expressions are parts of a batch that a loop takes from a loader."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cached_property
+
+from gpulint.index import Definition, Function, Resolver, Where
+from gpulint.script.loops import LOADER_NAME, Loop
+
+_ON_DEVICE = re.compile(r"cuda|gpu|device|prefetch", re.IGNORECASE)
+_WRAPS_TENSOR = frozenset(
+    "torch.autograd.Variable torch.from_numpy torch.tensor torch.as_tensor "
+    "torch.Tensor torch.FloatTensor torch.LongTensor numpy.array numpy.asarray "
+    "list tuple dict zip enumerate".split()
+)
+
+
+class Batches:
+    """Follows names back to the target of a loop over batches.
+
+    `assumed` gives where the targets live as they come from the loader, for the
+    tensor facts: on the host, unless the loader's name says that it moves them.
+    """
+
+    def __init__(self, resolver: Resolver, loops: tuple[Loop, ...]) -> None:
+        self.resolver = resolver
+        self.index = resolver.index
+        self._targets: dict[ast.AST, Loop] = {}
+        self._loops: dict[ast.AST, Loop | None] = {}
+        self._all_loops = loops
+        for loop in loops:
+            if loop.batches or (loop.train and self._over_data(loop)):
+                loop.batches = True
+                for name in loop.targets:
+                    self._targets[name] = loop
+
+    def _over_data(self, loop: Loop) -> bool:
+        """Whether a training loop iterates something other than numbers."""
+        for iterable, _ in loop.items:
+            name = ""
+            if isinstance(iterable, ast.Call):
+                name = self.index.qualified(iterable.func) or ""
+            if name not in ("range", "itertools.count", "reversed", "numpy.arange"):
+                return not isinstance(iterable, (ast.List, ast.Tuple, ast.Constant))
+        return False
+
+    @cached_property
+    def assumed(self) -> dict[ast.AST, Where]:
+        """Where each loop target lives when the iteration starts."""
+        found: dict[ast.AST, Where] = {}
+        for name, loop in self._targets.items():
+            text = " ".join(ast.dump(i) for i, _ in loop.items)
+            moved = any(x.dataset.device is not None for x in loop.loaders)
+            unsure = moved or _ON_DEVICE.search(text)
+            found[name] = Where.UNKNOWN if unsure else Where.HOST
+        return found
+
+    def loop_of(self, node: ast.AST) -> Loop | None:
+        """The loop whose batch an expression is a part of, on host or device."""
+        if node not in self._loops:
+            self._loops[node] = None  # a cycle adds nothing
+            self._loops[node] = self._find(node)
+        return self._loops[node]
+
+    def _find(self, node: ast.AST) -> Loop | None:
+        if isinstance(node, ast.Name):
+            return self._first_definition(self.resolver.definitions(node))
+        if isinstance(node, ast.Attribute):
+            return self.loop_of(node.value) or self._first_definition(
+                self.resolver.definitions(node)
+            )
+        if isinstance(node, (ast.Subscript, ast.Starred, ast.Await, ast.NamedExpr)):
+            return self.loop_of(node.value)
+        if isinstance(node, ast.IfExp):
+            return self.loop_of(node.body) or self.loop_of(node.orelse)
+        if isinstance(node, ast.Call):
+            return self._from_call(node)
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return self._first(node.elts)
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
+            return self.loop_of(node.elt)
+        if isinstance(node, ast.DictComp):
+            return self.loop_of(node.value)
+        if isinstance(node, ast.Dict):
+            return self._first(node.values)
+        return None
+
+    def _first(self, nodes: list[ast.expr]) -> Loop | None:
+        return next((x for x in map(self.loop_of, nodes) if x is not None), None)
+
+    def _first_definition(self, definitions: tuple[Definition, ...]) -> Loop | None:
+        found = map(self._from_definition, definitions)
+        return next((loop for loop in found if loop is not None), None)
+
+    def _from_definition(self, definition: Definition) -> Loop | None:
+        target = self._targets.get(definition.node)
+        if target is not None:
+            return target
+        if definition.kind == "parameter":
+            return self._from_parameter(definition)
+        if definition.kind in ("assign", "for", "augment") and definition.value:
+            return self.loop_of(definition.value)
+        return None
+
+    def _from_parameter(self, definition: Definition) -> Loop | None:
+        function = self.index.parent(self.index.parent(definition.node) or definition.node)
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return None
+        given = self.resolver.arguments(function, definition.name) or []
+        return self._first(given)
+
+    def _from_call(self, call: ast.Call) -> Loop | None:
+        name = self.index.qualified(call.func) or ""
+        if name == "next" and call.args:
+            return self._from_next(call)
+        if name in _WRAPS_TENSOR and call.args:
+            return self._first(call.args)
+        function = self.resolver.callee(call)
+        if function is not None:
+            return self._through(call, function)
+        if isinstance(call.func, ast.Attribute):
+            return self.loop_of(call.func.value)
+        return None
+
+    def _from_next(self, call: ast.Call) -> Loop | None:
+        """`next(it)` of an iterator over a loader: the loop that asks for it."""
+        text = ast.unparse(call.args[0])
+        iterates = any(
+            o.call is not None
+            and self.index.qualified(o.call.func) in ("iter", "cycle", "itertools.cycle")
+            for o in self.resolver.origins(call.args[0])
+        )
+        if not (iterates or LOADER_NAME.search(text.rstrip("()"))):
+            return None
+        for loop in self._all_loops:
+            if self.index.inside(call, loop.node) and (loop.train or loop.eval):
+                return loop
+        return None
+
+    def _through(self, call: ast.Call, function: Function) -> Loop | None:
+        """A helper such as `to_gpu(x)`: what it returns, if that is its argument."""
+        for value in self.resolver.flow(function).returns:
+            found = self.loop_of(value) if value is not None else None
+            if found is not None:
+                return found
+        return None

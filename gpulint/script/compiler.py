@@ -1,0 +1,209 @@
+"""Compiles the edits of a rewrite to spans of the text."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import libcst as cst
+
+from gpulint.finding import Effect, Fix, TextEdit
+from gpulint.index.walk import walk
+from gpulint.script.edits import (
+    Build,
+    CannotFix,
+    Edit,
+    InsertAfter,
+    InsertBefore,
+    Remove,
+    Replace,
+    ReplaceCode,
+    Rewrite,
+    Wrap,
+)
+from gpulint.script.tree import Tree
+from gpulint.source import Source, node_span
+
+
+class Compiler:
+    """Turns the edits of one file into text edits."""
+
+    def __init__(self, source: Source, tree: Callable[[], Tree]) -> None:
+        self.source = source
+        self._tree = tree
+
+    def compile(self, rewrite: Rewrite, effect: Effect) -> Fix:
+        """The fix. CannotFix where the text does not allow it."""
+        replaced = [e for e in rewrite.edits if isinstance(e, Replace)]
+        edits: list[TextEdit] = []
+        for edit in rewrite.edits:
+            if isinstance(edit, Replace):
+                if not any(self._inside(edit, other) for other in replaced):
+                    edits.append(self._replace(edit, replaced))
+            else:
+                edits.extend(self._plain(edit))
+        merged = _merge(edits, self.source.newline)
+        return Fix(rewrite.title, effect, merged, rewrite.imports)
+
+    def _plain(self, edit: Edit) -> Iterable[TextEdit]:
+        if isinstance(edit, ReplaceCode):
+            start, end = node_span(self.source, edit.node)
+            return [TextEdit(start, end, self._lines(edit.code, self._indent(edit.node)))]
+        if isinstance(edit, InsertBefore):
+            return [self._insert_before(edit)]
+        if isinstance(edit, InsertAfter):
+            return [self._insert_after(edit)]
+        if isinstance(edit, Wrap):
+            return self._wrap(edit)
+        if isinstance(edit, Remove):
+            return [self._remove(edit)]
+        raise TypeError(f"not an edit: {edit!r}")
+
+    # Replacing
+
+    def _inside(self, edit: Replace, other: Replace) -> bool:
+        if edit is other:
+            return False
+        start, end = node_span(self.source, edit.node)
+        outer_start, outer_end = node_span(self.source, other.node)
+        inside = outer_start <= start and end <= outer_end
+        return inside and (outer_start, outer_end) != (start, end)
+
+    def _replace(self, edit: Replace, edits: list[Replace]) -> TextEdit:
+        tree = self._tree()
+        node = tree.find(edit.node)
+        builds = {
+            tree.find(other.node): other.build
+            for other in edits
+            if other is edit or self._inside(other, edit)
+        }
+        new = node.visit(_Builder(builds))
+        if not isinstance(new, cst.CSTNode):
+            raise CannotFix("the expression cannot be removed")
+        start, end = tree.span(node)
+        return TextEdit(start, end, tree.code(new, self._indent(edit.node)))
+
+    # Statements
+
+    def _indent(self, node: ast.AST) -> str:
+        """The white space before the first token of the node's line."""
+        line = self.source.line(node.lineno)  # type: ignore[attr-defined]
+        return line[: len(line) - len(line.lstrip(" \t\f"))]
+
+    def _line_start(self, statement: ast.stmt) -> int:
+        first = min(
+            [statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))]
+        )
+        start = self.source.starts[first - 1]
+        before = self.source.text[start : node_span(self.source, statement)[0]]
+        if first == statement.lineno and before.strip():
+            raise CannotFix("the statement shares its line with another")
+        return start
+
+    def _line_end(self, statement: ast.stmt) -> int:
+        """Offset after the newline of the statement's last line."""
+        assert statement.end_lineno is not None
+        starts = self.source.starts
+        row = statement.end_lineno
+        end = starts[row] if row < len(starts) else len(self.source.text)
+        rest = self.source.text[node_span(self.source, statement)[1] : end].strip()
+        if rest and not rest.startswith("#"):
+            raise CannotFix("the statement shares its line with another")
+        return end
+
+    def _lines(self, code: str, indent: str) -> str:
+        """Code with the file's newlines, all lines but the first indented."""
+        return (self.source.newline + indent).join(code.split("\n"))
+
+    def _insert_before(self, edit: InsertBefore) -> TextEdit:
+        start = self._line_start(edit.statement)
+        indent = self._indent(edit.statement)
+        text = indent + self._lines(edit.code, indent) + self.source.newline
+        return TextEdit(start, start, text)
+
+    def _insert_after(self, edit: InsertAfter) -> TextEdit:
+        self._line_start(edit.statement)
+        end = self._line_end(edit.statement)
+        indent = self._indent(edit.statement)
+        text = indent + self._lines(edit.code, indent) + self.source.newline
+        if end and self.source.text[end - 1] not in "\r\n":
+            text = self.source.newline + text
+        return TextEdit(end, end, text)
+
+    def _remove(self, edit: Remove) -> TextEdit:
+        return TextEdit(self._line_start(edit.statement), self._line_end(edit.statement), "")
+
+    def _wrap(self, edit: Wrap) -> list[TextEdit]:
+        """A header line, and one more level before each line that is not a string's."""
+        first, last = edit.statements[0], edit.statements[-1]
+        start = self._line_start(first)
+        self._line_end(last)
+        indent = self._indent(first)
+        edits = [TextEdit(start, start, indent + edit.header + self.source.newline)]
+        unit = self._tree().module.default_indent
+        kept = _string_rows(edit.statements)
+        assert last.end_lineno is not None
+        for row in range(self.source.position(start).row, last.end_lineno + 1):
+            if row not in kept and self.source.line(row).strip():
+                at = self.source.starts[row - 1]
+                edits.append(TextEdit(at, at, unit))
+        return edits
+
+
+def _string_rows(statements: tuple[ast.stmt, ...]) -> set[int]:
+    """Rows that begin inside a string literal: indenting them would change it."""
+    rows: set[int] = set()
+    for node in walk(*statements):
+        text = isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes))
+        if text or isinstance(node, ast.JoinedStr):
+            first, last = node.lineno, node.end_lineno  # type: ignore[attr-defined]
+            rows.update(range(first + 1, last + 1))
+    return rows
+
+
+class _Builder(cst.CSTTransformer):
+    """Applies builders bottom-up, each to the node as its children left it."""
+
+    def __init__(self, builds: dict[cst.CSTNode, Build]) -> None:
+        super().__init__()
+        self.builds = builds
+
+    def on_leave(self, original_node: Any, updated_node: Any) -> Any:
+        build = self.builds.get(original_node)
+        return updated_node if build is None else build(updated_node)
+
+
+def _merge(edits: list[TextEdit], newline: str) -> tuple[TextEdit, ...]:
+    """Sort; indentation that falls inside a replaced text goes into that text."""
+    spans = [e for e in edits if e.start < e.end]
+    deeper: dict[TextEdit, str] = {}
+    result: list[TextEdit] = []
+    for edit in (e for e in edits if e.start == e.end):
+        holder = next((s for s in spans if s.start < edit.start < s.end), None)
+        if holder is None:
+            result.append(edit)
+        elif edit.content.strip():
+            raise CannotFix("two edits of the fix meet in one expression")
+        else:
+            deeper[holder] = newline + edit.content
+    for span in spans:
+        content = span.content.replace(newline, deeper.get(span, newline))
+        result.append(TextEdit(span.start, span.end, content))
+    ordered = sorted(result, key=lambda e: (e.start, e.end))
+    for before, after in zip(ordered, ordered[1:], strict=False):
+        if after.start < before.end:
+            raise CannotFix("two edits of the fix overlap")
+    return tuple(_joined_inserts(ordered))
+
+
+def _joined_inserts(ordered: list[TextEdit]) -> list[TextEdit]:
+    """One insertion where several of a fix stand at the same offset."""
+    joined: list[TextEdit] = []
+    for edit in ordered:
+        last = joined[-1] if joined else None
+        if last and last.start == last.end == edit.start == edit.end:
+            joined[-1] = TextEdit(last.start, last.end, last.content + edit.content)
+        else:
+            joined.append(edit)
+    return joined

@@ -1,0 +1,86 @@
+"""What a rewrite consists of: edits on nodes, all of them or none."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+Build = Callable[[Any], "cst.CSTNode"]
+
+
+class CannotFix(Exception):
+    """A rewrite that this text does not allow; the message names the reason."""
+
+
+@dataclass(frozen=True)
+class Replace:
+    """Replace an expression or keyword by what `build` makes of its LibCST node.
+
+    `build` takes the updated node: edits of the same rewrite inside it are applied
+    first.
+    """
+
+    node: ast.expr | ast.keyword
+    build: Build
+
+
+@dataclass(frozen=True)
+class ReplaceCode:
+    """Replace an expression, or a whole simple statement, by code as it is."""
+
+    node: ast.expr | ast.stmt
+    code: str
+
+
+@dataclass(frozen=True)
+class InsertBefore:
+    """Insert lines before a statement, at its indentation."""
+
+    statement: ast.stmt
+    code: str
+
+
+@dataclass(frozen=True)
+class InsertAfter:
+    """Insert lines after a statement, at its indentation."""
+
+    statement: ast.stmt
+    code: str
+
+
+@dataclass(frozen=True)
+class Wrap:
+    """Put consecutive statements of one block under a header line."""
+
+    statements: tuple[ast.stmt, ...]
+    header: str
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Delete a simple statement with its line and the comment on it."""
+
+    statement: ast.stmt
+
+
+Edit = Replace | ReplaceCode | InsertBefore | InsertAfter | Wrap | Remove
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """What a rule wants changed: all edits or none.
+
+    `imports` are statements such as `import torch` that the new text needs.
+    `torch` is the lowest release of what is emitted, where it differs from the
+    rule's.
+    """
+
+    title: str
+    edits: tuple[Edit, ...]
+    imports: tuple[str, ...] = ()
+    torch: tuple[int, int] | None = None

@@ -1,0 +1,136 @@
+"""DataLoaders of a script: options, dataset, and which loops iterate them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from gpulint.index import Argument, Evaluator, Resolver, Values
+from gpulint.index.walk import dotted
+from gpulint.script.datasets import Dataset, read_dataset
+
+if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
+
+LOADER = "torch.utils.data.DataLoader"
+POSITIONS = {
+    name: number
+    for number, name in enumerate(
+        "dataset batch_size shuffle sampler batch_sampler num_workers collate_fn "
+        "pin_memory drop_last timeout worker_init_fn multiprocessing_context "
+        "generator".split()
+    )
+}
+_TRAIN = re.compile(r"train", re.IGNORECASE)
+_EVAL = re.compile(r"test|val|eval|dev|infer|pred", re.IGNORECASE)
+
+
+@dataclass(eq=False)
+class Loader:
+    """One call of `torch.utils.data.DataLoader`.
+
+    `loops` iterate it; `names` are what it is assigned to, as written.
+    """
+
+    call: ast.Call
+    evaluator: Evaluator
+    names: tuple[str, ...] = ()
+    loops: list[Loop] = field(default_factory=list)
+
+    def argument(self, name: str) -> Argument:
+        """An option by keyword, position or through `**kwargs`."""
+        return self.evaluator.argument(self.call, name, POSITIONS.get(name))
+
+    def values(self, name: str) -> Values:
+        """The constants that can reach an option; the default where it is absent."""
+        argument = self.argument(name)
+        if argument.absent:
+            return Values()
+        known: list[Values] = [self.evaluator.values(n) for n in argument.nodes]
+        complete = argument.given and all(v.complete for v in known)
+        flat = tuple(value for v in known for value in v.known)
+        return Values(flat, complete and bool(known))
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """What is known of the dataset and its work per sample."""
+        argument = self.argument("dataset")
+        return read_dataset(argument, self.evaluator)
+
+    @property
+    def decided_by_runtime(self) -> bool:
+        """Whether `**runtime.loader_kwargs(…)` already stands in the call."""
+        index = self.evaluator.index
+        for keyword in self.call.keywords:
+            if keyword.arg is None and isinstance(keyword.value, ast.Call):
+                name = index.qualified(keyword.value.func) or ""
+                if name.endswith("loader_kwargs"):
+                    return True
+        return False
+
+    @property
+    def train(self) -> bool | None:
+        """True for training data, False for evaluation, None if not clear."""
+        if any(loop.train for loop in self.loops):
+            return True
+        if any(loop.eval for loop in self.loops):
+            return False
+        words = " ".join([*self.names, dotted(self.argument("dataset").direct) or ""])
+        if _TRAIN.search(words):
+            return True
+        if _EVAL.search(words):
+            return False
+        return True if self.values("shuffle").all_in(True) else None
+
+    @property
+    def reused(self) -> bool:
+        """Whether it is iterated again, epoch after epoch."""
+        return any(loop.parent is not None for loop in self.loops) or any(
+            self._called_in_loop(loop) for loop in self.loops
+        )
+
+    def _called_in_loop(self, loop: Loop) -> bool:
+        resolver = self.evaluator.resolver
+        if loop.function is None:
+            return False
+        return any(_in_loop(resolver, c) for c in resolver.callers[loop.function])
+
+
+def _in_loop(resolver: Resolver, node: ast.AST, depth: int = 0) -> bool:
+    """Whether a node runs in a loop, here or in a caller of its function."""
+    index = resolver.index
+    for above in index.ancestors(node):
+        if isinstance(above, (ast.For, ast.AsyncFor, ast.While)):
+            return True
+        if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if depth > 3:
+                return False
+            callers = resolver.callers.get(above, ())
+            return any(_in_loop(resolver, c, depth + 1) for c in callers)
+    return False
+
+
+def find_loaders(evaluator: Evaluator) -> dict[ast.Call, Loader]:
+    """All loaders that a file builds, by their calls."""
+    index = evaluator.index
+    found: dict[ast.Call, Loader] = {}
+    for call in index.calls.get(LOADER, ()):
+        found[call] = Loader(call, evaluator, tuple(_assigned(evaluator, call)))
+    return found
+
+
+def _assigned(evaluator: Evaluator, call: ast.Call) -> list[str]:
+    """Names, attributes and keys that a call's result is put under."""
+    parent = evaluator.index.parent(call)
+    if isinstance(parent, ast.Assign):
+        return [n for n in map(dotted, parent.targets) if n]
+    if isinstance(parent, ast.Return):
+        function = evaluator.index.function(call)
+        return [function.name] if function is not None else []
+    if isinstance(parent, ast.Dict):
+        keys = [k for k, v in zip(parent.keys, parent.values, strict=True) if v is call]
+        return [str(k.value) for k in keys if isinstance(k, ast.Constant)]
+    return []

@@ -1,0 +1,329 @@
+"""Loops of a training script: what they iterate, and whether they train."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from gpulint.index import FileIndex, Function, Resolver
+from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk, walk_scope
+
+if TYPE_CHECKING:
+    from gpulint.script.loaders import Loader
+
+Kind = Literal["train", "eval", "epoch", "other"]
+LoopNode = ast.For | ast.AsyncFor | ast.While
+
+WRAPPERS = frozenset(
+    "enumerate tqdm iter islice cycle track progress_bar log_every reversed prefetcher "
+    "Bar trange notebook_tqdm prefetch ProgressBar progressbar alive_it".split()
+)
+LOADER_NAME = re.compile(
+    r"(^|_)(loader|loaders|dataloader|dataloaders|dl|train_iter|test_iter|val_iter|"
+    r"data_iter|valid_iter|dev_iter|batches|data_loader|iterator|train_loader\w*|"
+    r"trainloader|testloader|valloader|train_data|training_data|validation_data|"
+    r"trainset_loader|batch_iter\w*|loader_\w+)$|loader$|Loader$",
+)
+_EVAL_NAME = re.compile(
+    r"eval|valid|test|infer|predict|(^|_)val(_|$)|score|accuracy|metric|(^|_)dev(_|$)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(eq=False)
+class Loop:
+    """A `for` or `while` statement and what its iterations do.
+
+    `items`: pairs of what is iterated (wrappers such as `enumerate` and `tqdm` taken
+    off) and the target that each item is bound to. `backward` and `steps` are calls
+    that run in an iteration, in this file, directly or through a step helper;
+    `no_grad` whether the loop runs without building a graph.
+    """
+
+    node: LoopNode
+    items: tuple[tuple[ast.expr, ast.expr], ...]
+    function: Function | None
+    parent: Loop | None
+    loaders: tuple[Loader, ...] = ()
+    batches: bool = False
+    no_grad: bool = False
+    kind: Kind = "other"
+    backward: tuple[ast.Call, ...] = ()
+    steps: tuple[ast.Call, ...] = ()
+    calls: tuple[ast.Call, ...] = ()
+    helpers: tuple[Function, ...] = field(default=())
+
+    @property
+    def train(self) -> bool:
+        """Whether an iteration is (at least) one training step."""
+        return self.kind == "train"
+
+    @property
+    def eval(self) -> bool:
+        """Whether it runs a model over batches without training it."""
+        return self.kind == "eval"
+
+    @cached_property
+    def targets(self) -> tuple[ast.Name, ...]:
+        """Names that hold parts of the batch."""
+        return tuple(
+            part
+            for _, target in self.items
+            for part in walk(target)
+            if isinstance(part, ast.Name)
+        )
+
+
+class Loops:
+    """Finds and classifies the loops of one file."""
+
+    def __init__(self, resolver: Resolver) -> None:
+        self.resolver = resolver
+        self.index: FileIndex = resolver.index
+        self.by_node: dict[ast.AST, Loop] = {}
+        for node in self._nodes():
+            self.by_node[node] = Loop(
+                node=node,
+                items=tuple(self._items(node)),
+                function=self.index.function(node),
+                parent=self._outer(node),
+            )
+
+    def _nodes(self) -> list[LoopNode]:
+        found: list[LoopNode] = [
+            *self.index.all(ast.For),
+            *self.index.all(ast.AsyncFor),
+            *self.index.all(ast.While),
+        ]
+        return sorted(found, key=lambda n: (n.lineno, n.col_offset))
+
+    def _outer(self, node: ast.AST) -> Loop | None:
+        """The loop around, in the same function."""
+        scope = self.index.scope(node)
+        child: ast.AST = node
+        for above in self.index.ancestors(node):
+            if above is scope:
+                return None
+            if above in self.by_node and child in above.body:  # type: ignore[attr-defined]
+                return self.by_node[above]
+            child = above
+        return None
+
+    def loop_of(self, node: ast.AST) -> Loop | None:
+        """The innermost loop of the same function in whose body a node stands."""
+        statement = self.index.statement(node)
+        if statement in self.by_node and node is not statement:
+            child: ast.AST = node
+            while self.index.parents[child] is not statement:
+                child = self.index.parents[child]
+            in_body = child in statement.body  # type: ignore[attr-defined]
+            if in_body or (isinstance(statement, ast.While) and child is statement.test):
+                return self.by_node[statement]
+        return self._outer(statement)
+
+    # What is iterated
+
+    def _items(self, node: LoopNode) -> Iterator[tuple[ast.expr, ast.expr]]:
+        if isinstance(node, ast.While):
+            return
+        yield from self.unwrap(node.iter, node.target)
+
+    def unwrap(
+        self, iterable: ast.expr, target: ast.expr, depth: int = 0
+    ) -> Iterator[tuple[ast.expr, ast.expr]]:
+        """Pairs of iterated expression and target, through wrappers and `zip`."""
+        call = iterable if isinstance(iterable, ast.Call) else None
+        if call is None and depth < 6:
+            for origin in self.resolver.origins(iterable):
+                if origin.call is not None and self._wraps(origin.call):
+                    call = origin.call
+        if call is None or not self._wraps(call) or depth >= 6:
+            yield iterable, target
+            return
+        name = self._last(call)
+        inner = self._element(target, 1) if name == "enumerate" else target
+        if name == "zip":
+            for number, argument in enumerate(call.args):
+                its = self._element(target, number)
+                yield from self.unwrap(argument, its, depth + 1)
+        else:
+            first = call.args[0] if call.args else call.keywords[0].value
+            yield from self.unwrap(first, inner, depth + 1)
+
+    def _wraps(self, call: ast.Call) -> bool:
+        name = self._last(call)
+        if name == "zip":
+            return bool(call.args)
+        has_input = bool(call.args) or any(k.arg == "iterable" for k in call.keywords)
+        return name in WRAPPERS and has_input
+
+    @staticmethod
+    def _last(call: ast.Call) -> str:
+        func = call.func
+        if isinstance(func, ast.Attribute):
+            return func.attr
+        return func.id if isinstance(func, ast.Name) else ""
+
+    @staticmethod
+    def _element(target: ast.expr, number: int) -> ast.expr:
+        if isinstance(target, (ast.Tuple, ast.List)) and number < len(target.elts):
+            return target.elts[number]
+        return target
+
+    # Classification
+
+    def classify(self, loaders: dict[ast.Call, Loader]) -> None:
+        """Fill in kinds; needs the loaders that the file builds."""
+        for loop in self.by_node.values():
+            loop.loaders = tuple(self._loaders(loop, loaders))
+            loop.no_grad = self.without_grad(loop.node)
+            calls, helpers = self._per_iteration(loop)
+            loop.calls, loop.helpers = tuple(calls), tuple(helpers)
+            loop.backward = tuple(c for c in calls if is_backward(c))
+            loop.steps = tuple(c for c in calls if is_step(c))
+        for loop in self.by_node.values():
+            loop.batches = self._iterates_batches(loop)
+        for loop in reversed(list(self.by_node.values())):
+            loop.kind = self._kind(loop)
+        for loop in self.by_node.values():
+            if loop.kind == "other" and self._runs_training(loop):
+                loop.kind = "epoch"
+
+    def _loaders(self, loop: Loop, loaders: dict[ast.Call, Loader]) -> Iterator[Loader]:
+        for iterable, _ in loop.items:
+            for origin in self.resolver.origins(iterable):
+                found = loaders.get(origin.node)  # type: ignore[call-overload]
+                if found is not None:
+                    yield found
+
+    def _iterates_batches(self, loop: Loop) -> bool:
+        if loop.loaders:
+            return True
+        for iterable, _ in loop.items:
+            name = dotted(iterable) or ""
+            if isinstance(iterable, ast.Subscript):
+                name = dotted(iterable.value) or ""
+            if isinstance(iterable, ast.Call) and not iterable.args:
+                name = dotted(iterable.func) or ""
+            if LOADER_NAME.search(name):
+                return True
+        return False
+
+    def _per_iteration(self, loop: Loop) -> tuple[list[ast.Call], list[Function]]:
+        """Calls of the body, and of the file's functions that it calls, loops apart."""
+        calls: list[ast.Call] = []
+        helpers: list[Function] = []
+        todo: list[list[ast.stmt]] = [list(loop.node.body)]
+        while todo:
+            for node in walk_scope(*todo.pop()):
+                if not isinstance(node, ast.Call):
+                    continue
+                calls.append(node)
+                function = self.resolver.callee(node)
+                if function is not None and function not in helpers and len(helpers) < 12:
+                    helpers.append(function)
+                    if not self._has_training_loop(function):
+                        todo.append(list(function.body))
+        return calls, helpers
+
+    def _has_training_loop(self, function: Function) -> bool:
+        return any(
+            isinstance(node, LOOPS)
+            and any(isinstance(c, ast.Call) and is_backward(c) for c in walk(node))
+            for node in walk(function)
+        )
+
+    def _kind(self, loop: Loop) -> Kind:
+        inner = [
+            other for other in self.by_node.values() if other.parent is loop
+        ]
+        nested = list(inner)
+        while nested:
+            child = nested.pop()
+            if child.kind == "train" and (child.batches or not loop.batches):
+                return "other"  # an epoch loop, or a loop around the training loop
+            nested += [o for o in self.by_node.values() if o.parent is child]
+        if loop.backward and (loop.batches or loop.steps):
+            return "train"
+        if loop.batches and not loop.backward and self._evaluates(loop):
+            return "eval"
+        return "other"
+
+    def _evaluates(self, loop: Loop) -> bool:
+        if loop.no_grad:
+            return True
+        function = loop.function
+        names = [function.name] if function is not None else []
+        names += [dotted(i) or "" for i, _ in loop.items]
+        if any(_EVAL_NAME.search(n) for n in names):
+            return True
+        scope = self.index.scope(loop.node)
+        return any(
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "eval"
+            and not node.args
+            and node.lineno < loop.node.lineno
+            for node in walk_scope(scope)
+        ) and not loop.steps
+
+    def without_grad(self, node: ast.AST) -> bool:
+        """Whether a node runs under `no_grad`, `inference_mode` or a decorator."""
+        for above in self.index.ancestors(node):
+            if isinstance(above, (ast.With, ast.AsyncWith)):
+                if any(self.disables_grad(i.context_expr) for i in above.items):
+                    return True
+            if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                if any(self.disables_grad(d) for d in above.decorator_list):
+                    return True
+        return False
+
+    def disables_grad(self, node: ast.expr) -> bool:
+        """Whether an expression is `no_grad()` or one of its kin."""
+        call = node if isinstance(node, ast.Call) else None
+        name = self.index.qualified(call.func if call else node) or ""
+        last = name.rpartition(".")[2]
+        if last in ("no_grad", "inference_mode"):
+            return True
+        if last == "set_grad_enabled" and call and call.args:
+            return isinstance(call.args[0], ast.Constant) and not call.args[0].value
+        return False
+
+    def _runs_training(self, loop: Loop) -> bool:
+        """Whether a training loop runs inside, here or in a function it calls."""
+        for other in self.by_node.values():
+            if other.kind != "train":
+                continue
+            if self.index.inside(other.node, loop.node) or other.function in loop.helpers:
+                return other is not loop
+        return False
+
+    def in_comprehension(self, node: ast.AST, loop: Loop) -> bool:
+        """Whether a node of the loop's body stands in an inner loop over parts."""
+        for above in self.index.ancestors(node):
+            if above is loop.node:
+                return False
+            if isinstance(above, (*LOOPS, *COMPREHENSIONS)):
+                return True
+        return False
+
+
+def is_backward(call: ast.Call) -> bool:
+    """Whether a call is `loss.backward()` or a framework's form of it."""
+    func = call.func
+    if not isinstance(func, ast.Attribute):
+        return False
+    return func.attr in ("backward", "manual_backward")
+
+
+def is_step(call: ast.Call) -> bool:
+    """Whether a call may be `optimizer.step()`, `scaler.step(optimizer)`."""
+    func = call.func
+    if not isinstance(func, ast.Attribute) or func.attr not in ("step", "minimize"):
+        return False
+    name = (dotted(func.value) or "").lower().rpartition(".")[2]
+    return not any(part in name for part in ("sched", "env", "profil", "prof", "progress"))

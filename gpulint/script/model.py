@@ -1,0 +1,389 @@
+"""The semantic model of one training script, built lazily and shared by all rules."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from gpulint.finding import Effect, Fix, Place
+from gpulint.index import (
+    Definition,
+    Evaluator,
+    FileIndex,
+    Move,
+    Resolver,
+    Target,
+    Tensors,
+    Where,
+)
+from gpulint.index.walk import dotted, walk
+from gpulint.rule import Rule
+from gpulint.script.batches import Batches
+from gpulint.script.edits import CannotFix, Rewrite
+from gpulint.script.loaders import Loader, find_loaders
+from gpulint.script.loops import Loop, Loops
+from gpulint.script.precision import Precision
+from gpulint.source import Source, node_span
+
+if TYPE_CHECKING:
+    from gpulint.script.compiler import Compiler
+    from gpulint.script.tree import Tree
+
+FRAMEWORKS = {
+    "pytorch_lightning": "lightning",
+    "lightning": "lightning",
+    "transformers": "transformers",
+    "accelerate": "accelerate",
+    "deepspeed": "deepspeed",
+    "fastai": "fastai",
+    "ignite": "ignite",
+    "torch_xla": "xla",
+}
+
+
+class Script:
+    """One file with all facts that rules ask for.
+
+    Rules match on `ast` nodes and plain facts; the LibCST tree is parsed only when
+    a fix replaces an expression.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        index: FileIndex,
+        torch_version: tuple[int, int] | None = None,
+    ) -> None:
+        self.source = source
+        self.index = index
+        self.torch_version = torch_version
+        self.resolver = Resolver(index)
+        self.evaluator = Evaluator(self.resolver)
+        self.tensors = Tensors(self.resolver, self.evaluator)
+
+    # Text and places
+
+    def text(self, node: ast.AST) -> str:
+        """The source text of a node."""
+        start, end = node_span(self.source, node)
+        return self.source.text[start:end]
+
+    def place(self, node: ast.AST, message: str = "") -> Place:
+        """Where a node stands; a definition or compound statement: its first line."""
+        start, end = node_span(self.source, node)
+        compound = isinstance(node, ast.stmt) and hasattr(node, "body")
+        if compound or isinstance(node, ast.With):
+            row = self.source.position(start).row
+            end = self.source.starts[row - 1] + len(self.source.line(row).rstrip())
+        return Place(
+            self.source.path,
+            self.source.position(start),
+            self.source.position(max(end, start)),
+            message,
+        )
+
+    def context(self, node: ast.AST) -> str:
+        """What identifies a finding when lines move: definition and normal text."""
+        text = re.sub(r"\s+", " ", self.text(self.index.statement(node)))[:200]
+        return f"{self.index.qualname(node)}\0{text}"
+
+    # Fixes
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The LibCST tree, parsed on first use."""
+        from gpulint.script.tree import Tree
+
+        return Tree(self.source)
+
+    @cached_property
+    def _compiler(self) -> Compiler:
+        from gpulint.script.compiler import Compiler
+
+        return Compiler(self.source, lambda: self.tree)
+
+    def compile(
+        self, rule: Rule, rewrite: Rewrite | None, effect: Effect
+    ) -> tuple[Fix | None, str | None]:
+        """A rewrite as text edits, or None and the reason why it cannot be."""
+        if rewrite is None:
+            return None, None
+        needed = rewrite.torch or rule.torch
+        if self.torch_version is not None and self.torch_version < needed:
+            wanted = ".".join(map(str, needed))
+            has = ".".join(map(str, self.torch_version))
+            return None, f"needs torch {wanted}, the project allows {has}"
+        try:
+            return self._compiler.compile(rewrite, effect), None
+        except CannotFix as error:
+            return None, str(error)
+
+    def name_for(self, module: str, preferred: str) -> tuple[str, tuple[str, ...]]:
+        """The local name of a module, and the import statement if it lacks one.
+
+        `name_for("torch", "torch")` → `("th", ())` in a file with
+        `import torch as th`; `("torch", ("import torch",))` in one without.
+        """
+        for statement in self.index.tree.body:
+            if isinstance(statement, (ast.Import, ast.ImportFrom)):
+                for alias in statement.names:
+                    name = alias.asname or alias.name.partition(".")[0]
+                    if self.index.imports.get(name) == module:
+                        return name, ()
+        parent, _, last = module.rpartition(".")
+        taken = preferred in self.index.bound_names or preferred in self.index.imports
+        name = f"gpulint_{preferred}" if taken else preferred
+        renamed = f" as {name}" if name != last else ""
+        if parent:
+            return name, (f"from {parent} import {last}{renamed}",)
+        return name, (f"import {module}{renamed}",)
+
+    @cached_property
+    def torch(self) -> tuple[str, tuple[str, ...]]:
+        """Local name of `torch`, and the import it lacks."""
+        return self.name_for("torch", "torch")
+
+    @cached_property
+    def runtime(self) -> tuple[str, tuple[str, ...]]:
+        """Local name of `gpulint.runtime`, and the import it lacks."""
+        return self.name_for("gpulint.runtime", "runtime")
+
+    # Facts
+
+    @cached_property
+    def frameworks(self) -> frozenset[str]:
+        """Training frameworks that the file imports: lightning, transformers…"""
+        heads = {v.partition(".")[0] for v in self.index.imports.values()}
+        heads |= {s.partition(".")[0] for s in self.index.stars}
+        return frozenset(FRAMEWORKS[h] for h in heads if h in FRAMEWORKS)
+
+    @cached_property
+    def _loops(self) -> Loops:
+        loops = Loops(self.resolver)
+        loops.classify(self._loaders)
+        for loop in loops.by_node.values():
+            for loader in loop.loaders:
+                loader.loops.append(loop)
+        return loops
+
+    @cached_property
+    def _loaders(self) -> dict[ast.Call, Loader]:
+        return find_loaders(self.evaluator)
+
+    @cached_property
+    def loaders(self) -> tuple[Loader, ...]:
+        """DataLoaders built in this file, with the loops that iterate them."""
+        assert self._loops is not None
+        return tuple(self._loaders.values())
+
+    @cached_property
+    def loops(self) -> tuple[Loop, ...]:
+        """All loops in source order."""
+        return tuple(self._loops.by_node.values())
+
+    @property
+    def training_loops(self) -> tuple[Loop, ...]:
+        """Loops an iteration of which trains: backward and step."""
+        return tuple(loop for loop in self.loops if loop.train)
+
+    @property
+    def eval_loops(self) -> tuple[Loop, ...]:
+        """Loops that run a model over batches without training it."""
+        return tuple(loop for loop in self.loops if loop.eval)
+
+    def loop_of(self, node: ast.AST) -> Loop | None:
+        """The innermost loop of the same function around a node."""
+        return self._loops.loop_of(node)
+
+    def loops_around(self, node: ast.AST) -> list[Loop]:
+        """All loops of the same function around a node, innermost first."""
+        found = []
+        loop = self.loop_of(node)
+        while loop is not None:
+            found.append(loop)
+            loop = loop.parent
+        return found
+
+    def step_loop(self, node: ast.AST) -> Loop | None:
+        """The training or evaluation loop that runs a node once or more a step.
+
+        Directly, or because the loop calls the function that holds the node.
+        """
+        around = [x for x in self.loops_around(node) if x.train or x.eval]
+        if around:
+            return around[-1] if around[-1].batches else around[0]
+        function = self.index.function(node)
+        for loop in self.loops:
+            if function in loop.helpers and (loop.train or loop.eval):
+                return loop
+        return None
+
+    @cached_property
+    def batches(self) -> Batches:
+        """Which expressions are parts of a batch."""
+        return Batches(self.resolver, self.loops)
+
+    @cached_property
+    def moves(self) -> tuple[Move, ...]:
+        """All calls that move something to a device, in source order."""
+        found = (self.tensors.move(c) for c in self.index.all(ast.Call))
+        return tuple(m for m in found if m is not None)
+
+    @cached_property
+    def batch_moves(self) -> tuple[tuple[Move, Loop], ...]:
+        """Moves of a part of a batch from the host to an accelerator, each step."""
+        found = []
+        for move in self.moves:
+            loop = self.batches.loop_of(move.receiver)
+            if loop is not None and move.target is not Target.CPU:
+                found.append((move, loop))
+        return tuple(found)
+
+    def where(self, node: ast.AST) -> Where:
+        """Host, device, plain Python or unknown, for one expression."""
+        assert self.batches is not None
+        if not self.tensors.assumed:
+            self.tensors.assumed = dict(self.batches.assumed) or {self.index.tree: Where.PLAIN}
+            self.tensors.forget()
+        return self.tensors.where(node)
+
+    @cached_property
+    def precision(self) -> Precision:
+        """Mixed precision and TF32 as the file sets them."""
+        return Precision(self.index, self.evaluator)
+
+    @cached_property
+    def uses_gpu(self) -> bool:
+        """Whether anything is moved to an accelerator, or a device is asked for."""
+        if any(m.target is not Target.CPU for m in self.moves):
+            return True
+        names = self.index.called_names
+        return any(n.startswith("torch.cuda.") for n in names) or self.sends_modules
+
+    @cached_property
+    def sends_modules(self) -> bool:
+        """Whether a framework or wrapper in this file does the moving."""
+        return bool(self.frameworks & {"lightning", "accelerate", "deepspeed", "fastai"})
+
+    # Small questions that several rules ask
+
+    def definitions(self, node: ast.AST) -> tuple[Definition, ...]:
+        """The definitions that can reach a name where it is read."""
+        return self.resolver.definitions(node)
+
+    def uses(self, definition: Definition) -> list[ast.AST]:
+        """Where one definition of a name is read, in its own scope."""
+        flow = self.resolver.flow(self.index.scope(definition.node))
+        return [node for node, reached in flow.uses.items() if definition in reached]
+
+    def device_condition(self, device: ast.expr | None) -> tuple[str, tuple[str, ...]]:
+        """Code that is true on CUDA: `device.type == "cuda"`, and imports it needs."""
+        torch, imports = self.torch
+        if device is None:
+            return f"{torch}.cuda.is_available()", imports
+        if self.tensors.target(device) is Target.CUDA:
+            return "True", ()
+        text = self.text(device)
+        if self.is_torch_device(device):
+            return f'{text}.type == "cuda"', ()
+        return f'{torch}.device({text}).type == "cuda"', imports
+
+    def device_at(self, at: ast.AST, loops: Iterable[Loop]) -> ast.expr | None:
+        """The device to which loops move their batches, if it can be named at `at`.
+
+        None when there is no move, several devices, or the name means nothing there.
+        """
+        wanted = {id(loop) for loop in loops}
+        devices = {
+            self.text(move.device): move.device
+            for move, loop in self.batch_moves
+            if id(loop) in wanted and move.device is not None
+        }
+        if len(devices) != 1:
+            return None
+        device = next(iter(devices.values()))
+        return device if self.is_set_at(device, at) else None
+
+    def is_set_at(self, node: ast.expr, at: ast.AST) -> bool:
+        """Whether a name (or `self.x`) surely has its value where `at` runs."""
+        if isinstance(node, ast.Constant):
+            return True
+        name = dotted(node)
+        if name is None:
+            return False
+        head, _, rest = name.partition(".")
+        scope = self.index.scope(at)
+        if rest and self.resolver.self_name(scope) == head:
+            owner = self.index.owner(at)
+            defined = self.resolver.member(owner, rest) if owner is not None else []
+            inside = [d for d in defined if self.index.scope(d.node) is scope]
+            if not inside:
+                return bool(defined) and getattr(scope, "name", "") != "__init__"
+            return any(self._precedes(d.node, at) for d in inside)
+        local = self.resolver.flow(scope).definitions.get(name if rest else head, [])
+        if local:
+            return any(self._precedes(d.node, at) for d in local)
+        if head in self.resolver.flow(scope).definitions or rest:
+            return False
+        top = self.resolver.flow(self.index.tree).definitions.get(head, [])
+        return any(d.kind == "assign" and self._unconditional(d.node) for d in top)
+
+    def _precedes(self, definition: ast.AST, at: ast.AST) -> bool:
+        """Whether a definition has run, on every path, when `at` runs."""
+        if isinstance(definition, ast.arg):
+            return True
+        before = self.index.statement(definition)
+        block = self.index.parent(before)
+        if not self.index.inside(at, block or self.index.tree) or block is None:
+            return False
+        for body in ("body", "orelse", "finalbody"):
+            statements = getattr(block, body, None)
+            if isinstance(statements, list) and before in statements:
+                holder = [s for s in statements if self.index.inside(at, s)]
+                return bool(holder) and before.lineno < holder[0].lineno
+        return False
+
+    def _unconditional(self, definition: ast.AST) -> bool:
+        return self.index.parent(self.index.statement(definition)) is self.index.tree
+
+    def is_torch_device(self, node: ast.expr) -> bool:
+        """Whether an expression is proven to be a `torch.device` on every path."""
+        origins = self.resolver.origins(node)
+        return bool(origins) and all(
+            o.call is not None
+            and (
+                self.index.qualified(o.call.func) == "torch.device"
+                or (self.index.qualified(o.call.func) or "").endswith("runtime.device")
+            )
+            or (isinstance(o.expression, ast.Attribute) and o.expression.attr == "device"
+                and o.expression is not node)  # fmt: skip
+            for o in origins
+        )
+
+    def mutations(self, name: str, within: ast.AST) -> list[ast.AST]:
+        """Places below a node that change `name`'s tensor in place or rebind it."""
+        found: list[ast.AST] = []
+        for node in walk(within):
+            target: ast.AST | None = None
+            if isinstance(node, ast.AugAssign):
+                target = node.target
+            elif isinstance(node, (ast.Subscript, ast.Name)) and not isinstance(
+                node.ctx, ast.Load
+            ):
+                target = node
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                in_place = node.func.attr.endswith("_") and node.func.attr[0] != "_"
+                target = node.func.value if in_place else None
+            elif isinstance(node, ast.keyword) and node.arg == "out":
+                target = node.value
+            while isinstance(target, (ast.Subscript, ast.Attribute, ast.Call)):
+                if dotted(target) == name:
+                    break
+                target = target.func if isinstance(target, ast.Call) else target.value
+            if target is not None and dotted(target) == name:
+                found.append(node)
+        return found
+

@@ -1,0 +1,192 @@
+"""The bytes of one Python file as text, and back without losing a byte."""
+
+from __future__ import annotations
+
+import ast
+import bisect
+import codecs
+import io
+import os
+import re
+import stat
+import tempfile
+import tokenize
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from gpulint.finding import Position
+
+MAX_BYTES = 2_000_000
+MAX_DEPTH = 100
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+_NO_BRACKETS = bytes(c for c in range(256) if c not in b"()[]{}")
+
+
+class SourceError(Exception):
+    """A file that cannot be analysed; the message is one line for the user."""
+
+    def __init__(self, message: str, row: int = 1, code: str = "GPU001") -> None:
+        super().__init__(message)
+        self.row = row
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file's text with what is needed to write it back unchanged.
+
+    `text` keeps the file's own newlines and has no byte order mark.
+    """
+
+    path: Path
+    text: str
+    encoding: str = "utf-8"
+    bom: bytes = b""
+    _columns: dict[int, list[int]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """Offset of each line's first character, as the Python tokenizer counts."""
+        return [0, *(m.end() for m in _NEWLINE.finditer(self.text))]
+
+    @cached_property
+    def newline(self) -> str:
+        """The newline of the first line (`\\n` for a file without any)."""
+        found = _NEWLINE.search(self.text)
+        return found.group() if found else "\n"
+
+    @cached_property
+    def ascii(self) -> bool:
+        """Whether byte columns and code point columns are the same everywhere."""
+        return self.text.isascii()
+
+    def line(self, row: int) -> str:
+        """Line `row` (1-based) without its newline."""
+        start = self.starts[row - 1]
+        end = self.starts[row] if row < len(self.starts) else len(self.text)
+        return self.text[start:end].rstrip("\r\n")
+
+    def offset(self, row: int, utf8_column: int) -> int:
+        """Code point offset of a place that `ast` gives: 1-based row, byte column."""
+        start = self.starts[row - 1]
+        if self.ascii:
+            return start + utf8_column
+        line = self.line(row)
+        if line.isascii():
+            return start + utf8_column
+        if row not in self._columns:
+            widths = [0]
+            for character in line:
+                widths.append(widths[-1] + len(character.encode("utf-8", "replace")))
+            self._columns[row] = widths
+        return start + bisect.bisect_left(self._columns[row], utf8_column)
+
+    def position(self, offset: int) -> Position:
+        """Row and column (1-based, code points) of an offset."""
+        row = bisect.bisect_right(self.starts, offset)
+        return Position(row, offset - self.starts[row - 1] + 1)
+
+    def encode(self, text: str) -> bytes:
+        """The bytes of the file with `text` in it; UnicodeEncodeError if it cannot."""
+        return self.bom + text.encode(self.encoding)
+
+    def with_text(self, text: str) -> Source:
+        """The same file with another text."""
+        return Source(self.path, text, self.encoding, self.bom)
+
+
+def node_span(source: Source, node: ast.AST) -> tuple[int, int]:
+    """Offsets of an `ast` node, without parentheses around it."""
+    assert isinstance(node, (ast.expr, ast.stmt, ast.keyword, ast.arg, ast.alias))
+    assert node.end_lineno is not None and node.end_col_offset is not None
+    return (
+        source.offset(node.lineno, node.col_offset),
+        source.offset(node.end_lineno, node.end_col_offset),
+    )
+
+
+def read_source(path: Path) -> Source:
+    """Read a file. SourceError: it cannot be read or decoded, or is too large."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SourceError(f"cannot be read: {error.strerror or error}") from None
+    return decode(data, path)
+
+
+def decode(data: bytes, path: Path) -> Source:
+    """The text of a file's bytes, by its byte order mark and encoding cookie."""
+    if len(data) > MAX_BYTES:
+        raise SourceError(f"not analysed: {len(data)} bytes, the limit is {MAX_BYTES}")
+    bom = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        encoding = "utf-8" if bom else encoding
+        text = data[len(bom) :].decode(encoding)
+    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+        raise SourceError(_decode_message(error), code="GPU000") from None
+    return Source(path, text, encoding, bom)
+
+
+def _decode_message(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return f"not {error.encoding}: byte {error.object[error.start]:#04x}"
+    return f"encoding not known: {error}"
+
+
+def shield(source: Source) -> None:
+    """SourceError for a text so deeply nested that parsers crash on it."""
+    depth = _bracket_depth(source.text.encode("utf-8", "replace"))
+    if depth > MAX_DEPTH:
+        raise SourceError(
+            f"not analysed: brackets nested {depth} deep, the limit is {MAX_DEPTH}"
+        )
+
+
+def _bracket_depth(data: bytes) -> int:
+    """Deepest bracket nesting, counted on the bytes (strings included).
+
+    Removing innermost pairs round by round takes one pass of C code a level; only
+    a file with many unmatched brackets (in strings) is counted one by one.
+    """
+    brackets = data.translate(None, _NO_BRACKETS)
+    for level in range(MAX_DEPTH + 1):
+        fewer = brackets.replace(b"()", b"").replace(b"[]", b"").replace(b"{}", b"")
+        if len(fewer) == len(brackets):
+            if level + len(fewer) <= MAX_DEPTH:
+                return level + len(fewer)
+            break
+        brackets = fewer
+    depth = deepest = 0
+    for character in data.translate(None, _NO_BRACKETS):
+        if character in b"([{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif depth:
+            depth -= 1
+    return deepest
+
+
+def write_source(source: Source, text: str) -> None:
+    """Replace the file's text atomically, keeping mode, encoding and newlines.
+
+    Writes a temporary file beside it and renames; a symbolic link stays a link.
+    OSError or UnicodeEncodeError leave the old file untouched.
+    """
+    target = source.path.resolve()
+    data = source.encode(text)
+    mode = stat.S_IMODE(target.stat().st_mode)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(mode)
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

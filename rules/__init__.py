@@ -1,0 +1,1 @@
+"""The rules, one module each; reached through `gpulint.registry` only."""

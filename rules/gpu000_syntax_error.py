@@ -1,0 +1,44 @@
+"""A file is not valid Python, so nothing in it was checked.
+
+## Why
+A file that does not parse, or is not text in its declared encoding, cannot be
+analysed: its training code may waste anything. It is reported so that the gap is
+seen, and it never stops the other files from being checked.
+
+## Example
+```python
+import torch
+
+print("one"
+```
+
+## Fix
+None.
+
+## When not
+A file written for a newer Python than the one that runs gpulint is GPU001.
+
+## Source
+The message is that of Python's own parser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding, Severity
+from gpulint.rule import Rule, Words
+from gpulint.script import Script
+
+
+class SyntaxErrors(Rule):
+    """Found by the engine, before there is a script to look at."""
+
+    effect = Effect.NONE
+    severity = Severity.ERROR
+    needs = Words()
+    framework = "any"
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Nothing: a file that has a script model has no syntax error."""
+        yield from ()

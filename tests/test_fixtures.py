@@ -1,0 +1,143 @@
+"""Every rule on its fixture folder: findings at the marked lines, whole-file fixes."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from gpulint import runtime
+from gpulint.engine import Options, check_source, fix_source
+from gpulint.finding import Effect
+from gpulint.index import build_index
+from gpulint.registry import all_rules, find_rule
+from gpulint.rule import Rule
+from gpulint.source import Source, read_source
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+EXPECT = re.compile(r"# expect: (GPU\d{3})")
+TWIN = re.compile(r"# twin: (\S+), (.+)")
+EVERYTHING = frozenset(Effect)
+
+
+def cases() -> list[Path]:
+    """All input files of all rules' fixture folders."""
+    folders = [f for f in sorted(FIXTURES.glob("gpu*")) if f.is_dir()]
+    return [
+        path
+        for folder in folders
+        for path in sorted(folder.glob("*.py"))
+        if not path.stem.endswith((".fixed", ".exact.fixed"))
+    ]
+
+
+def rule_of(path: Path) -> Rule:
+    """The rule whose folder a fixture lies in."""
+    rule = find_rule(path.parent.name[:6])
+    assert rule is not None, f"no rule for {path.parent.name}"
+    return rule
+
+
+def name(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"
+
+
+def expected(text: str) -> list[int]:
+    return [n for n, line in enumerate(text.splitlines(), 1) if EXPECT.search(line)]
+
+
+def found(source: Source, rule: Rule) -> list[int]:
+    findings = check_source(source, Options((rule,))).findings
+    return sorted({f.place.start.row for f in findings if f.suppressed is None})
+
+
+@pytest.mark.parametrize("path", cases(), ids=name)
+def test_findings(path: Path) -> None:
+    source = read_source(path)
+    assert found(source, rule_of(path)) == expected(source.text)
+
+
+def check_fix(path: Path, allow: frozenset[Effect], wanted: Path) -> None:
+    source = read_source(path)
+    fixed = fix_source(source, Options((rule_of(path),), allow))
+    assert fixed.undone == ()
+    target = read_source(wanted).text if wanted.exists() else source.text
+    assert fixed.text == target
+    if fixed.text == source.text:
+        return
+    again = fix_source(source.with_text(fixed.text), Options((rule_of(path),), allow))
+    assert again.text == fixed.text, "a second fix changes something"
+    check_runtime_calls(fixed.text)
+
+
+@pytest.mark.parametrize("path", cases(), ids=name)
+def test_fix_with_all_effects(path: Path) -> None:
+    check_fix(path, EVERYTHING, path.with_suffix(".fixed.py"))
+
+
+@pytest.mark.parametrize("path", cases(), ids=name)
+def test_fix_with_default_effect(path: Path) -> None:
+    wanted = path.with_suffix(".exact.fixed.py")
+    rule = rule_of(path)
+    if not wanted.exists() and rule.effect is Effect.EXACT:
+        wanted = path.with_suffix(".fixed.py")
+    check_fix(path, frozenset({Effect.EXACT}), wanted)
+
+
+def check_runtime_calls(text: str) -> None:
+    """Every `runtime.helper(…)` binds to the helper's real signature."""
+    for call in (n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)):
+        func = call.func
+        if not (
+            isinstance(func, ast.Attribute)
+            and isinstance(func.value, ast.Name)
+            and func.value.id in ("runtime", "gpulint_runtime")
+        ):
+            continue
+        helper = getattr(runtime, func.attr)
+        keywords = {k.arg: None for k in call.keywords if k.arg is not None}
+        inspect.signature(helper).bind(*call.args, **keywords)
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in cases() if not expected(p.read_text("utf-8"))], ids=name
+)
+def test_silent_case_has_a_twin_that_fires(path: Path) -> None:
+    source = read_source(path)
+    if rule_of(path).effect is Effect.NONE and not rule_of(path).needs.words:
+        return
+    twin = TWIN.match(source.text.partition("\n")[0])
+    assert twin, "the first line must name the twin: `# twin: bad.py, what differs`"
+    rule = rule_of(path)
+    assert rule.needs.in_text(source.text)
+    assert rule.needs.in_index(build_index(source)), "the rule never looks at it"
+    assert found(read_source(path.with_name(twin.group(1))), rule)
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda r: r.code)
+def test_every_rule_has_fixtures_and_documentation(rule: Rule) -> None:
+    folder = FIXTURES / f"{rule.code.lower()}_{rule.name.replace('-', '_')}"
+    assert (folder / "bad.py").exists() or not rule.needs.words
+    for heading in ("## Why", "## Example", "## Fix", "## When not", "## Source"):
+        assert heading in rule.documentation
+
+
+def example(rule: Rule) -> tuple[str, str | None]:
+    """The example of a rule's documentation, and what it becomes."""
+    section = rule.documentation.partition("## Example")[2].partition("\n## ")[0]
+    blocks = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    assert blocks, "no example"
+    return blocks[0], blocks[1] if len(blocks) > 1 else None
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda r: r.code)
+def test_documented_example_fires_and_becomes_what_it_says(rule: Rule) -> None:
+    before, after = example(rule)
+    source = Source(Path("example.py"), before)
+    codes = {f.code for f in check_source(source, Options((rule,))).findings}
+    assert codes == {rule.code}
+    if after is not None:
+        assert fix_source(source, Options((rule,), EVERYTHING)).text == after
