@@ -1,0 +1,54 @@
+"""What rewritten training scripts import: decisions that depend on the machine.
+
+Every helper does what the script did before where the machine offers nothing better,
+never fails for lack of a GPU, and logs its decision once on rank 0 (logger "gpulint",
+or standard error where no logging is set up). Arguments come first, then these
+environment variables, then the policy:
+
+GPULINT_RUNTIME=off    the script's original behaviour everywhere
+GPULINT_DEBUG=1        no worker processes, no mixed precision
+GPULINT_NUM_WORKERS=4  workers of each loader
+GPULINT_AMP=bf16       mixed precision's dtype: off, fp16 or bf16
+GPULINT_ENV=cloud      what `environment()` says: local or cloud
+
+They are read once. Importing this package imports the standard library alone and
+starts no GPU; torch is imported when a helper needs it.
+"""
+
+from __future__ import annotations
+
+from ._device import device
+from ._environment import Environment, environment
+from ._explain import explain
+from ._hardware import Hardware, forget_introduction, hardware
+from ._limits import available_cpus
+from ._loader import loader_kwargs
+from ._log import forget_decisions
+from ._precision import accumulator_dtype, amp_dtype, forget_precisions
+from ._resident import ResidentArray, resident
+from ._settings import forget_settings
+from ._transfer import to_device
+
+__all__ = [
+    "Environment",
+    "Hardware",
+    "ResidentArray",
+    "accumulator_dtype",
+    "amp_dtype",
+    "available_cpus",
+    "device",
+    "environment",
+    "explain",
+    "hardware",
+    "loader_kwargs",
+    "resident",
+    "to_device",
+]
+
+
+def _reset() -> None:
+    """Forget settings and decisions, as in a fresh process; for tests."""
+    forget_settings()
+    forget_decisions()
+    forget_introduction()
+    forget_precisions()

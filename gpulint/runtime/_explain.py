@@ -1,0 +1,29 @@
+"""Show what was decided in this process, and why."""
+
+from __future__ import annotations
+
+from ._environment import environment
+from ._hardware import describe, hardware
+from ._log import decisions
+from ._settings import settings
+
+
+def explain() -> str:
+    """Return the decisions of this process, one a line, each with its reason.
+
+    Begins with where the script runs and on what. Raises ValueError where
+    `GPULINT_ENV` or another variable holds a value that is not understood.
+    """
+    if settings().off:
+        return "gpulint runtime: off (GPULINT_RUNTIME), the script runs as written"
+    place = environment()
+    machine = hardware()
+    lines = [
+        "gpulint runtime",
+        f"  environment: {place.kind}, {place.label} ({place.evidence})",
+        f"  hardware: {describe(machine)}",
+        f"  usable CPUs: {machine.cpus}, local ranks: {machine.local_world_size}",
+    ]
+    taken = [d for d in decisions() if d.helper != "hardware"]
+    lines += [f"  {decision}" for decision in taken]
+    return "\n".join(lines if taken else [*lines, "  nothing decided yet"])

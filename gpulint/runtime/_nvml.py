@@ -1,0 +1,109 @@
+"""Ask NVIDIA's management library about a GPU without opening a CUDA context."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class NvmlFacts:
+    """What NVML says about one GPU or MIG slice; memory is in bytes."""
+
+    name: str
+    capability: tuple[int, int]
+    memory_total: int
+    memory_free: int
+
+
+def nvml_facts(index: int) -> NvmlFacts | None:
+    """Return the facts of CUDA's device `index`.
+
+    None without the library or a driver, on any NVML error, and where it is not
+    certain which of NVML's devices CUDA means.
+    """
+    nvml = _library()
+    if nvml is None:
+        return None
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return None
+    # Shut down at once: a forked worker must not inherit the connection.
+    try:
+        handle = _handle(nvml, index)
+        return None if handle is None else _facts(nvml, handle)
+    except nvml.NVMLError:
+        return None
+    finally:
+        with contextlib.suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
+
+
+def _library() -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an old package of that name warns
+            return importlib.import_module("pynvml")
+    except (ImportError, OSError):
+        return None
+
+
+def _handle(nvml: Any, index: int) -> Any:
+    # NVML numbers the GPUs by bus and knows nothing of CUDA_VISIBLE_DEVICES; CUDA puts
+    # the fastest first. Only an identifier, or GPUs all alike, leave no doubt.
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        tokens = [token.strip() for token in visible.split(",")]
+        if index >= len(tokens):
+            return None
+        if not tokens[index].isdecimal():
+            return nvml.nvmlDeviceGetHandleByUUID(tokens[index])
+        index = int(tokens[index])
+    if not _numbered_alike(nvml):
+        return None
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    return None if _is_divided(nvml, handle) else handle
+
+
+def _numbered_alike(nvml: Any) -> bool:
+    if os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
+        return True
+    count = nvml.nvmlDeviceGetCount()
+    handles = map(nvml.nvmlDeviceGetHandleByIndex, range(count))
+    return len({_as_text(nvml.nvmlDeviceGetName(handle)) for handle in handles}) == 1
+
+
+def _is_divided(nvml: Any, handle: Any) -> bool:
+    """Say whether a GPU is cut into MIG slices: CUDA then uses one of these."""
+    try:
+        return bool(nvml.nvmlDeviceGetMigMode(handle)[0])
+    except nvml.NVMLError:  # most GPUs cannot be divided
+        return False
+
+
+def _facts(nvml: Any, handle: Any) -> NvmlFacts:
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    return NvmlFacts(
+        name=_as_text(nvml.nvmlDeviceGetName(handle)),
+        capability=_capability(nvml, handle),
+        memory_total=int(memory.total),
+        memory_free=int(memory.free),
+    )
+
+
+def _capability(nvml: Any, handle: Any) -> tuple[int, int]:
+    try:
+        major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+    except nvml.NVMLError:  # a slice may leave this to the GPU it is part of
+        parent = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+        major, minor = nvml.nvmlDeviceGetCudaComputeCapability(parent)
+    return int(major), int(minor)
+
+
+def _as_text(name: str | bytes) -> str:
+    return name.decode(errors="replace") if isinstance(name, bytes) else name

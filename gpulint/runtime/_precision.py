@@ -1,0 +1,99 @@
+"""Choose the number formats that suit a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ._compile import mark_constant
+from ._gpu import read_gpu
+from ._hardware import introduce
+from ._log import decide
+from ._placement import as_device, exists
+from ._settings import settings
+
+if TYPE_CHECKING:
+    import torch
+
+    from ._placement import DeviceLike
+
+PREFERENCES = ("auto", "bf16", "fp16")
+
+_amp_dtypes: dict[tuple[DeviceLike, str], torch.dtype | None] = {}
+
+
+def amp_dtype(device: DeviceLike, prefer: str = "auto") -> torch.dtype | None:
+    """Return the dtype for autocast on `device`, None where it would not pay.
+
+    bfloat16 where the hardware has it (compute capability 8.0, MI100, RDNA 3, XPU),
+    float16 on 7.x, otherwise None: older GPUs only emulate these, and on MPS and CPUs
+    the gain is small or negative. `prefer` ("fp16" or "bf16") chooses where the
+    hardware has both. `GPULINT_AMP` does the same where `prefer` is "auto"; its value
+    "off", GPULINT_DEBUG and a switched-off runtime always give None.
+
+    Cheap enough to be called at every step. Raises ValueError for another `prefer`.
+    """
+    key = (device, prefer)
+    if key not in _amp_dtypes:
+        _amp_dtypes[key] = _decide_amp(device, prefer)
+    return _amp_dtypes[key]
+
+
+def accumulator_dtype(device: DeviceLike) -> torch.dtype:
+    """Return the dtype in which to sum losses on `device`.
+
+    float64, in which Python's own floats sum; float32 on MPS, which has no float64.
+    """
+    import torch
+
+    introduce()
+    if as_device(device).type == "mps":
+        decide("accumulator", "float32 (MPS has no float64)")
+        return torch.float32
+    return torch.float64
+
+
+mark_constant(amp_dtype)
+mark_constant(accumulator_dtype)
+
+
+def forget_precisions() -> None:
+    """Begin anew, as in a fresh process."""
+    _amp_dtypes.clear()
+
+
+def _decide_amp(device: DeviceLike, prefer: str) -> torch.dtype | None:
+    if prefer not in PREFERENCES:
+        raise ValueError(f"prefer={prefer!r} is not one of {', '.join(PREFERENCES)}")
+    introduce()
+    if settings().off:
+        return None
+    target = as_device(device)
+    name, reason = _choose_amp(target, prefer)
+    decide("amp", f"{name} on {target} ({reason})")
+    return _dtype(name)
+
+
+def _choose_amp(device: torch.device, prefer: str) -> tuple[str, str]:
+    """Return "bf16", "fp16" or "off", and why."""
+    asked = settings().amp
+    if settings().debug:
+        return "off", "GPULINT_DEBUG"
+    if asked == "off":
+        return "off", "GPULINT_AMP"
+    gpu = read_gpu(device) if exists(device) else None
+    if gpu is None:
+        return "off", "no GPU"
+    native = [name for name in ("bf16", "fp16") if getattr(gpu, name)]
+    if not native:
+        return "off", f"{gpu.name} gains nothing by it"
+    if prefer in native:
+        return prefer, "as the script prefers"
+    if prefer == "auto" and asked in native:
+        return asked, "GPULINT_AMP"
+    return native[0], f"{gpu.name} has {' and '.join(native)}"
+
+
+def _dtype(name: str) -> torch.dtype | None:
+    import torch
+
+    return {"bf16": torch.bfloat16, "fp16": torch.float16, "off": None}[name]

@@ -1,0 +1,71 @@
+"""Read the `GPULINT_*` environment variables, once per process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+SWITCHED_ON = ("1", "true", "yes", "on")
+SWITCHED_OFF = ("0", "false", "no", "off")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the environment asks of the helpers."""
+
+    off: bool  # GPULINT_RUNTIME=off: every helper returns the script's own behaviour
+    debug: bool  # GPULINT_DEBUG=1: no workers, no mixed precision
+    num_workers: int | None  # GPULINT_NUM_WORKERS
+    amp: str | None  # GPULINT_AMP: "off", "fp16" or "bf16"
+
+
+_settings: list[Settings] = []
+
+
+def settings() -> Settings:
+    """Return the settings; a value that is not understood raises ValueError."""
+    if not _settings:
+        _settings.append(_read_settings())
+    return _settings[0]
+
+
+def forget_settings() -> None:
+    """Begin anew, as in a fresh process."""
+    _settings.clear()
+
+
+def _read_settings() -> Settings:
+    return Settings(
+        off=not _read_switch("GPULINT_RUNTIME", default=True),
+        debug=_read_switch("GPULINT_DEBUG", default=False),
+        num_workers=_read_count("GPULINT_NUM_WORKERS"),
+        amp=read_choice("GPULINT_AMP", ("off", "fp16", "bf16")),
+    )
+
+
+def read_choice(
+    name: str, allowed: tuple[str, ...], variables: Mapping[str, str] = os.environ
+) -> str | None:
+    """Return the variable in lower case, None where it is unset or empty."""
+    raw = variables.get(name, "")
+    value = raw.strip().lower()
+    if not value:
+        return None
+    if value not in allowed:
+        raise ValueError(f"{name}={raw!r} is not one of {', '.join(allowed)}")
+    return value
+
+
+def _read_switch(name: str, *, default: bool) -> bool:
+    value = read_choice(name, SWITCHED_ON + SWITCHED_OFF)
+    return default if value is None else value in SWITCHED_ON
+
+
+def _read_count(name: str) -> int | None:
+    raw = os.environ.get(name, "").strip()
+    if not raw:
+        return None
+    if not raw.isdecimal():
+        raise ValueError(f"{name}={raw!r} is not a number of 0 or more")
+    return int(raw)

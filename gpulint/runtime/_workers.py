@@ -1,0 +1,86 @@
+"""Decide how many worker processes a loader gets."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ._limits import available_cpus, cpus_per_rank, shm_free
+from ._main_guard import why_no_workers
+from ._ranks import local_world_size
+from ._settings import settings
+
+# Design choices: what a training loop usually needs, not what gives most.
+MOST_TRAIN = 8
+MOST_EVAL = 4  # both loaders live at once
+MOST_LIGHT = 4  # the augmentation runs on the GPU
+MOST_BY_KIND = {"cpu": 2, "mps": 4}  # on a CPU the workers take from the training
+SHM_PER_WORKER = 128 * 1024**2  # bytes of /dev/shm: two batches in flight and more
+
+
+@dataclass(frozen=True)
+class WorkerPlan:
+    """A number of workers, the reason, and whether the script's own options stay."""
+
+    count: int
+    why: str
+    as_before: bool = False
+
+
+def plan_workers(
+    kind: str,
+    *,
+    train: bool,
+    light: bool,
+    before: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> WorkerPlan:
+    """Return the plan for a loader that feeds a device of this kind.
+
+    First the script's own number, then `GPULINT_*`, then what the machine has. Where
+    it has nothing to offer, the number from `before` the rewriting stays.
+    """
+    if "num_workers" in given:
+        return WorkerPlan(given["num_workers"], "as written")
+    if settings().debug:
+        return WorkerPlan(0, "GPULINT_DEBUG", as_before=True)
+    obstacle = why_no_workers(given.get("multiprocessing_context"))
+    if obstacle is not None:
+        return WorkerPlan(0, obstacle)
+    asked = settings().num_workers
+    if asked is not None:
+        return WorkerPlan(asked, "GPULINT_NUM_WORKERS")
+    if debugger_attached():
+        return WorkerPlan(0, "a debugger is attached")
+    most = MOST_TRAIN if train else MOST_EVAL
+    most = min(most, MOST_LIGHT) if light else most
+    return _plan_by_resources(min(most, MOST_BY_KIND.get(kind, most)), before)
+
+
+def _plan_by_resources(most: int, before: Mapping[str, Any]) -> WorkerPlan:
+    cpus, ranks, free = available_cpus(), local_world_size(), shm_free()
+    why = f"{cpus} usable CPU{'s' if cpus > 1 else ''}"
+    if ranks > 1:
+        why += f", {ranks} local ranks"
+    count = min(most, cpus_per_rank(cpus, ranks) - 1)  # one CPU for the training loop
+    if free is not None and free // ranks // SHM_PER_WORKER < count:
+        count = free // ranks // SHM_PER_WORKER
+        why += ", little room in /dev/shm"
+    if count > 0:
+        return WorkerPlan(count, why)
+    return WorkerPlan(before.get("num_workers", 0), why, as_before=True)
+
+
+def debugger_attached() -> bool:
+    """Say whether a debugger follows this process; breakpoints miss its workers."""
+    trace = sys.gettrace()
+    if trace is not None:
+        module = getattr(trace, "__module__", None) or type(trace).__module__
+        return not str(module).startswith("coverage")
+    debugpy = sys.modules.get("debugpy")
+    if debugpy is not None and hasattr(debugpy, "is_client_connected"):
+        return bool(debugpy.is_client_connected())
+    # Jupyter's kernel imports pydevd without a debugger.
+    return "pydevd" in sys.modules and "ipykernel" not in sys.modules
