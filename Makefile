@@ -1,0 +1,56 @@
+# Everything here works in a fresh clone with Python 3.11, gcc, git and make.
+# Another interpreter: make PYTHON=python3.12. Another torch: make TORCH='torch==2.9.0'.
+
+PYTHON ?= python3.11
+TORCH ?= torch==2.13.0
+JOBS ?= 2
+# What `make bench` reads, and with what; see benchmarks/check_speed.py --help.
+TREE ?=
+BENCH ?=
+
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.DEFAULT_GOAL := test
+.PHONY: .venv demo test lint format docs bench clean distclean
+
+.venv: $(STAMP)
+
+# torch first, at a version of our choice: a plain `torch` in an extra takes the newest
+# build with all of CUDA.
+$(STAMP): pyproject.toml gpulint/__init__.py
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet '$(TORCH)'
+	$(BIN)/python -m pip install --quiet --editable '.[runtime,dev]'
+	touch $@
+
+demo: $(STAMP)
+	$(BIN)/python benchmarks/demo.py
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n $(JOBS) --cov
+
+lint: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+docs: $(STAMP)
+	mkdir -p docs
+	$(BIN)/gpulint rules --markdown > docs/rules.md.new
+	mv docs/rules.md.new docs/rules.md
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/check_speed.py $(BENCH) $(TREE)
+
+clean:
+	rm -rf build dist .coverage .coverage.* coverage.xml htmlcov
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .gpulint_cache
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv .bench-envs
