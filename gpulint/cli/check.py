@@ -1,0 +1,126 @@
+"""`gpulint check`: report what wastes the GPU."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpulint.cli.options import (
+    discovery,
+    gate,
+    output_format,
+    read_flags,
+    selection,
+)
+
+if TYPE_CHECKING:
+    from gpulint.cli.run import Run
+    from gpulint.report import Entry, Report
+    from gpulint.settings import Settings
+
+
+@click.command
+@click.argument("paths", nargs=-1, metavar="[PATHS|-]...")
+@selection
+@discovery
+@output_format
+@click.option(
+    "-o",
+    "--output-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write there instead of to the standard output.",
+)
+@click.option(
+    "--statistics", is_flag=True, help="Count per rule instead of listing findings."
+)
+@gate
+@click.pass_context
+def check(
+    ctx: click.Context,
+    /,
+    paths: tuple[str, ...],
+    output_file: Path | None,
+    statistics: bool,
+    **given: Any,
+) -> None:
+    """Report what wastes the GPU in training scripts. Writes no script.
+
+    PATHS are files and folders (default: the current folder); `-` reads the standard
+    input. Exit codes: 0 nothing at or above the fail level, 1 findings, 2 error.
+    """
+    from gpulint.cli.run import Run, one_line_errors, rare_collections, tolerant_output
+    from gpulint.report import Report
+
+    tolerant_output()
+    flags = read_flags(given)
+    with one_line_errors(), rare_collections():
+        run = Run(flags)
+        checked = _check(run, paths)
+        form = run.resolver.of_folder(Path.cwd()).output_format
+    report = Report(tuple(entry for entry, _ in checked), quiet=run.flags.quiet)
+    _write(run, report, form, output_file, statistics)
+    failing = any(_fails(entry, settings) for entry, settings in checked)
+    ctx.exit(run.exit_code(failing))
+
+
+def _check(run: Run, paths: tuple[str, ...]) -> list[tuple[Entry, Settings]]:
+    from gpulint.cli.run import wants_stdin
+    from gpulint.engine import check_path
+    from gpulint.report import Entry
+
+    if wants_stdin(paths):
+        return _check_stdin(run)
+    checked = []
+    for job, result in run.each(
+        run.jobs(paths), lambda job: check_path(job.path, job.options)
+    ):
+        if result.source is None:
+            run.unread(job.path)
+        entry = Entry(result.source, result.findings, job.settings.allow)
+        checked.append((entry, job.settings))
+    return checked
+
+
+def _check_stdin(run: Run) -> list[tuple[Entry, Settings]]:
+    from gpulint.cli.run import unreadable
+    from gpulint.engine import check_source
+    from gpulint.report import Entry
+    from gpulint.source import SourceError, decode
+
+    job = run.stdin_job()
+    if job is None:
+        return []
+    try:
+        source = decode(sys.stdin.buffer.read(), job.path)
+    except SourceError as error:
+        entry = Entry(None, (unreadable(error, job.path),), job.settings.allow)
+        return [(entry, job.settings)]
+    return [
+        (Entry(result.source, result.findings, job.settings.allow), job.settings)
+        for _, result in run.each([job], lambda job: check_source(source, job.options))
+    ]
+
+
+def _fails(entry: Entry, settings: Settings) -> bool:
+    from gpulint.cli.run import fails
+
+    return fails(entry.findings, settings)
+
+
+def _write(
+    run: Run, report: Report, form: str, output_file: Path | None, statistics: bool
+) -> None:
+    from gpulint.report import write
+
+    if output_file is None:
+        write(report, form, sys.stdout, statistics)
+        return
+    try:
+        with output_file.open("w", encoding="utf-8", errors="backslashreplace") as file:
+            write(report, form, file, statistics)
+    except OSError as error:
+        run.error(f"{output_file}: {error.strerror or error}")

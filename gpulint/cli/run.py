@@ -1,0 +1,199 @@
+"""From paths and options to files with their settings, and the run over them."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from gpulint.cli import complain, internal, wants_traceback
+from gpulint.cli.options import Flags
+from gpulint.files import FilesError, is_excluded, list_files
+from gpulint.finding import Finding, Place, Position
+from gpulint.settings import Resolver, Settings, SettingsError
+
+if TYPE_CHECKING:
+    from gpulint.engine import Options
+    from gpulint.source import SourceError
+
+STDIN = "-"
+THRESHOLD = (100_000, 50, 100)
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One file (absolute, or `-`) with its settings and what the engine needs."""
+
+    path: Path
+    settings: Settings
+    options: Options
+
+
+class Run:
+    """One run of `check` or `fix`; remembers whether anything went wrong."""
+
+    def __init__(self, flags: Flags) -> None:
+        self.flags = flags
+        self.failed = False
+        self.resolver = Resolver(flags.overrides, flags.config, flags.isolated)
+        self._options: dict[tuple[int, tuple[int, int] | None], Options] = {}
+
+    def jobs(self, paths: tuple[str, ...]) -> list[Job]:
+        """All files to read, in order; complains about folders that it cannot read."""
+        listing = list_files(paths or (".",), self.resolver)
+        for error in listing.errors:
+            self.error(error)
+        if not listing.files and not self.flags.quiet:
+            complain("no Python files found", "warning")
+        jobs = [self.job(path) for path in listing.files]
+        if self.flags.verbose:
+            self._say(jobs)
+        return jobs
+
+    def job(self, path: Path) -> Job:
+        """A file with what holds for it."""
+        settings = self.resolver.of_file(path)
+        return Job(path, settings, self._engine_options(settings, path.parent))
+
+    def stdin_job(self) -> Job | None:
+        """The standard input under the name it was given; None: excluded."""
+        name = self.flags.stdin_filename
+        job = self.job(Path.cwd() / (name or STDIN))
+        if name and job.settings.force_exclude and is_excluded(job.path, job.settings):
+            return None
+        return job if name else Job(Path(STDIN), job.settings, job.options)
+
+    def each(
+        self, jobs: Iterable[Job], work: Callable[[Job], Result]
+    ) -> Iterator[tuple[Job, Result]]:
+        """Work on all files; an internal error in one does not stop the others."""
+        for job in jobs:
+            try:
+                result = work(job)
+            except Exception as error:
+                if wants_traceback(sys.argv[1:]) or self.flags.verbose:
+                    traceback.print_exc()
+                self.error(f"{job.path}: {internal(error)}")
+            else:
+                yield job, result
+
+    def error(self, message: str) -> None:
+        """One line on stderr; the run goes on, and ends with 2."""
+        self.failed = True
+        complain(message)
+
+    def unread(self, path: Path) -> None:
+        """Tell a file that may not be read from one that is no Python."""
+        try:
+            path.open("rb").close()
+        except FileNotFoundError:  # deleted since it was listed: nothing to read
+            return
+        except OSError as error:
+            self.error(f"{path}: {error.strerror or error}")
+
+    def exit_code(self, fails: bool) -> int:
+        """2 after an error, 1 where something `fails` unless `--exit-zero`, else 0."""
+        if self.failed:
+            return 2
+        return int(fails and not self.flags.exit_zero)
+
+    def _engine_options(self, settings: Settings, folder: Path) -> Options:
+        from gpulint.engine import Options
+        from gpulint.registry import select_rules
+        from gpulint.torch_version import find_torch_version
+
+        torch = settings.torch_version
+        if torch is None:
+            found = find_torch_version(folder)
+            torch = found.version if found else None
+        key = id(settings), torch
+        if key not in self._options:
+            try:
+                rules = select_rules(settings.select, settings.ignore)
+            except ValueError as error:
+                raise click.UsageError(str(error)) from None
+            self._options[key] = Options(rules, settings.allow, torch)
+        return self._options[key]
+
+    def _say(self, jobs: list[Job]) -> None:
+        files = sorted({str(job.settings.file or "defaults") for job in jobs})
+        complain(f"{len(jobs)} files; settings: {', '.join(files)}", "note")
+        versions = sorted({job.options.torch_version for job in jobs} - {None}, key=str)
+        shown = ", ".join(".".join(map(str, v)) for v in versions if v)
+        complain(f"lowest torch: {shown or 'not declared'}", "note")
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turns errors in settings and paths into what click prints in one line."""
+    try:
+        yield
+    except (SettingsError, FilesError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+@contextlib.contextmanager
+def rare_collections() -> Iterator[None]:
+    """Syntax trees are many objects without cycles: looking for some takes a fifth
+    of a run's time. Not switched off, so that a long run stays small.
+    """
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(*THRESHOLD)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+def tolerant_output() -> None:
+    """A terminal that lacks a character shows another one instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def wants_stdin(paths: tuple[str, ...]) -> bool:
+    """Whether `-` is given, which stands alone."""
+    if STDIN not in paths:
+        return False
+    if len(paths) > 1:
+        raise click.UsageError("`-` stands alone, without other paths")
+    return True
+
+
+def fails(findings: Iterable[Finding], settings: Settings) -> bool:
+    """Whether a finding that is not suppressed reaches the fail level."""
+    return any(
+        finding.severity.rank >= settings.fail_level.rank
+        for finding in findings
+        if finding.suppressed is None
+    )
+
+
+def unreadable(error: SourceError, path: Path) -> Finding:
+    """The finding for a standard input that cannot be decoded or is too deep."""
+    from gpulint.registry import find_rule
+
+    rule = find_rule(error.code)
+    assert rule is not None
+    start = Position(error.row, 1)
+    return Finding(
+        code=rule.code,
+        name=rule.name,
+        message=str(error),
+        severity=rule.severity,
+        effect=rule.effect,
+        confidence=rule.confidence,
+        place=Place(path, start, start),
+    )

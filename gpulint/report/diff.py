@@ -1,0 +1,93 @@
+"""The lines that a fix takes away and puts in."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+
+from gpulint.finding import Fix, TextEdit
+from gpulint.source import Source
+
+# A sign (`-`, `+`, ` ` for a line that stays, `...` for lines left out) and a line.
+Change = tuple[str, str]
+KEPT = 2
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+def changes(source: Source, fix: Fix) -> list[Change]:
+    """What the fix does to the text, its imports first."""
+    lines: list[Change] = [("+", i) for i in fix.imports if not _has_line(source, i)]
+    for index, (first, last, edits) in enumerate(_regions(source, fix.edits)):
+        if index:
+            lines.append(("...", ""))
+        start = source.starts[first - 1]
+        end = source.starts[last] if last < len(source.starts) else len(source.text)
+        old = source.text[start:end]
+        new = _apply(old, edits, start)
+        lines += _compare(_split(old), _split(new))
+    return lines
+
+
+def unified(name: str, source: Source, text: str) -> str:
+    """A unified diff of a file, for `patch -p0` and `git apply -p0`."""
+    mark = "\ufeff" if source.bom else ""
+    diff = difflib.unified_diff(
+        _lines(mark + source.text), _lines(mark + text), name, name
+    )
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+        for line in diff
+    )
+
+
+def _has_line(source: Source, line: str) -> bool:
+    whole = rf"(?:\A|[\r\n]){re.escape(line)}[ \t]*(?:[\r\n]|\Z)"
+    return re.search(whole, source.text) is not None
+
+
+def _regions(
+    source: Source, edits: Iterable[TextEdit]
+) -> Iterator[tuple[int, int, list[TextEdit]]]:
+    """First and last row of edits that touch the same or adjacent rows."""
+    first = last = 0
+    group: list[TextEdit] = []
+    for edit in sorted(edits):
+        start, end = (source.position(o).row for o in (edit.start, edit.end))
+        if group and start > last + 1:
+            yield first, last, group
+            group = []
+        first = first if group else start
+        last = max(last, end)
+        group.append(edit)
+    if group:
+        yield first, last, group
+
+
+def _apply(text: str, edits: list[TextEdit], start: int) -> str:
+    for edit in sorted(edits, reverse=True):
+        text = text[: edit.start - start] + edit.content + text[edit.end - start :]
+    return text
+
+
+def _compare(old: list[str], new: list[str]) -> Iterator[Change]:
+    codes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    for index, (tag, i1, i2, j1, j2) in enumerate(codes):
+        if tag != "equal":
+            yield from (("-", line) for line in old[i1:i2])
+            yield from (("+", line) for line in new[j1:j2])
+        elif 0 < index < len(codes) - 1:
+            if i2 - i1 > KEPT:
+                yield "...", ""
+            else:
+                yield from ((" ", line) for line in old[i1:i2])
+
+
+def _split(text: str) -> list[str]:
+    lines = _NEWLINE.split(text)
+    return lines if lines[-1] else lines[:-1]
+
+
+def _lines(text: str) -> list[str]:
+    """Lines with their ends, as `patch` counts them: a form feed ends none."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)

@@ -1,0 +1,252 @@
+"""The lowest torch release that a project allows, and where that is written."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import functools
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpulint.settings import parse_toml
+
+Version = tuple[int, int]
+# One bound and the text in which it stands, to find the row.
+Bound = tuple[Version, str]
+
+LOWER_OPERATORS = ("==", "===", "~=", ">=", ">")
+_NAME = re.compile(r"^torch(?![\w.-])", re.IGNORECASE)
+_WHEEL = re.compile(r"(?:^|[/\s@])torch-(\d+)\.(\d+)")
+_CARET = re.compile(r"(?:\^|~(?!=)|(?<![<>=!~])=(?!=))\s*(?=\d)")
+_CONDA = re.compile(r"^\s*-\s*['\"]?(?:[\w./-]+::)?(pytorch|torch)(?![\w.-])(.*)$")
+_LOCKED = re.compile(
+    r"""^name\s*=\s*["']torch["']\s*\r?\nversion\s*=\s*["']([^"']+)""", re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class TorchVersion:
+    """The lower bound (major, minor), its file and its row (1-based)."""
+
+    version: Version
+    path: Path
+    row: int
+
+
+def find_torch_version(folder: Path) -> TorchVersion | None:
+    """The lowest torch of the project that an absolute folder path belongs to.
+
+    Looks upwards to the root of the repository; without one, only as far as the
+    first folder that declares dependencies. None: nothing says it.
+    """
+    rooted = any((p / ".git").exists() for p in (folder, *folder.parents))
+    return _find(folder, rooted)
+
+
+def lower_bound(text: str) -> Version | None:
+    """Lowest release that a specifier allows: `2.1`, `>=1.13,<3`, `^2.0 || ~1.13`."""
+    bounds = [_conjunction(part) for part in text.split("||")]
+    known = [bound for bound in bounds if bound is not None]
+    return min(known) if known else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _find(folder: Path, rooted: bool) -> TorchVersion | None:
+    declared, locked, seen = _in_folder(folder)
+    found = min(declared or locked, key=lambda fact: fact.version, default=None)
+    last = (folder / ".git").exists() if rooted else seen
+    if found or last or folder.parent == folder:
+        return found
+    return _find(folder.parent, rooted)
+
+
+def _in_folder(folder: Path) -> tuple[list[TorchVersion], list[TorchVersion], bool]:
+    """What a folder's files declare, what they lock, and whether there are any."""
+    declared: list[TorchVersion] = []
+    locked: list[TorchVersion] = []
+    seen = False
+    for path, read, is_lock in _sources(folder):
+        seen = True
+        (locked if is_lock else declared).extend(_read(path, read))
+    return declared, locked, seen
+
+
+def _sources(folder: Path) -> Iterator[tuple[Path, Callable[[str], list[Bound]], bool]]:
+    try:
+        names = {path.name for path in folder.iterdir()}
+        inner = {path.name for path in (folder / "requirements").glob("*.txt")}
+    except OSError:
+        return
+    for name in sorted(names):
+        if name in READERS:
+            yield folder / name, READERS[name], name in LOCKS
+        elif name.startswith("requirements") and name.endswith(".txt"):
+            yield folder / name, _requirements, False
+        elif name.startswith("environment") and name.endswith((".yml", ".yaml")):
+            yield folder / name, _environment, False
+    for name in sorted(inner):
+        yield folder / "requirements" / name, _requirements, False
+
+
+def _read(path: Path, read: Callable[[str], list[Bound]]) -> Iterator[TorchVersion]:
+    """The bounds of one file; a broken file says nothing."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig", "replace")
+        if "torch" not in text.lower():
+            return
+        bounds = read(text)
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return
+    except (SyntaxError, MemoryError, configparser.Error):
+        return
+    for version, written in bounds:
+        at = text.find(written)
+        yield TorchVersion(version, path, text.count("\n", 0, max(at, 0)) + 1)
+
+
+def _conjunction(text: str) -> Version | None:
+    """Highest of the lower bounds that are joined by commas or spaces."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import Version as Release
+
+    text = _CARET.sub(">=", text.strip())
+    if re.match(r"v?\d", text):
+        text = f"=={text}"
+    try:
+        specifiers = SpecifierSet(re.sub(r"(?<=[\w*])\s+(?=[<>=!~])", ",", text))
+    except InvalidSpecifier:
+        return None
+    releases = [
+        Release(specifier.version.removesuffix(".*"))
+        for specifier in specifiers
+        if specifier.operator in LOWER_OPERATORS
+    ]
+    highest = max(releases, default=None)
+    return (highest.major, highest.minor) if highest else None
+
+
+def _requirement(text: str) -> list[Bound]:
+    """The bound in one PEP 508 requirement, a URL of a wheel among them."""
+    text = text.strip()
+    wheel = _WHEEL.search(text)
+    if wheel:
+        return [((int(wheel[1]), int(wheel[2])), text)]
+    if not _NAME.match(text):
+        return []
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        bound = lower_bound(str(Requirement(text).specifier))
+    except InvalidRequirement:
+        return []
+    return [(bound, text)] if bound else []
+
+
+def _each(requirements: Iterable[Any]) -> list[Bound]:
+    return [
+        bound
+        for requirement in requirements
+        if isinstance(requirement, str)
+        for bound in _requirement(requirement)
+    ]
+
+
+def _requirements(text: str) -> list[Bound]:
+    lines = (re.split(r"\s#|\s--|\\$", line)[0] for line in text.splitlines())
+    return _each(line for line in lines if not line.startswith("#"))
+
+
+def _environment(text: str) -> list[Bound]:
+    """Conda packages and the pip list under them, line by line."""
+    bounds = []
+    for line in text.splitlines():
+        match = _CONDA.match(line)
+        if not match:
+            continue
+        specifier = re.split(r"\s#|['\"]", match[2])[0].strip()
+        version = re.sub(r"^(=?=?[\d.*]+)=.*$", r"\1", specifier).lstrip(" ")
+        bound = lower_bound(version)
+        if bound:
+            bounds.append((bound, line))
+    return bounds
+
+
+def _pyproject(text: str) -> list[Bound]:
+    data = parse_toml(text.encode("utf-8"))
+    project = data.get("project", {})
+    bounds = _each(project.get("dependencies", ()))
+    groups = {"a": project.get("optional-dependencies", {})}
+    groups["b"] = data.get("dependency-groups", {})
+    for group in groups.values():
+        for requirements in group.values():
+            bounds += _each(requirements)
+    poetry = data.get("tool", {}).get("poetry", {})
+    tables = [poetry, *poetry.get("group", {}).values()]
+    for table in tables:
+        for key in ("dependencies", "dev-dependencies"):
+            bounds += _poetry(table.get(key, {}).get("torch"))
+    return bounds
+
+
+def _poetry(value: Any) -> list[Bound]:
+    """`"^2.1"`, `{version = "^2.1"}`, or a list of such tables."""
+    if isinstance(value, list):
+        return [bound for item in value for bound in _poetry(item)]
+    if isinstance(value, dict):
+        url = value.get("url")
+        return _poetry(value.get("version")) or _each([url] if url else [])
+    bound = lower_bound(value) if isinstance(value, str) else None
+    return [(bound, f'"{value}"')] if bound else []
+
+
+def _setup_cfg(text: str) -> list[Bound]:
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read_string(text)
+    lines = parser.get("options", "install_requires", fallback="").splitlines()
+    if parser.has_section("options.extras_require"):
+        for _, value in parser.items("options.extras_require"):
+            lines += value.splitlines()
+    return _each(lines)
+
+
+def _setup_py(text: str) -> list[Bound]:
+    """String literals that are requirements; nothing is run."""
+    strings = (
+        n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant)
+    )
+    return _each(strings)
+
+
+def _toml_lock(text: str) -> list[Bound]:
+    """`[[package]]` tables; read by pattern, as lock files are large."""
+    found = ((lower_bound(m[1]), m[0]) for m in _LOCKED.finditer(text))
+    return [(bound, written) for bound, written in found if bound]
+
+
+def _pipfile_lock(text: str) -> list[Bound]:
+    data = json.loads(text)
+    bounds = []
+    for section in ("default", "develop"):
+        version = data.get(section, {}).get("torch", {}).get("version", "")
+        bound = lower_bound(version)
+        if bound:
+            bounds.append((bound, '"torch"'))
+    return bounds
+
+
+LOCKS: dict[str, Callable[[str], list[Bound]]] = {
+    "Pipfile.lock": _pipfile_lock,
+    "pdm.lock": _toml_lock,
+    "poetry.lock": _toml_lock,
+    "uv.lock": _toml_lock,
+}
+READERS: dict[str, Callable[[str], list[Bound]]] = {
+    "pyproject.toml": _pyproject,
+    "setup.cfg": _setup_cfg,
+    "setup.py": _setup_py,
+    **LOCKS,
+}

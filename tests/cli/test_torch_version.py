@@ -1,0 +1,214 @@
+"""The lowest torch of a project, from what its files say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpulint.torch_version import TorchVersion, find_torch_version, lower_bound
+
+
+@pytest.mark.parametrize(
+    "text,bound",
+    [
+        ("2.1", (2, 1)),
+        ("2", (2, 0)),
+        ("==2.1.*", (2, 1)),
+        ("==2.1.0+cu118", (2, 1)),
+        ("===2.1.0", (2, 1)),
+        ("~=2.1", (2, 1)),
+        (">=1.13,<3", (1, 13)),
+        ("<3,>=1.13,!=2.0.1", (1, 13)),
+        (">=1.13 <3", (1, 13)),
+        (">2.0", (2, 0)),
+        (">=1.8,>=2.0", (2, 0)),
+        ("^2.1", (2, 1)),
+        ("~2.1.3", (2, 1)),
+        ("=2.1", (2, 1)),
+        ("^1.13 || ^2.0", (1, 13)),
+        ("<3", None),
+        ("!=2.0", None),
+        ("*", None),
+        ("", None),
+        ("new", None),
+    ],
+)
+def test_lower_bound(text: str, bound: tuple[int, int] | None) -> None:
+    assert lower_bound(text) == bound
+
+
+PYPROJECT = "[project]\nname = 'x'\ndependencies = [\n  'numpy',\n  '%s',\n]\n"
+POETRY = "[tool.poetry.dependencies]\nnumpy = '*'\ntorch = %s\n"
+SETUP_CFG = "[options]\ninstall_requires =\n    numpy\n    %s\n"
+LOCK = "[[package]]\nname = 'torch%s\n\n[[package]]\nname = 'triton'\nversion = '3.1'\n"
+
+PROJECTS = [
+    ("pyproject.toml", PYPROJECT % "torch>=2.1", (2, 1), 5),
+    ("pyproject.toml", PYPROJECT % "Torch[opt] >= 1.13, < 3", (1, 13), 5),
+    ("pyproject.toml", PYPROJECT % 'torch==2.2.*; sys_platform=="linux"', (2, 2), 5),
+    ("pyproject.toml", PYPROJECT % "torchvision>=0.15", None, 0),
+    ("pyproject.toml", PYPROJECT % "torch-geometric>=2.1", None, 0),
+    ("pyproject.toml", PYPROJECT % "torch", None, 0),
+    ("pyproject.toml", PYPROJECT % "torch >= what", None, 0),
+    (
+        "pyproject.toml",
+        "[project.optional-dependencies]\ngpu = ['torch>=2.3']\n",
+        (2, 3),
+        2,
+    ),
+    (
+        "pyproject.toml",
+        "[dependency-groups]\ntest = [{include-group = 'a'}, 'torch~=2.4']\n",
+        (2, 4),
+        2,
+    ),
+    ("pyproject.toml", POETRY % '"^2.1"', (2, 1), 3),
+    ("pyproject.toml", POETRY % '{version = "~1.13", optional = true}', (1, 13), 3),
+    ("pyproject.toml", POETRY % '[{version="2.2"}, {version="2.0.1"}]', (2, 0), 3),
+    ("pyproject.toml", POETRY % '{git = "https://x"}', None, 0),
+    (
+        "pyproject.toml",
+        POETRY % '{url = "https://x/torch-2.0.1-cp310-linux.whl"}',
+        (2, 0),
+        3,
+    ),
+    (
+        "pyproject.toml",
+        '[tool.poetry.group.dev.dependencies]\ntorch = "^1.9"\n',
+        (1, 9),
+        2,
+    ),
+    ("pyproject.toml", "[project\ntorch", None, 0),
+    ("pyproject.toml", "project = ['torch>=2']", None, 0),
+    ("setup.cfg", SETUP_CFG % "torch>=1.10", (1, 10), 4),
+    (
+        "setup.cfg",
+        "[options.extras_require]\na = torch==1.12.1\n",
+        (1, 12),
+        2,
+    ),
+    ("setup.cfg", "torch without a section", None, 0),
+    (
+        "setup.py",
+        "from setuptools import setup\nsetup(\n    install_requires=['torch>=1.7'])\n",
+        (1, 7),
+        3,
+    ),
+    ("setup.py", "setup(install_requires=['torch>=%s' % MINIMUM])", None, 0),
+    ("setup.py", "def torch(:", None, 0),
+    (
+        "requirements.txt",
+        "# torch==1.0\n-r other.txt\nnumpy\ntorch==2.1.0  # pinned\n",
+        (2, 1),
+        4,
+    ),
+    ("requirements.txt", "torch==2.1.0 \\\n    --hash=sha256:00\n", (2, 1), 1),
+    ("requirements.txt", "torch>=1.8 --hash=sha256:00\n", (1, 8), 1),
+    (
+        "requirements.txt",
+        "torch @ https://x/torch-2.0.1%2Bcu118-cp310-cp310-linux_x86_64.whl\n",
+        (2, 0),
+        1,
+    ),
+    ("requirements.txt", "https://x/torch-1.13.1+cpu-cp310-linux.whl\n", (1, 13), 1),
+    ("requirements.txt", "torch @ git+https://x/pytorch\n", None, 0),
+    ("requirements.txt", "torch==1.13; python_version<'3.8'\ntorch>=2\n", (1, 13), 1),
+    ("requirements-gpu.txt", "\ufefftorch~=2.2\n", (2, 2), 1),
+    ("requirements/train.txt", "torch>=2.5\n", (2, 5), 1),
+    (
+        "environment.yml",
+        "dependencies:\n  - pytorch-cuda=12.1\n  - pytorch=2.1.0=py3.10_cuda\n",
+        (2, 1),
+        3,
+    ),
+    ("environment.yaml", "dependencies:\n- conda-forge::pytorch>=2.0,<3\n", (2, 0), 2),
+    ("environment.yml", "- pip:\n    - 'torch==1.12.1'  # x\n", (1, 12), 2),
+    ("environment-gpu.yml", "- pytorch 2.3.*\n- pytorch\n", (2, 3), 1),
+    ("environment.yml", "- pytorch\n", None, 0),
+    ("uv.lock", LOCK % "'\nversion = '2.4.1'", (2, 4), 2),
+    ("poetry.lock", (LOCK % "'\nversion = '2.3.0'").replace("\n", "\r\n"), (2, 3), 2),
+    ("pdm.lock", LOCK % "vision'\nversion = '0.4.1'", None, 0),
+    ("uv.lock", LOCK % "'\nversion = 'none'", None, 0),
+    (
+        "Pipfile.lock",
+        '{"default": {\n"torch": {"version": "==2.2.0"}}}',
+        (2, 2),
+        2,
+    ),
+    ("Pipfile.lock", '{"torch"', None, 0),
+    ("Pipfile.lock", '["torch"]', None, 0),
+    ("notes.txt", "torch==2.1", None, 0),
+]
+
+
+@pytest.mark.parametrize("name,text,version,row", PROJECTS)
+def test_file(
+    tmp_path: Path, name: str, text: str, version: tuple[int, int] | None, row: int
+) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(text.encode("utf-8"))
+    expected = TorchVersion(version, path, row) if version else None
+    assert find_torch_version(tmp_path) == expected
+
+
+def write(folder: Path, **files: str) -> None:
+    """Files by their stems, with the usual endings."""
+    folder.mkdir(exist_ok=True)
+    endings = {"requirements": "txt", "pyproject": "toml", "uv": "lock", "setup": "py"}
+    for stem, text in files.items():
+        (folder / f"{stem}.{endings[stem]}").write_text(text)
+
+
+def test_lowest_of_all_that_is_declared(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        requirements="torch==2.4.1\n",
+        pyproject=PYPROJECT % "torch>=2.0",
+        uv=LOCK % "'\nversion = '1.9.0'",
+    )
+    found = find_torch_version(tmp_path)
+    assert found is not None
+    assert (found.version, found.path.name) == ((2, 0), "pyproject.toml")
+
+
+def test_lock_decides_where_nothing_is_declared(tmp_path: Path) -> None:
+    write(tmp_path, pyproject=PYPROJECT % "torch", uv=LOCK % "'\nversion = '2.4.1'")
+    found = find_torch_version(tmp_path)
+    assert found is not None
+    assert found.version == (2, 4)
+
+
+def test_looks_up_to_the_root_of_the_repository(tmp_path: Path) -> None:
+    write(tmp_path, requirements="torch==1.5\n")
+    root = tmp_path / "repository"
+    write(root, requirements="torch==2.1\n")
+    (root / ".git").mkdir()
+    write(root / "part", pyproject="[project]\nname = 'part'\n")
+    (root / "part" / "src").mkdir()
+    found = find_torch_version(root / "part" / "src")
+    assert found is not None
+    assert found.version == (2, 1)
+    (root / "requirements.txt").unlink()
+    other = tmp_path / "other"
+    write(other)
+    (other / ".git").mkdir()
+    assert find_torch_version(other) is None
+
+
+def test_without_a_repository_the_nearest_project_decides(tmp_path: Path) -> None:
+    write(tmp_path, requirements="torch==1.5\n")
+    write(tmp_path / "project", setup="setup()")
+    write(tmp_path / "project" / "src")
+    assert find_torch_version(tmp_path / "project" / "src") is None
+    write(tmp_path / "scripts")
+    found = find_torch_version(tmp_path / "scripts")
+    assert found is not None
+    assert found.version == (1, 5)
+
+
+def test_unreadable_folder_says_nothing(tmp_path: Path) -> None:
+    assert find_torch_version(tmp_path / "missing") is None
+    (tmp_path / "requirements.txt").mkdir()
+    assert find_torch_version(tmp_path) is None
