@@ -6,19 +6,27 @@ import ast
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpulint.finding import Confidence, Effect, Finding, Fix, Place, Position, Severity
-from gpulint.finding import TextEdit
+from gpulint.finding import (
+    Confidence,
+    Effect,
+    Finding,
+    Fix,
+    Place,
+    Position,
+    TextEdit,
+)
 from gpulint.index import build_index
 from gpulint.registry import find_rule
 from gpulint.rule import Rule
-from gpulint.source import Source, SourceError, read_source, shield
+from gpulint.source import Source, SourceError, may_be_deep, read_source, shield
 from gpulint.suppress import suppress
 
 MAX_PASSES = 100
+_IMPORTS = (ast.Import, ast.ImportFrom)
 RECURSION_LIMIT = 6000  # 150 links take a few Python frames each
 
 
@@ -43,15 +51,16 @@ class Checked:
 class Fixed:
     """What fixing made of one file.
 
-    `applied` has one finding per applied fix; `undone` one line per rule whose fix
-    was taken back because the result did not compile.
+    `applied` has one finding per applied fix, `undone` those whose fix was taken back
+    because the result did not compile. `stable`: another run changes nothing.
     """
 
     source: Source
     text: str
     applied: tuple[Finding, ...]
     remaining: tuple[Finding, ...]
-    undone: tuple[str, ...]
+    undone: tuple[Finding, ...] = ()
+    stable: bool = True
 
 
 def check_path(path: Path, options: Options) -> Checked:
@@ -59,7 +68,7 @@ def check_path(path: Path, options: Options) -> Checked:
     try:
         source = read_source(path)
     except SourceError as error:
-        return Checked(None, tuple(_trouble(path, error, options)))
+        return Checked(None, tuple(trouble(path, error, options)))
     return check_source(source, options)
 
 
@@ -75,20 +84,20 @@ def _findings(source: Source, options: Options) -> list[Finding]:
             warnings.simplefilter("ignore")
             tree = ast.parse(source.text)
         rules = [r for r in options.rules if r.needs.in_text(source.text)]
-        if not rules:
+        if not rules and not may_be_deep(source):
             return []
         return _run(source, tree, rules, options)
     except SourceError as error:
-        return list(_trouble(source.path, error, options))
+        return list(trouble(source.path, error, options))
     except SyntaxError as error:
-        return list(_trouble(source.path, _syntax(source, error), options))
+        return list(trouble(source.path, _syntax(source, error), options))
     except (ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, ValueError) and "null byte" not in str(error):
             raise
-        deep = SourceError("not analysed: nested too deeply")
-        null = SourceError("source has a null byte", code="GPU000")
-        trouble = null if isinstance(error, ValueError) else deep
-        return list(_trouble(source.path, trouble, options))
+        reason = SourceError("not analysed: nested too deeply")
+        if isinstance(error, ValueError):
+            reason = SourceError("source has a null byte", code="GPU000")
+        return list(trouble(source.path, reason, options))
 
 
 def _run(
@@ -136,7 +145,7 @@ def _syntax(source: Source, error: SyntaxError) -> SourceError:
     )
 
 
-def _trouble(path: Path, error: SourceError, options: Options) -> Iterator[Finding]:
+def trouble(path: Path, error: SourceError, options: Options) -> Iterator[Finding]:
     """The finding for a file that cannot be analysed, if its rule is selected."""
     rule = find_rule(error.code)
     if rule is None or all(r.code != rule.code for r in options.rules):
@@ -146,7 +155,7 @@ def _trouble(path: Path, error: SourceError, options: Options) -> Iterator[Findi
         code=rule.code,
         name=rule.name,
         message=str(error),
-        severity=Severity.ERROR if error.code == "GPU000" else Severity.WARNING,
+        severity=rule.severity,
         effect=Effect.NONE,
         confidence=Confidence.HIGH,
         place=Place(path, at, at),
@@ -162,7 +171,7 @@ def fix_path(path: Path, options: Options) -> Fixed | Checked:
     try:
         source = read_source(path)
     except SourceError as error:
-        return Checked(None, tuple(_trouble(path, error, options)))
+        return Checked(None, tuple(trouble(path, error, options)))
     return fix_source(source, options)
 
 
@@ -174,7 +183,8 @@ def fix_source(source: Source, options: Options) -> Fixed:
     """
     current = source
     applied: list[Finding] = []
-    undone: list[str] = []
+    undone: list[Finding] = []
+    stable = True
     skipped: set[str] = set()
     compiled = _compiles(source.text)
     for allowed in _stages(options.allow):
@@ -190,12 +200,15 @@ def fix_source(source: Source, options: Options) -> Fixed:
                 bad = not chosen
             if bad or text == current.text:
                 skipped.update(f.code for f in chosen)
-                undone += [_undone_line(f) for f in chosen]
+                undone += chosen
                 continue
             applied += chosen
             current = current.with_text(text)
+        else:
+            stable = False
+            break
     remaining = tuple(_findings(current, options))
-    return Fixed(source, current.text, tuple(applied), remaining, tuple(undone))
+    return Fixed(source, current.text, tuple(applied), remaining, tuple(undone), stable)
 
 
 def _one_by_one(source: Source, chosen: list[Finding]) -> tuple[list[Finding], str]:
@@ -206,11 +219,6 @@ def _one_by_one(source: Source, chosen: list[Finding]) -> tuple[list[Finding], s
         if _compiles(text):
             return [finding], text
     return [], source.text
-
-
-def _undone_line(finding: Finding) -> str:
-    place = f"{finding.path}:{finding.place.start.row}"
-    return f"{place}: the fix of {finding.code} was undone: its result does not compile"
 
 
 def _stages(allow: frozenset[Effect]) -> list[frozenset[Effect]]:
@@ -259,41 +267,57 @@ def apply_fixes(source: Source, fixes: Iterable[Fix]) -> str:
     edits = [edit for fix in fixes for edit in fix.edits]
     imports = list(dict.fromkeys(i for fix in fixes for i in fix.imports))
     text = source.text
-    if imports:
-        edits.append(_import_edit(source, imports))
+    added = import_edit(source, imports)
+    if added is not None:
+        edits.append(added)
     for edit in sorted(edits, key=lambda e: (e.start, e.end), reverse=True):
         text = text[: edit.start] + edit.content + text[edit.end :]
     return text
 
 
-def _import_edit(source: Source, imports: list[str]) -> TextEdit:
-    """Insertion after the first block of imports (or docstring, or at the top)."""
-    tree = ast.parse(source.text)
+def complete(source: Source, fix: Fix) -> tuple[TextEdit, ...]:
+    """The edits of one fix with the insertion of the imports it needs."""
+    added = import_edit(source, fix.imports)
+    return fix.edits if added is None else (*fix.edits, added)
+
+
+def import_edit(source: Source, imports: Sequence[str]) -> TextEdit | None:
+    """The insertion of the imports that a text lacks, None if it has them all.
+
+    After the first block of imports, else after the docstring, else at the top.
+    """
+    body = ast.parse(source.text).body if imports else []
+    present = {ast.unparse(s) for s in body if isinstance(s, _IMPORTS)}
+    missing = [i for i in imports if i not in present]
+    if not missing:
+        return None
     after: ast.stmt | None = None
-    for number, statement in enumerate(tree.body):
-        is_import = isinstance(statement, (ast.Import, ast.ImportFrom))
-        is_docstring = (
-            number == 0
-            and isinstance(statement, ast.Expr)
-            and isinstance(statement.value, ast.Constant)
-            and isinstance(statement.value.value, str)
-        )
-        if not is_import and not is_docstring:
+    for statement in body:
+        if not isinstance(statement, _IMPORTS) and not _is_docstring(statement, body):
             break
         after = statement
     newline = source.newline
-    content = newline.join(imports) + newline
+    content = newline.join(missing) + newline
     if after is None:
-        return TextEdit(*[_top(source)] * 2, content)
+        top = _top(source)
+        return TextEdit(top, top, content)
     assert after.end_lineno is not None
-    starts = source.starts
-    if after.end_lineno < len(starts):
-        at = starts[after.end_lineno]
-    else:
-        at, content = len(source.text), newline + content
+    end = source.starts[after.end_lineno :][:1]
     if isinstance(after, ast.Expr):
         content = newline + content
+    if not end:
+        content = newline + content
+    at = end[0] if end else len(source.text)
     return TextEdit(at, at, content)
+
+
+def _is_docstring(statement: ast.stmt, body: list[ast.stmt]) -> bool:
+    return (
+        statement is body[0]
+        and isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
 
 
 def _top(source: Source) -> int:

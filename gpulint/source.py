@@ -19,6 +19,9 @@ from gpulint.finding import Position
 
 MAX_BYTES = 2_000_000
 MAX_DEPTH = 100
+LONG_LINE = 500
+MANY_LINES = 100
+_CONTINUED = re.compile(r"\n[ \t]*(?:\.|elif\b|[-+*/|&(])|\\\r?\n")
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _NO_BRACKETS = bytes(c for c in range(256) if c not in b"()[]{}")
 
@@ -101,7 +104,8 @@ class Source:
 def node_span(source: Source, node: ast.AST) -> tuple[int, int]:
     """Offsets of an `ast` node, without parentheses around it."""
     assert isinstance(node, (ast.expr, ast.stmt, ast.keyword, ast.arg, ast.alias))
-    assert node.end_lineno is not None and node.end_col_offset is not None
+    assert node.end_lineno is not None
+    assert node.end_col_offset is not None
     return (
         source.offset(node.lineno, node.col_offset),
         source.offset(node.end_lineno, node.end_col_offset),
@@ -127,11 +131,16 @@ def decode(data: bytes, path: Path) -> Source:
         encoding = "utf-8" if bom else encoding
         text = data[len(bom) :].decode(encoding)
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
-        raise SourceError(_decode_message(error), code="GPU000") from None
+        raise SourceError(_decode_message(error, data), code="GPU000") from None
     return Source(path, text, encoding, bom)
 
 
-def _decode_message(error: Exception) -> str:
+def _decode_message(error: Exception, data: bytes) -> str:
+    if isinstance(error, SyntaxError) and "missing encoding" in str(error):
+        try:  # without a cookie the text should have been UTF-8
+            data.decode("utf-8")
+        except UnicodeDecodeError as undecodable:
+            error = undecodable
     if isinstance(error, UnicodeDecodeError):
         return f"not {error.encoding}: byte {error.object[error.start]:#04x}"
     return f"encoding not known: {error}"
@@ -146,20 +155,32 @@ def shield(source: Source) -> None:
         )
 
 
+def may_be_deep(source: Source) -> bool:
+    """Whether a text may hold a chain or expression too long to analyse.
+
+    A cheap look at the lines, for files that are otherwise not looked into.
+    """
+    if max(map(len, source.text.split("\n"))) > LONG_LINE:
+        return True
+    return len(_CONTINUED.findall(source.text)) > MANY_LINES
+
+
 def _bracket_depth(data: bytes) -> int:
     """Deepest bracket nesting, counted on the bytes (strings included).
 
-    Removing innermost pairs round by round takes one pass of C code a level; only
-    a file with many unmatched brackets (in strings) is counted one by one.
+    Removing innermost pairs round by round, at most three levels each, takes a few
+    passes of C code; only a file that this leaves in doubt is counted one by one.
     """
     brackets = data.translate(None, _NO_BRACKETS)
-    for level in range(MAX_DEPTH + 1):
+    rounds = 0
+    while 3 * rounds < MAX_DEPTH:
         fewer = brackets.replace(b"()", b"").replace(b"[]", b"").replace(b"{}", b"")
         if len(fewer) == len(brackets):
-            if level + len(fewer) <= MAX_DEPTH:
-                return level + len(fewer)
             break
         brackets = fewer
+        rounds += 1
+    if 3 * rounds + len(brackets) <= MAX_DEPTH:
+        return 3 * rounds + len(brackets)
     depth = deepest = 0
     for character in data.translate(None, _NO_BRACKETS):
         if character in b"([{":

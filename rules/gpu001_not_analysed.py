@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 
@@ -34,6 +34,7 @@ class NotAnalysed(Rule):
     """Found by the engine, before there is a script to look at."""
 
     effect = Effect.NONE
+    severity = Severity.NOTE
     needs = Words()
     framework = "any"
 

@@ -86,8 +86,7 @@ def _check(run: Run, paths: tuple[str, ...]) -> list[tuple[Entry, Settings]]:
 
 
 def _check_stdin(run: Run) -> list[tuple[Entry, Settings]]:
-    from gpulint.cli.run import unreadable
-    from gpulint.engine import check_source
+    from gpulint.engine import check_source, trouble
     from gpulint.report import Entry
     from gpulint.source import SourceError, decode
 
@@ -97,7 +96,8 @@ def _check_stdin(run: Run) -> list[tuple[Entry, Settings]]:
     try:
         source = decode(sys.stdin.buffer.read(), job.path)
     except SourceError as error:
-        entry = Entry(None, (unreadable(error, job.path),), job.settings.allow)
+        found = tuple(trouble(job.path, error, job.options))
+        entry = Entry(None, found, job.settings.allow)
         return [(entry, job.settings)]
     return [
         (Entry(result.source, result.findings, job.settings.allow), job.settings)

@@ -90,8 +90,7 @@ def _fix(run: Run, paths: tuple[str, ...]) -> tuple[bytes | None, Results]:
 
 
 def _fix_stdin(run: Run) -> tuple[bytes, Results]:
-    from gpulint.cli.run import unreadable
-    from gpulint.engine import Checked, fix_source
+    from gpulint.engine import Checked, fix_source, trouble
     from gpulint.source import SourceError, decode
 
     data = sys.stdin.buffer.read()
@@ -101,7 +100,8 @@ def _fix_stdin(run: Run) -> tuple[bytes, Results]:
     try:
         source = decode(data, job.path)
     except SourceError as error:
-        return data, [(job, Checked(None, (unreadable(error, job.path),)))]
+        found = tuple(trouble(job.path, error, job.options))
+        return data, [(job, Checked(None, found))]
     return data, list(run.each([job], lambda job: fix_source(source, job.options)))
 
 

@@ -17,12 +17,11 @@ import click
 from gpulint.cli import complain, internal, wants_traceback
 from gpulint.cli.options import Flags
 from gpulint.files import FilesError, is_excluded, list_files
-from gpulint.finding import Finding, Place, Position
+from gpulint.finding import Finding
 from gpulint.settings import Resolver, Settings, SettingsError
 
 if TYPE_CHECKING:
     from gpulint.engine import Options
-    from gpulint.source import SourceError
 
 STDIN = "-"
 THRESHOLD = (100_000, 50, 100)
@@ -178,22 +177,4 @@ def fails(findings: Iterable[Finding], settings: Settings) -> bool:
         finding.severity.rank >= settings.fail_level.rank
         for finding in findings
         if finding.suppressed is None
-    )
-
-
-def unreadable(error: SourceError, path: Path) -> Finding:
-    """The finding for a standard input that cannot be decoded or is too deep."""
-    from gpulint.registry import find_rule
-
-    rule = find_rule(error.code)
-    assert rule is not None
-    start = Position(error.row, 1)
-    return Finding(
-        code=rule.code,
-        name=rule.name,
-        message=str(error),
-        severity=rule.severity,
-        effect=rule.effect,
-        confidence=rule.confidence,
-        place=Place(path, start, start),
     )

@@ -1,5 +1,7 @@
 """The index: facts of a file that need only its `ast`."""
 
+from __future__ import annotations
+
 from gpulint.index.build import FileIndex, Function, build_index
 from gpulint.index.flow import Definition, Flow
 from gpulint.index.resolve import Origin, Resolver

@@ -63,7 +63,10 @@ class FileIndex:
     @cached_property
     def functions(self) -> list[Function]:
         """All function definitions, methods included, in source order."""
-        both = [*self.all(ast.FunctionDef), *self.all(ast.AsyncFunctionDef)]
+        both: list[Function] = [
+            *self.all(ast.FunctionDef),
+            *self.all(ast.AsyncFunctionDef),
+        ]
         return sorted(both, key=lambda f: (f.lineno, f.col_offset))
 
     @cached_property
@@ -74,9 +77,7 @@ class FileIndex:
     @cached_property
     def bound_names(self) -> frozenset[str]:
         """Names that the file itself binds by assignment, parameter or definition."""
-        names = {
-            n.id for n in self.all(ast.Name) if not isinstance(n.ctx, ast.Load)
-        }
+        names = {n.id for n in self.all(ast.Name) if not isinstance(n.ctx, ast.Load)}
         names.update(a.arg for a in self.all(ast.arg))
         names.update(f.name for f in self.functions)
         names.update(self.classes)

@@ -104,8 +104,8 @@ class Resolver:
     def _writers(self) -> dict[str, list[Function]]:
         """Functions that assign a name they declare global or nonlocal."""
         writers: dict[str, list[Function]] = defaultdict(list)
-        kinds = (ast.Global, ast.Nonlocal)
-        for node in [n for kind in kinds for n in self.index.all(kind)]:
+        for node in [*self.index.all(ast.Global), *self.index.all(ast.Nonlocal)]:
+            assert isinstance(node, (ast.Global, ast.Nonlocal))
             function = self.index.function(node)
             if function is not None:
                 for name in node.names:
@@ -291,7 +291,9 @@ class Resolver:
             self._origins[node] = ()  # a cycle adds nothing
             found: list[Origin] = []
             for origin in self._trace(node, ()):
-                if not any(o.node is origin.node and o.path == origin.path for o in found):
+                if not any(
+                    o.node is origin.node and o.path == origin.path for o in found
+                ):
                     found.append(origin)
                 if len(found) > MAX_ORIGINS:
                     found = [Origin(node, "unknown")]
@@ -347,7 +349,7 @@ class Resolver:
             yield Origin(definition.node, "element", path, definition)
         elif definition.kind in ("import", "function", "class"):
             kind = definition.kind
-            yield Origin(definition.node, kind, path, definition)  # type: ignore[arg-type]
+            yield Origin(definition.node, kind, path, definition)
         elif definition.kind == "with" and definition.value is not None:
             yield Origin(definition.value, "expression", path, definition)
         else:
@@ -363,14 +365,15 @@ class Resolver:
         if key in self._origins and not self._origins[key]:
             return
         self._origins[key] = ()
-        for origin in self._trace(value, path):
-            yield origin
+        yield from self._trace(value, path)
         del self._origins[key]
 
     def _from_callers(
         self, definition: Definition, path: tuple[Step, ...]
     ) -> Iterator[Origin]:
-        function = self.index.parent(self.index.parent(definition.node) or definition.node)
+        function = self.index.parent(
+            self.index.parent(definition.node) or definition.node
+        )
         given: list[ast.expr] | None = None
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if definition.path == ():

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpulint.index.flow import Definition
-from gpulint.index.resolve import Origin, Resolver
+from gpulint.index.resolve import Origin, Resolver, enclosing_function
 from gpulint.index.values import Evaluator
 from gpulint.index.walk import dotted
 
@@ -63,8 +63,10 @@ class Move:
 
 DTYPES = frozenset(
     "float32 float float64 double float16 half bfloat16 int8 uint8 int16 short int32 "
-    "int int64 long bool complex64 complex128 cfloat cdouble uint16 uint32 uint64".split()
+    "int int64 long bool complex64 complex128 cfloat cdouble uint16 uint32 "
+    "uint64".split()
 )
+_PLAIN_TESTS = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 FACTORIES = frozenset(
     f"torch.{n}"
     for n in (
@@ -220,8 +222,8 @@ class Tensors:
         if isinstance(node, ast.expr) and self.is_dtype(node):
             return Target.NOT_A_DEVICE
         if isinstance(node, ast.expr):
-            its = self.evaluator.values(node) if node is not origin.definition else None
-            if its and its.known:
+            its = self.evaluator.values(node)
+            if its.known:
                 names = {_named_target(v.constant) for v in its.known}
                 return names.pop() if len(names) == 1 else Target.ANY
         return Target.UNKNOWN
@@ -275,7 +277,9 @@ class Tensors:
             plain = isinstance(node.op, ast.Not)
             return Where.PLAIN if plain else self.where(node.operand)
         if isinstance(node, ast.Compare):
-            if all(isinstance(o, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for o in node.ops):
+            if all(
+                isinstance(o, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for o in node.ops
+            ):
                 return Where.PLAIN
             return _mixed(self.where(node.left), *map(self.where, node.comparators))
         if isinstance(node, (ast.Subscript, ast.Starred, ast.Await)):
@@ -290,9 +294,7 @@ class Tensors:
         items: Iterable[ast.expr] = ()
         if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
             items = node.elts
-        elif isinstance(node, ast.Dict):
-            items = node.values
-        elif isinstance(node, ast.BoolOp):
+        elif isinstance(node, (ast.Dict, ast.BoolOp)):
             items = node.values
         elif isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
             items = (node.elt,)
@@ -341,13 +343,15 @@ class Tensors:
                 if path[:1] == (0,):
                     return Where.PLAIN
                 return self._element(iterable.args[0], path[1:])
-            if name == "zip" and path and isinstance(path[0], int):
-                if path[0] < len(iterable.args):
-                    return self._element(iterable.args[path[0]], path[1:])
+            number = path[0] if path and name == "zip" else None
+            if isinstance(number, int) and number < len(iterable.args):
+                return self._element(iterable.args[number], path[1:])
         return self.where(iterable)
 
     def _parameter(self, definition: Definition) -> Where:
-        function = self.index.parent(self.index.parent(definition.node) or definition.node)
+        function = self.index.parent(
+            self.index.parent(definition.node) or definition.node
+        )
         given = None
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             given = self.resolver.arguments(function, definition.name)
@@ -358,6 +362,9 @@ class Tensors:
     def _attribute(self, node: ast.Attribute) -> Where:
         if node.attr in _PLAIN_ATTRIBUTES:
             return Where.PLAIN
+        name = self.index.qualified(node) or ""
+        if name.startswith(("torch.", "numpy.", "math.")):
+            return Where.PLAIN  # a dtype or constant
         definitions = self.resolver.definitions(node)
         if definitions:
             return self._defined(definitions)
@@ -372,8 +379,8 @@ class Tensors:
             return Where.HOST if move.target is Target.CPU else Where.DEVICE
         name = self.index.qualified(call.func) or ""
         head = name.partition(".")[0]
-        if name in _PLAIN_CALLS or name.startswith("torch.cuda.") and not (
-            name.endswith("Tensor")
+        if name in _PLAIN_CALLS or (
+            name.startswith("torch.cuda.") and not (name.endswith("Tensor"))
         ):
             return Where.PLAIN
         if name in _SAME_CALLS or name.rpartition(".")[2] in ("tqdm", "trange"):
@@ -390,6 +397,8 @@ class Tensors:
         return self._opaque(call, call.func)
 
     def _torch(self, call: ast.Call, name: str) -> Where:
+        if name.endswith("nn.Parameter") or name == "torch.nn.parameter.Parameter":
+            return Where.UNKNOWN  # goes where its module goes
         if name.startswith("torch.nn.") and not name.startswith(
             ("torch.nn.functional.", "torch.nn.utils.rnn.")
         ):
@@ -468,7 +477,9 @@ class Tensors:
             if made is not None and self.makes_module(made):
                 return True
         name = (dotted(callee) or "").rpartition(".")[2]
-        return bool(name and _MODULE_NAME.match(name)) and name not in self.index.imports
+        return (
+            bool(name and _MODULE_NAME.match(name)) and name not in self.index.imports
+        )
 
     @staticmethod
     def _passes_through(call: ast.Call) -> bool:
@@ -505,7 +516,9 @@ def _named_target(name: object) -> Target:
     kind = name.partition(":")[0].strip()
     if kind in ("cuda", "cpu", "mps"):
         return Target(kind)
-    return Target.ANY if kind in ("xpu", "hip", "npu", "gpu", "auto") else Target.UNKNOWN
+    return (
+        Target.ANY if kind in ("xpu", "hip", "npu", "gpu", "auto") else Target.UNKNOWN
+    )
 
 
 def _on(target: Target) -> Where:

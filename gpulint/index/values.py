@@ -12,6 +12,8 @@ from typing import Literal
 from gpulint.index.resolve import Origin, Resolver
 from gpulint.index.walk import dotted
 
+_LOOKUPS = ("get", "pop", "setdefault")
+_WRITES = ("update", "setdefault")
 _NAMESPACES = frozenset(
     "Namespace SimpleNamespace EasyDict edict Dict AttrDict Munch Box DotMap "
     "ConfigDict create".split()
@@ -97,6 +99,7 @@ class Evaluator:
         self.resolver = resolver
         self.index = resolver.index
         self._busy: set[ast.AST] = set()
+        self._mapping_busy: set[ast.AST] = set()
 
     def values(self, node: ast.expr) -> Values:
         """The constants that an expression can be."""
@@ -135,8 +138,6 @@ class Evaluator:
             return self._attribute(node)
         if isinstance(node, ast.Call):
             return self._called(node)
-        if isinstance(node, ast.Compare | ast.BinOp | ast.JoinedStr):
-            return Values(complete=False)
         return Values(complete=False)
 
     def _unary(self, node: ast.UnaryOp) -> Values:
@@ -153,7 +154,11 @@ class Evaluator:
 
     def _called(self, node: ast.Call) -> Values:
         func = node.func
-        if isinstance(func, ast.Attribute) and func.attr in ("get", "pop", "setdefault"):
+        if isinstance(func, ast.Attribute) and func.attr in (
+            "get",
+            "pop",
+            "setdefault",
+        ):
             if node.args:
                 default = node.args[1] if len(node.args) > 1 else None
                 return self._looked_up(func.value, node.args[0], default)
@@ -236,7 +241,10 @@ class Evaluator:
         """`add_argument` and `set_defaults` calls by the attribute they set."""
         options: dict[str, list[ast.Call]] = defaultdict(list)
         for call in self.index.all(ast.Call):
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+            if (
+                isinstance(call.func, ast.Attribute)
+                and call.func.attr == "add_argument"
+            ):
                 name = _destination(call)
                 if name:
                     options[name].append(call)
@@ -245,12 +253,10 @@ class Evaluator:
     def _option_default(self, call: ast.Call) -> Values:
         keywords = {k.arg: k.value for k in call.keywords}
         action = keywords.get("action")
-        if isinstance(action, ast.Constant) and action.value in (
-            "store_true", "store_false",
-        ):  # fmt: skip
-            if "default" not in keywords:
-                return Values((Value(action.value == "store_false", call, True),))
         if "default" not in keywords:
+            flag = action.value if isinstance(action, ast.Constant) else None
+            if flag in ("store_true", "store_false"):
+                return Values((Value(flag == "store_false", call, True),))
             return Values(complete=False)
         its = self.values(keywords["default"])
         return Values(
@@ -259,7 +265,13 @@ class Evaluator:
 
     def mapping(self, node: ast.expr) -> Mapping:
         """What is known of a dict expression, `update` and `d[k] = v` included."""
-        found = [self._origin_mapping(o) for o in self.resolver.origins(node)]
+        if node in self._mapping_busy:
+            return Mapping(complete=False)
+        self._mapping_busy.add(node)
+        try:
+            found = [self._origin_mapping(o) for o in self.resolver.origins(node)]
+        finally:
+            self._mapping_busy.discard(node)
         if not found:
             return Mapping(complete=False)
         items: dict[str, list[ast.expr]] = {}
@@ -285,9 +297,11 @@ class Evaluator:
             return self._literal(node)
         if isinstance(node, ast.Call):
             name = self.index.qualified(node.func) or ""
-            last = name.rpartition(".")[2]
+            last = getattr(node.func, "attr", name.rpartition(".")[2])
             if last in _NAMESPACES or name in ("dict", "collections.OrderedDict"):
                 return self._namespace(node)
+            if self._is_loader_kwargs(node):
+                return self._namespace(ast.Call(node.func, [], node.keywords))
             if last in ("copy", "deepcopy"):
                 inner = node.args[0] if node.args else getattr(node.func, "value", None)
                 if inner is not None:
@@ -329,9 +343,7 @@ class Evaluator:
         items: dict[str, list[ast.expr]] = {}
         complete = True
         parts = [self.mapping(a) for a in call.args]
-        for keyword in call.keywords:
-            if keyword.arg is None:
-                parts.append(self.mapping(keyword.value))
+        parts += [self.mapping(k.value) for k in call.keywords if k.arg is None]
         for part in parts:
             complete = complete and part.complete
             items.update({k: list(v) for k, v in part.items.items()})
@@ -350,7 +362,10 @@ class Evaluator:
                     updates[dotted(target.value) or ""].append(assign)
         for call in self.index.all(ast.Call):
             func = call.func
-            if isinstance(func, ast.Attribute) and func.attr in ("update", "setdefault"):
+            if isinstance(func, ast.Attribute) and func.attr in (
+                "update",
+                "setdefault",
+            ):
                 updates[dotted(func.value) or ""].append(call)
         updates.pop("", None)
         return updates

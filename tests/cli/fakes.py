@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import types
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import ClassVar, Protocol
 
 from click.testing import Result
 
+from gpulint.engine import Checked, Fixed, Options, complete
 from gpulint.finding import (
     Confidence,
     Effect,
@@ -40,38 +40,12 @@ def make_rule(stem: str, documentation: str, **attributes: object) -> FakeRule:
     return made()
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """What the real engine takes."""
-
-    rules: tuple[FakeRule, ...]
-    allow: frozenset[Effect] = frozenset({Effect.EXACT})
-    torch_version: tuple[int, int] | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Checked:
-    """What the real engine says about a file."""
-
-    source: Source | None
-    findings: tuple[Finding, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Fixed:
-    """What the real engine makes of a file."""
-
-    source: Source
-    text: str
-    applied: tuple[Finding, ...]
-    remaining: tuple[Finding, ...]
-    undone: tuple[str, ...] = ()
-
-
 class FakeEngine(types.ModuleType):
     """Stands for `gpulint.engine`; remembers the options it was given."""
 
     Options, Checked, Fixed = Options, Checked, Fixed
+    complete = staticmethod(complete)
+    trouble = staticmethod(lambda path, error, options: [unread(path, error)])
 
     def __init__(self) -> None:
         super().__init__("gpulint.engine")
@@ -109,7 +83,7 @@ class FakeEngine(types.ModuleType):
             [edit] = finding.fix.edits
             text = text[: edit.start] + edit.content + text[edit.end :]
         remaining = self.check_source(checked.source.with_text(text), options).findings
-        undone = ("GPU101: the result does not parse",) if "undone" in text else ()
+        undone = tuple(applied[:1]) if "undone" in text else ()
         return Fixed(checked.source, text, tuple(applied), remaining, undone)
 
 

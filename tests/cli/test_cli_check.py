@@ -132,7 +132,7 @@ def test_excluded_standard_input_is_not_checked(run: Run) -> None:
 def test_standard_input_that_is_no_text(run: Run) -> None:
     result = run("check", "-", stdin=b"# \xff\n")
     assert result.exit_code == 1
-    assert result.stdout.startswith("GPU000 syntax-error ")
+    assert result.stdout.startswith("GPU000 not-read not utf-8: byte 0xff")
 
 
 def test_internal_error_on_standard_input(run: Run) -> None:

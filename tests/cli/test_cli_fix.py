@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fakes import Run
+from fakes import FakeEngine, Run
 
 Git = Callable[..., str]
 
@@ -175,10 +176,23 @@ def test_unwritable_file_does_not_stop_the_others(
 
 
 def test_undone_fixes_are_named(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("undone\n")
+    (tmp_path / "a.py").write_text("slow_copy()  # undone\n")
     assert run("fix").stderr == (
-        "gpulint: warning: GPU101: the result does not parse\n"
+        "gpulint: warning: a.py:1:1: GPU101 fix undone: its result does not compile\n"
     )
+
+
+def test_fixes_that_do_not_end_are_an_error(
+    run: Run, tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = engine._fix
+    monkeypatch.setattr(
+        engine, "_fix", lambda *a: dataclasses.replace(real(*a), stable=False)
+    )
+    (tmp_path / "a.py").write_text("slow_copy()\n")
+    result = run("fix")
+    assert result.exit_code == 2
+    assert "a.py: fixes did not come to an end" in result.stderr
 
 
 class TestUncommittedChanges:

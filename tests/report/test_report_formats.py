@@ -86,7 +86,8 @@ def test_json_record() -> None:
         {"filename": path, "row": 4, "note": "`process` runs once a step"}
     ]
     assert list(told["fix"]) == ["effect", "message", "edits"]
-    assert told["fix"]["edits"][1] == {
+    assert told["fix"]["edits"][0]["content"].strip() == "from gpulint import runtime"
+    assert told["fix"]["edits"][2] == {
         "content": "",
         "location": {"row": 6, "column": 31},
         "end_location": {"row": 6, "column": 47},

@@ -1,0 +1,149 @@
+"""Where values live, and which calls move them."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from gpulint.index import Target, Where, build_index
+from gpulint.script import Script
+from gpulint.source import Source
+
+HEAD = """
+import torch, numpy as np
+import torch.nn as nn
+import torch.nn.functional as F
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(2, 2).to(device)
+criterion = nn.MSELoss()
+h = torch.zeros(3)
+d = torch.zeros(3, device=device)
+"""
+
+
+def script_of(text: str) -> Script:
+    source = Source(Path("a.py"), text)
+    return Script(source, build_index(source))
+
+
+def where(text: str) -> Where:
+    """Where the argument of `use(…)` lives."""
+    script = script_of(HEAD + text)
+    (call,) = script.index.calls["use"]
+    return script.where(call.args[0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "use(d)", "use(h.to(device))", "use(h.cuda())", "use(d[0])", "use(d.sum(0))",
+        "use(d + h)", "use(model(d))", "use(criterion(model(d), d))", "use(F.relu(d))",
+        "use(torch.stack([d, d]))", "use(torch.randn(2, device='cuda'))", "use(-d)",
+        "use(d.detach())", "use(d.T)", "use(d == h)", "use(torch.zeros_like(d))",
+        "a, b = h.to(device), h\nuse(a)", "x = d\nx = x * 2\nuse(x)",
+        "def f(x):\n  return x.to(device)\nuse(f(h))", "def f(x):\n  use(x)\nf(d)",
+        "out = model(d)\nuse(out.logits)", "for x in d:\n  use(x)",
+        "total = 0\nfor i in range(3):\n  total = total + d\nuse(total)",
+        "use([x.to(device) for x in h])", "t = {k: v.cuda() for k, v in b.items()}\nuse(t['x'])",
+        "class A:\n def __init__(self):\n  self.w = d\n def f(self):\n  use(self.w)",
+        "use(torch.cuda.FloatTensor(3))", "use(h.type(torch.cuda.FloatTensor))",
+        "use(torch.autograd.grad(model(d).sum(), d)[0])", "use(d if a else d * 2)",
+    ],
+)  # fmt: skip
+def test_on_the_device(text: str) -> None:
+    assert where(text).device
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "use(h)", "use(d.cpu())", "use(d.to('cpu'))", "use(h * 2)", "use(torch.ones(3))",
+        "use(torch.from_numpy(a))", "use(np.zeros(3))", "use(d.cpu().numpy())",
+        "use(h.to(torch.float64))", "use(torch.tensor([1, 2]))", "use(model(h))",
+        "use(torch.zeros(3, device='cpu'))",
+        "for x, y in loader:\n  use(x)", "for i, batch in enumerate(loader):\n  use(batch['x'])",
+        "from tqdm import tqdm\nfor batch in tqdm(train_loader):\n  x, y = batch\n  use(x)",
+    ],
+)  # fmt: skip
+def test_on_the_host(text: str) -> None:
+    assert where(text).host
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "use(1)", "use(d.item())", "use(d.shape[0])", "use(len(d))", "use(f'{d}')",
+        "use(d.size(0))", "use(d.device)", "use(float(d))", "use(d is None)",
+        "for i, x in enumerate(d):\n  use(i)", "for i in range(3):\n  use(i)",
+        "use(model.state_dict())", "use(d.tolist())", "use(nn.Linear(2, 2))",
+    ],
+)  # fmt: skip
+def test_no_tensor(text: str) -> None:
+    assert where(text) is Where.PLAIN
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "use(x)", "use(load(d))", "def f(x):\n  use(x)", "use(torch.load('a'))",
+        "use(something.attribute)", "use(h if a else d)", "x = d\nif a:\n  x = f()\nuse(x)",
+        "import lib\nuse(lib.accuracy(d))",
+        "for x in cuda_prefetcher_loader:\n  use(x)",
+    ],
+)  # fmt: skip
+def test_not_sure(text: str) -> None:
+    found = where(text)
+    assert not found.device
+    assert not found.host
+    assert found is not Where.PLAIN
+
+
+@pytest.mark.parametrize(
+    ("code", "target"),
+    [
+        ("x.to(device)", Target.ANY),
+        ("x.to('cuda')", Target.CUDA),
+        ("x.to('cuda:1', non_blocking=True)", Target.CUDA),
+        ("x.to(f'cuda:{i}')", Target.CUDA),
+        ("x.to('cuda:' + str(i))", Target.CUDA),
+        ("x.to(0)", Target.CUDA),
+        ("x.cuda()", Target.CUDA),
+        ("x.cuda(rank)", Target.CUDA),
+        ("x.to('cpu')", Target.CPU),
+        ("x.to('mps')", Target.MPS),
+        ("x.to(torch.device('cpu'))", Target.CPU),
+        ("x.to(device=self.device)", Target.ANY),
+        ("x.to(y.device)", Target.ANY),
+        ("x.to(device, torch.float32)", Target.ANY),
+        ("x.to(args.gpu)", Target.ANY),
+    ],
+)
+def test_moves(code: str, target: Target) -> None:
+    script = script_of(HEAD + code)
+    move = script.tensors.move(script.index.all(ast.Call)[-1])
+    moves = [m for m in script.moves if script.text(m.call) == code]
+    assert [m.target for m in moves] == [target]
+    assert move is None or move.call is not None
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x.to(torch.float32)", "x.to(dtype=torch.half)", "x.to(y.dtype)", "x.to(y)",
+        "x.to(*a)", "x.to(**k)", "torch.cuda.empty_cache()", "x.type(torch.long)",
+        "path.to('file.txt')", "x.to(memory_format=torch.channels_last)", "to(device)",
+    ],
+)  # fmt: skip
+def test_no_moves(code: str) -> None:
+    script = script_of(HEAD + code)
+    assert not [m for m in script.moves if script.text(m.call) == code]
+
+
+def test_a_move_tells_what_it_converts() -> None:
+    script = script_of(HEAD + "x.to(device, torch.float32, True)\ny.cuda(None, True)\n")
+    first, second = script.moves[-2:]
+    assert first.dtype
+    assert first.non_blocking is not None
+    assert second.non_blocking is not None

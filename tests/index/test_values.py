@@ -1,0 +1,151 @@
+"""Which value reaches an argument: through every way a value travels in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpulint.index import Argument, Evaluator, Resolver, Values, build_index
+from gpulint.source import Source
+
+
+def evaluator_of(text: str) -> Evaluator:
+    return Evaluator(Resolver(build_index(Source(Path("a.py"), text))))
+
+
+def values(text: str) -> Values:
+    evaluator = evaluator_of(text)
+    (call,) = evaluator.index.calls["use"]
+    return evaluator.values(call.args[0])
+
+
+def argument(text: str, name: str = "n", position: int | None = None) -> Argument:
+    evaluator = evaluator_of(text)
+    (call,) = evaluator.index.calls["use"]
+    return evaluator.argument(call, name, position)
+
+
+PARSER = "import argparse\np = argparse.ArgumentParser()\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("use(0)\n", [0]),
+        ("N = 0\nuse(N)\n", [0]),
+        ("N = 0 if a else 4\nuse(N)\n", [0, 4]),
+        ("a, N = 1, 2\nuse(N)\n", [2]),
+        ("use(-1)\n", [-1]),
+        ("use(not True)\n", [False]),
+        ("def f(n=0):\n  use(n)\n", [0]),
+        ("def f(n):\n  use(n)\nf(3)\nf(n=4)\n", [3, 4]),
+        ("def f(n=1):\n  use(n)\nf(0)\n", [0, 1]),
+        ("def g():\n  return 2\nuse(g())\n", [2]),
+        ("def g():\n  return 1, 2\na, b = g()\nuse(b)\n", [2]),
+        ("c = {'n': 0}\nuse(c['n'])\n", [0]),
+        ("c = {'d': {'n': 5}}\nuse(c['d']['n'])\n", [5]),
+        ("c = {'n': 1}\nuse(c.get('n', 0))\n", [1]),
+        ("c = {'m': 1}\nuse(c.get('n', 7))\n", [7]),
+        ("c = dict(n=0)\nuse(c['n'])\n", [0]),
+        ("c = {'n': 1}\nc['n'] = 2\nuse(c['n'])\n", [1, 2]),
+        ("c = {'n': 1}\nc.update(n=3)\nuse(c['n'])\n", [1, 3]),
+        ("C = {'n': 0}\nclass A:\n def __init__(self, c):\n  self.c = c\n"
+         " def f(self):\n  use(self.c['n'])\nA(C)\n", [0]),
+        ("class A:\n def __init__(self):\n  self.n = 2\n def f(self):\n  use(self.n)\n", [2]),
+        ("class C:\n n = 0\nc = C()\nuse(c.n)\n", [0]),
+        ("class C:\n n: int = 0\nuse(C.n)\n", [0]),
+        (PARSER + "p.add_argument('--n', default=0)\na = p.parse_args()\nuse(a.n)\n", [0]),
+        (PARSER + "p.add_argument('-w', '--my-n', default=2)\na = p.parse_args()\n"
+         "use(a.my_n)\n", [2]),
+        (PARSER + "p.add_argument('--x', dest='n', default=2)\nuse(p.parse_args().n)\n", [2]),
+        (PARSER + "p.add_argument('--n', action='store_true')\nuse(p.parse_args().n)\n",
+         [False]),
+        ("from types import SimpleNamespace\nc = SimpleNamespace(n=4)\nuse(c.n)\n", [4]),
+        ("use(int('3'))\n", [3]),
+        ("use(max(2, 4))\n", [4]),
+        ("N = None or 3\nuse(N)\n", [None, 3]),
+    ],
+)  # fmt: skip
+def test_values_that_are_known(text: str, known: list[object]) -> None:
+    found = values(text)
+    assert found.complete
+    assert sorted(map(repr, (v.constant for v in found.known))) == sorted(map(repr, known))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "use(f())\n",
+        "def f(n):\n  use(n)\n",
+        "def f(n):\n  use(n)\nf(0)\nf(g())\n",
+        "def f(n):\n  use(n)\nf(0)\nf(*a)\n",
+        "def f(n):\n  use(n)\nf(0)\nf(**k)\n",
+        "from c import N\nuse(N)\n",
+        "c = load()\nuse(c['n'])\n",
+        "c = {'n': 0}\nc.update(load())\nuse(c['m'])\n",
+        "c = {'n': 0, **load()}\nuse(c['m'])\n",
+        "import os\nuse(os.cpu_count())\n",
+        "N = 1\nN += 1\nuse(N)\n",
+        "for n in r:\n  use(n)\n",
+        PARSER + "p.add_argument('--n', type=int)\nuse(p.parse_args().n)\n",
+        "use(int('x'))\n",
+        "use(4 // 2)\n",
+        "use(max(a, 4))\n",
+        "c = {'n': 0}\nuse(c[k])\n",
+        "use(getattr(c, 'n', 0))\n",
+    ],
+)
+def test_values_that_stay_unknown(text: str) -> None:
+    found = values(text)
+    assert not found.complete
+    assert not found.all_in(0)
+
+
+def test_a_bool_is_not_a_number() -> None:
+    assert not values("use(False)\n").all_in(0)
+    assert values("use(0)\n").any_in(0, 1)
+
+
+def test_command_line_defaults_are_marked() -> None:
+    found = values(PARSER + "p.add_argument('--n', default=0)\nuse(p.parse_args().n)\n")
+    assert [v.default for v in found.known] == [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("use(n=1)\n", "given"),
+        ("use(1)\n", "given"),
+        ("use()\n", "absent"),
+        ("use(*a)\n", "unknown"),
+        ("use(**k)\n", "unknown"),
+        ("k = {'n': 1}\nuse(**k)\n", "given"),
+        ("k = {'m': 1}\nuse(**k)\n", "absent"),
+        ("k = {'m': 1}\nk.update(load())\nuse(**k)\n", "unknown"),
+        ("k = {}\nif c:\n  k.update({'n': 1})\nuse(**k)\n", "maybe"),
+        ("k = {}\nif c:\n  k['n'] = 1\nuse(**k)\n", "maybe"),
+        ("k = {'n': 1} if c else {}\nuse(**k)\n", "maybe"),
+        ("k = {'n': 1} if c else {'n': 2}\nuse(**k)\n", "given"),
+        ("def f(**k):\n  use(**k)\n", "unknown"),
+        ("k = dict(n=1)\nuse(**k, m=2)\n", "given"),
+        ("a = {'n': 1}\nk = {**a, 'm': 2}\nuse(**k)\n", "given"),
+        ("k = {'m': 1}.copy()\nuse(**k)\n", "absent"),
+        ("k = {'x': {'n': 1}}\nuse(**k['x'])\n", "given"),
+        ("from gpulint import runtime\nuse(**runtime.loader_kwargs(d))\n", "absent"),
+    ],
+)
+def test_whether_an_argument_arrives(text: str, state: str) -> None:
+    assert argument(text, position=0).state == state
+
+
+def test_the_runtime_helper_gives_every_loader_option() -> None:
+    text = "from gpulint import runtime\nuse(**runtime.loader_kwargs(d))\n"
+    for name in ("num_workers", "pin_memory", "persistent_workers"):
+        assert argument(text, name).given
+
+
+def test_dicts_that_refer_to_themselves_end() -> None:
+    assert not argument("k = {}\nk.update(k)\nuse(**k)\n").given
+    assert not argument("k = {**k}\nuse(**k)\n").given
+    assert not values("x = x\nuse(x)\n").all_in(0)

@@ -1,0 +1,248 @@
+"""Edits become text: nested builders, wrapping, insertion, removal, imports."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from gpulint.engine import apply_fixes
+from gpulint.finding import Effect
+from gpulint.index import build_index
+from gpulint.script import Script
+from gpulint.script.edits import (
+    CannotFix,
+    Edit,
+    InsertAfter,
+    InsertBefore,
+    Remove,
+    Replace,
+    ReplaceCode,
+    Rewrite,
+    Wrap,
+)
+from gpulint.script.syntax import (
+    add_spread,
+    code,
+    drop_keywords,
+    receiver_of_call,
+    set_keywords,
+)
+from gpulint.source import Source
+
+
+def script_of(text: str) -> Script:
+    source = Source(Path("a.py"), text)
+    return Script(source, build_index(source))
+
+
+def rewritten(script: Script, *edits: Edit, imports: tuple[str, ...] = ()) -> str:
+    fix = script._compiler.compile(Rewrite("t", edits, imports), Effect.EXACT)
+    return apply_fixes(script.source, [fix])
+
+
+def call(script: Script, name: str) -> ast.Call:
+    return script.index.calls[name][-1]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("f()\n", "f(a=1)\n"),
+        ("f(x)\n", "f(x, a=1)\n"),
+        ("f(x, a=0)\n", "f(x, a=1)\n"),
+        ("f(x,)\n", "f(x, a=1,)\n"),
+        ("f(x, **k)\n", "f(x, a=1, **k)\n"),
+        ("f(**k)\n", "f(a=1, **k)\n"),
+        ("f(\n    x,  # why\n    y,\n)\n", "f(\n    x,  # why\n    y,\n    a=1,\n)\n"),
+        ("f(\n    x,\n    y\n)\n", "f(\n    x,\n    y,\n    a=1\n)\n"),
+        ("f(x,\n  y)\n", "f(x,\n  y,\n  a=1)\n"),
+        ("if c:\n\tf(\n\t\tx,\n\t\ty,\n\t)\n", "if c:\n\tf(\n\t\tx,\n\t\ty,\n\t\ta=1,\n\t)\n"),
+        ("f(x)\r\n", "f(x, a=1)\r\n"),
+        ("(f)(x)\n", "(f)(x, a=1)\n"),
+        ("z = (f(x))\n", "z = (f(x, a=1))\n"),
+        ("s = '训练'; f(x)\n", "s = '训练'; f(x, a=1)\n"),
+    ],
+)
+def test_set_keywords(before: str, after: str) -> None:
+    script = script_of(before)
+    node = script.index.all(ast.Call)[0]
+    assert rewritten(script, Replace(node, set_keywords(a="1"))) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("f(x, a=1)\n", "f(x, **k)\n"),
+        ("f(a=1, x=2)\n", "f(x=2, **k)\n"),
+        ("f(\n    x,\n    a=1,\n)\n", "f(\n    x,\n    **k,\n)\n"),
+        ("f(\n    x,\n    a=1)\n", "f(\n    x,\n    **k)\n"),
+        ("f(a=1)\n", "f(**k)\n"),
+        ("f(x)\n", "f(x, **k)\n"),
+    ],
+)
+def test_add_spread(before: str, after: str) -> None:
+    script = script_of(before)
+    assert rewritten(script, Replace(call(script, "f"), add_spread("k", ["a"]))) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("f(x, a=1)\n", "f(x)\n"),
+        ("f(a=1)\n", "f()\n"),
+        ("f(a=1, x=2)\n", "f(x=2)\n"),
+        ("f(\n    x,\n    a=1,\n)\n", "f(\n    x,\n)\n"),
+    ],
+)
+def test_drop_keywords(before: str, after: str) -> None:
+    script = script_of(before)
+    assert rewritten(script, Replace(call(script, "f"), drop_keywords("a"))) == after
+
+
+def test_builders_see_what_inner_builders_made() -> None:
+    script = script_of("outer(inner(x).to(d))\n")
+    outer = Replace(call(script, "outer"), set_keywords(b="2"))
+    inner = Replace(call(script, "inner"), set_keywords(a="1"))
+    assert rewritten(script, outer, inner) == "outer(inner(x, a=1).to(d), b=2)\n"
+
+
+def test_receiver_keeps_parentheses() -> None:
+    script = script_of("y = (x[0]).to(d)\nz = (\n    a + b\n).to(d)\n")
+    edits = [Replace(m.call, receiver_of_call) for m in script.moves]
+    script = script_of(script.source.text.replace("d)", "'cuda')"))
+    edits = [Replace(m.call, receiver_of_call) for m in script.moves]
+    assert rewritten(script, *edits) == "y = (x[0])\nz = (\n    a + b\n)\n"
+
+
+def test_code_replaces_expressions_and_statements() -> None:
+    script = script_of("x = f(1) + 2  # keep\n")
+    assert rewritten(script, Replace(call(script, "f"), code("g(3)"))) == (
+        "x = g(3) + 2  # keep\n"
+    )
+    statement = script.index.tree.body[0]
+    assert rewritten(script, ReplaceCode(statement, "y = 1\nz = 2")) == (
+        "y = 1\nz = 2  # keep\n"
+    )
+
+
+def test_statements_are_inserted_at_their_indentation() -> None:
+    script = script_of("def f():\n    # about g\n    g()  # end\n    h()")
+    g = script.index.statement(call(script, "g"))
+    h = script.index.statement(call(script, "h"))
+    text = rewritten(script, InsertBefore(g, "a()\nb()"), InsertAfter(h, "c()"))
+    assert text == (
+        "def f():\n    # about g\n    a()\n    b()\n    g()  # end\n    h()\n    c()\n"
+    )
+
+
+def test_insertion_stands_before_decorators() -> None:
+    script = script_of("@d\ndef f():\n    pass\n")
+    assert rewritten(script, InsertBefore(script.index.tree.body[0], "x = 1")) == (
+        "x = 1\n@d\ndef f():\n    pass\n"
+    )
+
+
+def test_wrapping_indents_all_but_the_insides_of_strings() -> None:
+    script = script_of(
+        'if a:\n    x = """one\n  two"""\n\n    # why\n    y = f(\n        1)\n    z = 3\n'
+    )
+    block = script.index.tree.body[0].body  # type: ignore[attr-defined]
+    edits = (
+        Wrap((block[0], block[1]), "with c:"),
+        Replace(call(script, "f"), set_keywords(b="2")),
+    )
+    assert rewritten(script, *edits) == (
+        'if a:\n    with c:\n        x = """one\n  two"""\n\n        # why\n'
+        "        y = f(\n            1, b=2)\n    z = 3\n"
+    )
+
+
+def test_a_statement_goes_with_its_line() -> None:
+    script = script_of("a()\nb()  # gone\r\nc()\n")
+    node = script.index.statement(call(script, "b"))
+    assert rewritten(script, Remove(node)) == "a()\nc()\n"
+
+
+@pytest.mark.parametrize(
+    "text", ["a(); b()\n", "if a(): b()\n", "b(); a()\n", "while 1: b()\n"]
+)
+def test_shared_lines_cannot_be_fixed(text: str) -> None:
+    script = script_of(text)
+    node = script.index.statement(call(script, "b"))
+    with pytest.raises(CannotFix, match="shares its line"):
+        rewritten(script, InsertBefore(node, "x"), InsertAfter(node, "y"))
+
+
+def test_edits_that_meet_are_refused() -> None:
+    script = script_of("f(g(1))\n")
+    with pytest.raises(CannotFix, match="overlap"):
+        rewritten(
+            script, ReplaceCode(call(script, "f"), "x"), ReplaceCode(call(script, "g"), "y")
+        )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x = 1\n", "import torch\nx = 1\n"),
+        ('"""Doc."""\nx = 1\n', '"""Doc."""\n\nimport torch\nx = 1\n'),
+        ('"""Doc."""\n\nimport os\n\nx = 1\n', '"""Doc."""\n\nimport os\nimport torch\n\nx = 1\n'),
+        ("#!/usr/bin/env python\n# -*- coding: utf-8 -*-\nx = 1\n",
+         "#!/usr/bin/env python\n# -*- coding: utf-8 -*-\nimport torch\nx = 1\n"),
+        ("from __future__ import annotations\nx = 1\n",
+         "from __future__ import annotations\nimport torch\nx = 1\n"),
+        ("import os", "import os\nimport torch\n"),
+        ("import os\r\nx = 1\r\n", "import os\r\nimport torch\r\nx = 1\r\n"),
+        ("import os\nos.environ['A'] = '1'\nimport sys\n",
+         "import os\nimport torch\nos.environ['A'] = '1'\nimport sys\n"),
+    ],
+)  # fmt: skip
+def test_imports_stand_after_the_first_block(before: str, after: str) -> None:
+    script = script_of(before)
+    assert rewritten(script, imports=("import torch", "import torch")) == after
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "missing"),
+    [
+        ("import torch\n", "torch", ()),
+        ("import torch as th\n", "th", ()),
+        ("from torch import nn\n", "torch", ("import torch",)),
+        ("def f():\n  import torch\n", "gpulint_torch", ("import torch as gpulint_torch",)),
+        ("torch = None\n", "gpulint_torch", ("import torch as gpulint_torch",)),
+    ],
+)
+def test_names_of_modules(text: str, name: str, missing: tuple[str, ...]) -> None:
+    assert script_of(text).torch == (name, missing)
+
+
+def test_the_runtime_keeps_clear_of_other_names() -> None:
+    assert script_of("x = 1\n").runtime == ("runtime", ("from gpulint import runtime",))
+    assert script_of("from gpulint import runtime as r\n").runtime == ("r", ())
+    taken = script_of("runtime = 1\n").runtime
+    assert taken == (
+        "gpulint_runtime",
+        ("from gpulint import runtime as gpulint_runtime",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "device", "condition"),
+    [
+        ("import torch\nd = torch.device('cuda', 0)\nx.to(d)\n", True, "True"),
+        ("import torch\nd = torch.device('cuda' if a else 'cpu')\nx.to(d)\n", True,
+         'd.type == "cuda"'),
+        ("import torch\nd = 'cuda' if a else 'cpu'\nx.to(d)\n", True,
+         'torch.device(d).type == "cuda"'),
+        ("import torch\ndef f(device):\n  x.to(device)\n", True,
+         'torch.device(device).type == "cuda"'),
+        ("import torch\ny = torch.ones(3)\nx.to(y.device)\n", True, 'y.device.type == "cuda"'),
+        ("import torch\nx.cuda()\n", False, "torch.cuda.is_available()"),
+    ],
+)  # fmt: skip
+def test_condition_for_cuda(text: str, device: bool, condition: str) -> None:
+    script = script_of(text)
+    found, _ = script.device_condition(script.moves[-1].device if device else None)
+    assert found == condition

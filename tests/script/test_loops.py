@@ -1,0 +1,149 @@
+"""Which loops train, evaluate or count epochs, and what belongs to their batch."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from gpulint.index import build_index
+from gpulint.script import Script
+from gpulint.source import Source
+
+HEAD = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+from itertools import islice
+device = torch.device("cuda")
+loader = DataLoader(data)
+"""
+STEP = "loss = crit(model(x), y)\n{0}loss.backward()\n{0}opt.step()\n"
+
+
+def script_of(text: str) -> Script:
+    source = Source(Path("a.py"), HEAD + text)
+    return Script(source, build_index(source))
+
+
+def kinds(text: str) -> list[str]:
+    return [loop.kind for loop in script_of(text).loops]
+
+
+def body(indent: str) -> str:
+    return indent + STEP.format(indent)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("for x, y in loader:\n" + body("  "), ["train"]),
+        ("for i, (x, y) in enumerate(loader, 1):\n" + body("  "), ["train"]),
+        ("for x, y in tqdm(loader, desc='a'):\n" + body("  "), ["train"]),
+        ("bar = tqdm(enumerate(loader))\nfor i, (x, y) in bar:\n" + body("  "), ["train"]),
+        ("for (x, y), z in zip(loader, other):\n" + body("  "), ["train"]),
+        ("for x, y in islice(loader, 10):\n" + body("  "), ["train"]),
+        ("for e in range(3):\n for x, y in loader:\n" + body("  "), ["epoch", "train"]),
+        ("while True:\n for x, y in loader:\n" + body("  "), ["epoch", "train"]),
+        ("for i in range(100):\n x, y = get_batch()\n" + body(" "), ["train"]),
+        ("for x, y in loader:\n for _ in range(5):\n" + body("  "), ["train", "train"]),
+        (
+            "def step(x, y):\n" + body("  ") + "for x, y in loader:\n  step(x, y)\n",
+            ["train"],
+        ),
+        (
+            "def train():\n for x, y in loader:\n" + body("  ")
+            + "for e in range(3):\n train()\n",
+            ["train", "epoch"],
+        ),
+        ("@torch.no_grad()\ndef f():\n for x in loader:\n  model(x)\n", ["eval"]),
+        ("with torch.no_grad():\n for x in loader:\n  model(x)\n", ["eval"]),
+        ("def evaluate():\n for x in loader:\n  model(x)\n", ["eval"]),
+        ("def f():\n model.eval()\n for x in loader:\n  model(x)\n", ["eval"]),
+        ("for x in loader:\n  count(x)\n", ["other"]),
+        ("for i in range(3):\n  print(i)\n", ["other"]),
+        (
+            "class T:\n def __init__(self, l):\n  self.l = l\n def fit(self):\n"
+            "  for x, y in self.l:\n" + body("   ") + "T(loader)\n",
+            ["train"],
+        ),
+        ("def fit(train_loader):\n for x, y in train_loader:\n" + body("  "), ["train"]),
+        ("for x, y in loader:\n scaler.scale(l).backward()\n scaler.step(opt)\n", ["train"]),
+    ],
+)  # fmt: skip
+def test_kinds_of_loops(text: str, expected: list[str]) -> None:
+    assert kinds(text) == expected
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "use(x)", "use(x[0])", "use(x.float())", "use(x.to(device))", "a = x\nuse(a)",
+        "a, b = x\nuse(b)", "use({k: v for k, v in x.items()})", "use([x, 1])",
+        "use(torch.autograd.Variable(x))", "z = x.cuda()\nuse(z.view(-1))",
+        "use(x if c else x * 1)", "use(dict(a=x)) if 0 else use(x)",
+    ],
+)  # fmt: skip
+def test_parts_of_a_batch(code: str) -> None:
+    lines = "".join(f"  {line}\n" for line in code.splitlines())
+    script = script_of("for x, y in loader:\n" + lines)
+    call = script.index.calls["use"][-1]
+    assert script.batches.loop_of(call.args[0]) is script.loops[0]
+
+
+@pytest.mark.parametrize("code", ["use(model(x))", "use(1)", "use(w)", "use(len(x))"])
+def test_no_parts_of_a_batch(code: str) -> None:
+    script = script_of(f"w = torch.ones(3)\nfor x, y in loader:\n  {code}\n")
+    call = script.index.calls["use"][-1]
+    assert script.batches.loop_of(call.args[0]) is None
+
+
+def test_a_batch_goes_through_helpers_and_iterators() -> None:
+    script = script_of(
+        "def to_gpu(t):\n  return t.cuda()\n"
+        "def step(a, b):\n  loss = model(to_gpu(a))\n  loss.backward()\n"
+        "it = iter(loader)\n"
+        "for i in range(10):\n  x, y = next(it)\n  step(x, y)\n  opt.step()\n"
+    )
+    (move,) = script.moves
+    loop = script.batches.loop_of(move.receiver)
+    assert loop is not None
+    assert loop.train
+    assert script.step_loop(move.call) is loop
+
+
+def test_loaders_know_their_loops_and_purpose() -> None:
+    script = script_of(
+        "val = DataLoader(data, 4, False, num_workers=2)\n"
+        "for e in range(2):\n"
+        " for x, y in loader:\n" + body("  ") + " with torch.no_grad():\n"
+        "  for x, y in val:\n   model(x)\n"
+    )
+    first, second = script.loaders
+    assert (first.train, second.train) == (True, False)
+    assert first.reused
+    assert second.reused
+    assert second.values("num_workers").all_in(2)
+    assert second.argument("batch_size").given
+    assert second.argument("shuffle").given
+    assert first.argument("num_workers").absent
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("def f():\n  use()\n", True),
+        ("def f(device):\n  use()\n", True),
+        ("def f():\n  if a:\n    device = 1\n  use()\n", False),
+        ("def f():\n  device = 1\n  use()\n", True),
+        ("def f():\n  use()\n  device = 1\n", False),
+        ("use()\n", True),
+    ],
+)
+def test_whether_a_name_is_set_where_code_runs(text: str, expected: bool) -> None:
+    script = script_of(text)
+    (call,) = script.index.calls["use"]
+    node = ast.parse("device", mode="eval").body
+    assert script.is_set_at(node, call) is expected

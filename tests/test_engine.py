@@ -1,0 +1,298 @@
+"""Findings, suppressions, passes that grow, and passes that are taken back."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpulint import engine
+from gpulint.engine import Options, check_path, check_source, fix_path, fix_source
+from gpulint.finding import Effect, Finding, Severity
+from gpulint.registry import all_rules, find_rule, select_rules
+from gpulint.rule import Calls, Rule, Words
+from gpulint.script import Script
+from gpulint.script.edits import InsertBefore, Remove, Replace, ReplaceCode, Rewrite
+from gpulint.script.syntax import code, set_keywords
+from gpulint.source import Source
+
+
+class CallsOf(Rule):
+    """Reports calls of one name, with a fix made by `rewrite`."""
+
+    effect = Effect.EXACT
+    needs = Words("")
+    number = 900
+
+    def __init__(self, name: str, number: int = 900, effect: Effect = Effect.EXACT) -> None:
+        self.wanted, self.number = name, number
+        self.effect = effect  # type: ignore[misc]
+
+    @property
+    def _stem(self) -> str:
+        return f"gpu{self.number}_calls_of"
+
+    def rewrite(self, call: ast.Call, script: Script) -> Rewrite | None:
+        return None
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        for call in script.index.calls.get(self.wanted, ()):
+            message = f"`{self.wanted}` is called"
+            yield self.finding(script, call.func, message, fix=self.rewrite(call, script))
+
+
+class Renames(CallsOf):
+    """`f(…)` → `g(…)`."""
+
+    def rewrite(self, call: ast.Call, script: Script) -> Rewrite:
+        new = {"f": "g", "g": "h"}[self.wanted]
+        return Rewrite("Rename", (Replace(call.func, code(new)),), ("import os",))
+
+
+class Breaks(CallsOf):
+    """A fix whose result is no Python."""
+
+    def rewrite(self, call: ast.Call, script: Script) -> Rewrite:
+        return Rewrite("Break", (ReplaceCode(call, "f(("),))
+
+
+class Marks(CallsOf):
+    """`f()` → `f(a=1)`, again and again."""
+
+    def rewrite(self, call: ast.Call, script: Script) -> Rewrite:
+        count = len(call.keywords)
+        return Rewrite("Mark", (Replace(call, set_keywords(**{f"a{count}": "1"})),))
+
+
+def source(text: str) -> Source:
+    return Source(Path("a.py"), text)
+
+
+def everything(*rules: Rule) -> Options:
+    return Options(rules, frozenset(Effect))
+
+
+def test_a_finding_tells_where_and_how() -> None:
+    (finding,) = check_source(source("x = 1\ny = f(x)\n"), Options((Renames("f"),))).findings
+    assert (finding.code, finding.name) == ("GPU900", "calls-of")
+    assert (finding.place.start.row, finding.place.start.column) == (2, 5)
+    assert finding.fix is not None
+    assert finding.fix.imports == ("import os",)
+    assert finding.severity is Severity.WARNING
+
+
+def test_fingerprints_survive_line_moves_and_tell_twins_apart() -> None:
+    def prints(text: str) -> list[str]:
+        found = check_source(source(text), Options((CallsOf("f"),))).findings
+        return [f.fingerprint for f in found]
+
+    first = prints("def a():\n  f(1)\n  f(1)\n")
+    moved = prints("# new\n\n\ndef a():\n    f(1)\n\n    f(1)\n")
+    assert len(set(first)) == 2
+    assert first == moved
+    assert prints("def b():\n  f(1)\n")[0] not in first
+
+
+def test_fixes_go_on_until_nothing_changes() -> None:
+    fixed = fix_source(source("f(1)\ng(2)\n"), Options((Renames("f"), Renames("g", 901))))
+    assert fixed.text == "import os\nh(1)\nh(2)\n"
+    assert len(fixed.applied) == 3
+    assert fixed.remaining == ()
+    assert fixed.undone == ()
+    assert fixed.stable
+
+
+def test_a_fix_without_end_stops() -> None:
+    fixed = fix_source(source("f()\n"), Options((Marks("f"),)))
+    assert not fixed.stable
+    assert fixed.text.count("=1") == engine.MAX_PASSES
+
+
+def test_a_result_that_does_not_compile_is_taken_back() -> None:
+    fixed = fix_source(source("f(1)\ng(2)\n"), Options((Breaks("f"), Renames("g", 901))))
+    assert fixed.text == "import os\nf(1)\nh(2)\n"
+    (finding,) = fixed.undone
+    assert (finding.code, finding.place.start.row) == ("GPU900", 2)
+
+
+def test_a_file_that_did_not_compile_before_may_still_be_fixed() -> None:
+    fixed = fix_source(source("return f(1)\n"), Options((Renames("f"),)))
+    assert "g(1)" in fixed.text
+
+
+def test_only_allowed_effects_are_applied() -> None:
+    rules = (Renames("f"), Renames("g", 901, Effect.NUMERICS))
+    exact = fix_source(source("f(1)\n"), Options(rules))
+    assert exact.text == "import os\ng(1)\n"
+    assert [f.code for f in exact.remaining] == ["GPU901"]
+    both = fix_source(source("f(1)\n"), everything(*rules))
+    assert both.text == "import os\nh(1)\n"
+    twice = fix_source(source(exact.text), everything(*rules))
+    assert twice.text == both.text
+
+
+def test_overlapping_fixes_wait_for_the_next_pass() -> None:
+    class Outer(CallsOf):
+        def rewrite(self, call: ast.Call, script: Script) -> Rewrite | None:
+            if call.keywords:
+                return None
+            return Rewrite("Outer", (Replace(call, set_keywords(a="1")),))
+
+    fixed = fix_source(source("o(f(2))\n"), Options((Outer("o"), Renames("f", 901))))
+    assert fixed.text == "import os\no(g(2), a=1)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "hit"),
+    [
+        ("f(1)  # gpulint: ignore[GPU900] -- warm-up\n", True),
+        ("f(1)  # gpulint: ignore[calls-of]\n", True),
+        ("f(1)  # gpulint: ignore[GPU101, gpu900]\n", True),
+        ("f(1)  # noqa: GPU900\n", True),
+        ("f(1)  # noqa: E501, GPU900\n", True),
+        ("f(1)  # gpulint: ignore[GPU900] -- why  # noqa: E501\n", True),
+        ("# gpulint: ignore[GPU900]\nf(1)\n", True),
+        ("x = (f(1),\n  2)  # gpulint: ignore[GPU900]\n", True),
+        ("x = (0,  # gpulint: ignore[GPU900]\n  f(2))\n", True),
+        ("# gpulint: skip-file\n\nf(1)\n", True),
+        ("f(1)  # gpulint: ignore[GPU101]\n", False),
+        ("f(1)  # noqa\n", False),
+        ("f(1)  # gpulint: ignore\n", False),
+        ("# gpulint: ignore[GPU900]\n\nf(1)\n", False),
+        ("s = '# gpulint: ignore[GPU900]'; f(1)\n", False),
+        ("g(1)  # gpulint: ignore[GPU900]\nf(1)\n", False),
+    ],
+)
+def test_suppressions(text: str, hit: bool) -> None:
+    options = Options((Renames("f"),))
+    (finding,) = check_source(source(text), options).findings
+    assert (finding.suppressed == "inline") is hit
+    assert (fix_source(source(text), options).text == text) is hit
+
+
+def test_a_fix_newer_than_the_projects_torch_is_withheld() -> None:
+    class Newer(Renames):
+        torch = (2, 4)
+
+    def fix_of(version: tuple[int, int] | None) -> Finding:
+        options = Options((Newer("f"),), torch_version=version)
+        return check_source(source("f(1)\n"), options).findings[0]
+
+    assert fix_of((2, 4)).fix is not None
+    assert fix_of(None).fix is not None
+    old = fix_of((1, 13))
+    assert old.fix is None
+    assert old.fix_withheld == "needs torch 2.4, the project allows 1.13"
+
+
+def test_a_fix_that_the_text_does_not_allow_names_the_reason() -> None:
+    class Inserts(CallsOf):
+        def rewrite(self, call: ast.Call, script: Script) -> Rewrite:
+            return Rewrite("Insert", (InsertBefore(script.index.statement(call), "x"),))
+
+    (finding,) = check_source(source("if a: f(1)\n"), Options((Inserts("f"),))).findings
+    assert finding.fix is None
+    assert "shares its line" in (finding.fix_withheld or "")
+
+
+def test_removal_of_a_line() -> None:
+    class Removes(CallsOf):
+        def rewrite(self, call: ast.Call, script: Script) -> Rewrite:
+            return Rewrite("Remove", (Remove(script.index.statement(call)),))
+
+    fixed = fix_source(source("a = 1\nf(1)  # x\nb = 2\n"), Options((Removes("f"),)))
+    assert fixed.text == "a = 1\nb = 2\n"
+
+
+TROUBLE = select_rules(("GPU0",))
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "message"),
+    [
+        (b"x = (1\n", "GPU000", "syntax error: '(' was never closed"),
+        (b"x = '\xff'\n", "GPU000", "not utf-8"),
+        (b"x = 1\x00\n", "GPU000", "null byte"),
+        (b"x = " + b"(" * 2000 + b")" * 2000, "GPU001", "nested 2000 deep"),
+        (b"x = a" + b".f()" * 1000, "GPU001", "links"),
+        (b"x = " + b"1 + " * 1000 + b"1", "GPU001", "links"),
+        (b"if a: x\n" + b"elif a: x\n" * 400, "GPU001", "links"),
+        (b"x = " + b"-" * 5000 + b"1", "GPU001", "not analysed"),
+        (b"x = (a\n" + b"  .f()\n" * 300 + b")", "GPU001", "links"),
+    ],
+)
+def test_a_file_that_cannot_be_analysed_is_one_finding(
+    data: bytes, code: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.py"
+    path.write_bytes(data)
+    options = Options((*TROUBLE, Renames("a")))
+    (finding,) = check_path(path, options).findings
+    assert finding.code == code
+    assert message in finding.message
+    assert "\n" not in finding.message
+    fixed = fix_path(path, options)
+    assert getattr(fixed, "text", data.decode("latin-1")) == data.decode("latin-1")
+    assert path.read_bytes() == data
+
+
+def test_a_file_that_is_gone_is_one_finding(tmp_path: Path) -> None:
+    (finding,) = check_path(tmp_path / "gone.py", Options(TROUBLE)).findings
+    assert finding.code == "GPU001"
+    assert "cannot be read" in finding.message
+
+
+def test_trouble_is_silent_when_its_rule_is_not_selected() -> None:
+    assert check_source(source("x = (\n"), Options((Renames("f"),))).findings == ()
+
+
+def test_a_newer_grammar_is_not_a_syntax_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(text: str) -> ast.Module:
+        raise SyntaxError("invalid syntax", ("a.py", 1, 1, text))
+
+    monkeypatch.setattr(engine.ast, "parse", refuse)
+    (finding,) = check_source(source("x = 1\n"), Options(TROUBLE)).findings
+    assert (finding.code, "newer Python" in finding.message) == ("GPU001", True)
+
+
+def test_files_without_the_words_are_not_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Needy(Renames):
+        needs = Words("DataLoader")
+
+    def fail(*_: object) -> None:
+        raise AssertionError("indexed")
+
+    monkeypatch.setattr(engine, "build_index", fail)
+    assert check_source(source("f(1)\n"), Options((Needy("f"),))).findings == ()
+
+
+def test_screens() -> None:
+    needs = Calls("torch.utils.data.DataLoader")
+    assert needs.in_text("from torch.utils import data as D; D.DataLoader(x)")
+    assert not needs.in_text("import torch")
+    assert Words("a b", "c").in_text("c")
+    assert not Words("a b", "c").in_text("a")
+
+
+def test_rules_are_found_by_code_prefix_and_name() -> None:
+    assert find_rule("gpu000") is find_rule("syntax-error") is all_rules()[0]
+    assert find_rule("GPU999") is None
+    assert [r.code for r in select_rules(("GPU0",), ("not-analysed",))] == ["GPU000"]
+    assert select_rules(("ALL",)) == all_rules()
+    with pytest.raises(ValueError, match="no rule matches 'GPU7X'"):
+        select_rules(("GPU7X",))
+
+
+def test_effects_grow_in_order() -> None:
+    ranks = [e.rank for e in (Effect.EXACT, Effect.RANDOM, Effect.NUMERICS)]
+    assert ranks == sorted(ranks)
+    assert Severity.NOTE.rank < Severity.WARNING.rank < Severity.ERROR.rank
+
+
+def test_findings_are_data() -> None:
+    (finding,) = check_source(source("f(1)\n"), Options((CallsOf("f"),))).findings
+    assert dataclasses.replace(finding, message="m").message == "m"
+    assert finding.fix is None and finding.fix_withheld is None
