@@ -148,7 +148,7 @@ def _of_repository(
     for name in entries:
         path = folder / name
         if name.endswith("/"):
-            if path.is_dir() and not _excluded(path, base, resolver):
+            if (path / ".git").exists() and not _excluded(path, base, resolver):
                 yield from _of_repository(path, base, resolver, listing)
         elif name.endswith(SUFFIX) and not _excluded(path, base, resolver):
             try:

@@ -36,6 +36,9 @@ class Definition:
 
 Env = dict[str, tuple[Definition, ...]]
 
+# On some path an attribute still has the value that it came with.
+_AS_IT_WAS = Definition("", ast.Pass(), "assign")
+
 
 class Flow:
     """Use-definition chains of one scope (function, lambda, class body or module).
@@ -47,6 +50,7 @@ class Flow:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.uses: dict[ast.AST, tuple[Definition, ...]] = {}
+        self.maybe_older: set[ast.AST] = set()  # attributes not set here on all paths
         self.definitions: dict[str, list[Definition]] = defaultdict(list)
         self.outer: set[str] = set()  # declared global or nonlocal
         self.returns: list[ast.expr | None] = []
@@ -155,6 +159,9 @@ class Flow:
                 self._read(child, env)
 
     def _use(self, node: ast.AST, reaching: tuple[Definition, ...]) -> None:
+        if _AS_IT_WAS in reaching:
+            self.maybe_older.add(node)
+            reaching = tuple(d for d in reaching if d is not _AS_IT_WAS)
         known = self.uses.get(node)
         self.uses[node] = _join(known, reaching) if known else reaching
 
@@ -361,8 +368,11 @@ def _join_envs(a: Env | None, b: Env | None) -> Env | None:
         return b if a is None else a
     joined = dict(a)
     for name, reaching in b.items():
-        mine = joined.get(name)
-        joined[name] = reaching if mine is None else _join(mine, reaching)
+        mine = joined.get(name, (_AS_IT_WAS,) if "." in name else ())
+        joined[name] = _join(mine, reaching)
+    for name, mine in a.items():
+        if "." in name and name not in b:
+            joined[name] = _join(mine, (_AS_IT_WAS,))
     return joined
 
 

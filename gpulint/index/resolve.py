@@ -28,7 +28,8 @@ class Origin:
     `node` is the expression (kind `expression`), or the node that binds the name
     where the way back ends: a parameter without known callers, an element of what a
     loop iterates, an import, a function, a class. `path` is what is still to be
-    unpacked from it. `default`: it is a default that a caller or user may replace.
+    unpacked from it. `default`: it is a default that a caller or user may replace;
+    `definition` is the parameter's then.
     """
 
     node: ast.AST
@@ -307,6 +308,8 @@ class Resolver:
             if reached:
                 for definition in reached:
                     yield from self._from_definition(definition, path)
+                if self._may_be_older(node, reached):
+                    yield from self._before(node, reached, path)
             else:
                 yield Origin(node, "expression", path)
         elif isinstance(node, ast.IfExp):
@@ -322,6 +325,27 @@ class Resolver:
         elif isinstance(node, ast.Call) and self._follow_returns(node):
             yield from self._returned(node, path)
         else:
+            yield Origin(node, "expression", path)
+
+    def _may_be_older(self, node: ast.AST, reached: tuple[Definition, ...]) -> bool:
+        """Whether an attribute may still have the value that its object came with."""
+        if not isinstance(node, ast.Attribute):
+            return False
+        flow = self.flow(self.index.scope(node))
+        if node in flow.uses or self.classes_of(node.value):
+            return node in flow.maybe_older
+        blocks = (self.index.parent(self.index.statement(d.node)) for d in reached)
+        return all(block is not self.index.tree for block in blocks)
+
+    def _before(
+        self, node: ast.AST, reached: tuple[Definition, ...], path: tuple[Step, ...]
+    ) -> Iterator[Origin]:
+        """What an attribute is where this function has not set it."""
+        assert isinstance(node, ast.Attribute)
+        others = [d for d in self._attribute_definitions(node) if d not in reached]
+        for definition in others:
+            yield from self._from_definition(definition, path)
+        if not others:
             yield Origin(node, "expression", path)
 
     def _unpack(
@@ -390,7 +414,7 @@ class Resolver:
             for origin in self.origins(definition.value):
                 if not path:
                     yield Origin(
-                        origin.node, origin.kind, origin.path, origin.definition, True
+                        origin.node, origin.kind, origin.path, definition, True
                     )
         if not given and definition.value is None:
             yield Origin(definition.node, "parameter", path, definition)

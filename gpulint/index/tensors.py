@@ -209,7 +209,9 @@ class Tensors:
             # A default such as "cpu" comes as an origin of its own.
             return Target.UNKNOWN
         if isinstance(node, ast.Constant):
-            return _named_target(node.value)
+            named = _named_target(node.value)
+            free = named is Target.CPU and self._is_open_default(origin)
+            return Target.ANY if free else named
         if isinstance(node, ast.JoinedStr):
             first = node.values[0] if node.values else None
             return _named_target(getattr(first, "value", None))
@@ -227,6 +229,13 @@ class Tensors:
                 names = {_named_target(v.constant) for v in its.known}
                 return names.pop() if len(names) == 1 else Target.ANY
         return Target.UNKNOWN
+
+    def _is_open_default(self, origin: Origin) -> bool:
+        """Whether a value is the default of a function that other files call."""
+        if not origin.default or origin.definition is None:
+            return False
+        function = enclosing_function(self.index, origin.definition)
+        return function is not None and not self.resolver.callers.get(function)  # type: ignore[call-overload]
 
     def _called_target(self, call: ast.Call) -> Target:
         name = self.index.qualified(call.func) or ""

@@ -10,6 +10,7 @@ from gpulint.index import Definition, Function, Resolver, Where
 from gpulint.script.loops import LOADER_NAME, Loop
 
 _ON_DEVICE = re.compile(r"cuda|gpu|device|prefetch", re.IGNORECASE)
+_ITERATORS = ("iter", "cycle", "itertools.cycle")
 _WRAPS_TENSOR = frozenset(
     "torch.autograd.Variable torch.from_numpy torch.tensor torch.as_tensor "
     "torch.Tensor torch.FloatTensor torch.LongTensor numpy.array numpy.asarray "
@@ -105,7 +106,9 @@ class Batches:
         return None
 
     def _from_parameter(self, definition: Definition) -> Loop | None:
-        function = self.index.parent(self.index.parent(definition.node) or definition.node)
+        function = self.index.parent(
+            self.index.parent(definition.node) or definition.node
+        )
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return None
         given = self.resolver.arguments(function, definition.name) or []
@@ -129,7 +132,8 @@ class Batches:
         text = ast.unparse(call.args[0])
         iterates = any(
             o.call is not None
-            and self.index.qualified(o.call.func) in ("iter", "cycle", "itertools.cycle")
+            and self.index.qualified(o.call.func)
+            in ("iter", "cycle", "itertools.cycle")
             for o in self.resolver.origins(call.args[0])
         )
         if not (iterates or LOADER_NAME.search(text.rstrip("()"))):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -29,9 +30,15 @@ from gpulint.source import Source, node_span
 class Compiler:
     """Turns the edits of one file into text edits."""
 
-    def __init__(self, source: Source, tree: Callable[[], Tree]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        tree: Callable[[], Tree],
+        statement: Callable[[ast.AST], ast.stmt],
+    ) -> None:
         self.source = source
         self._tree = tree
+        self._statement = statement
 
     def compile(self, rewrite: Rewrite, effect: Effect) -> Fix:
         """The fix. CannotFix where the text does not allow it."""
@@ -49,7 +56,9 @@ class Compiler:
     def _plain(self, edit: Edit) -> Iterable[TextEdit]:
         if isinstance(edit, ReplaceCode):
             start, end = node_span(self.source, edit.node)
-            return [TextEdit(start, end, self._lines(edit.code, self._indent(edit.node)))]
+            return [
+                TextEdit(start, end, self._lines(edit.code, self._indent(edit.node)))
+            ]
         if isinstance(edit, InsertBefore):
             return [self._insert_before(edit)]
         if isinstance(edit, InsertAfter):
@@ -82,7 +91,8 @@ class Compiler:
         if not isinstance(new, cst.CSTNode):
             raise CannotFix("the expression cannot be removed")
         start, end = tree.span(node)
-        return TextEdit(start, end, tree.code(new, self._indent(edit.node)))
+        indent = self._indent(self._statement(edit.node))
+        return TextEdit(start, end, tree.code(new, indent))
 
     # Statements
 
@@ -93,7 +103,10 @@ class Compiler:
 
     def _line_start(self, statement: ast.stmt) -> int:
         first = min(
-            [statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))]
+            [
+                statement.lineno,
+                *(d.lineno for d in getattr(statement, "decorator_list", [])),
+            ]
         )
         start = self.source.starts[first - 1]
         before = self.source.text[start : node_span(self.source, statement)[0]]
@@ -132,7 +145,9 @@ class Compiler:
         return TextEdit(end, end, text)
 
     def _remove(self, edit: Remove) -> TextEdit:
-        return TextEdit(self._line_start(edit.statement), self._line_end(edit.statement), "")
+        return TextEdit(
+            self._line_start(edit.statement), self._line_end(edit.statement), ""
+        )
 
     def _wrap(self, edit: Wrap) -> list[TextEdit]:
         """A header line, and one more level before each line that is not a string's."""
@@ -140,7 +155,8 @@ class Compiler:
         start = self._line_start(first)
         self._line_end(last)
         indent = self._indent(first)
-        edits = [TextEdit(start, start, indent + edit.header + self.source.newline)]
+        header = indent + self._lines(edit.header, indent) + self.source.newline
+        edits = [TextEdit(start, start, header)]
         unit = self._tree().module.default_indent
         kept = _string_rows(edit.statements)
         assert last.end_lineno is not None
@@ -191,7 +207,7 @@ def _merge(edits: list[TextEdit], newline: str) -> tuple[TextEdit, ...]:
         content = span.content.replace(newline, deeper.get(span, newline))
         result.append(TextEdit(span.start, span.end, content))
     ordered = sorted(result, key=lambda e: (e.start, e.end))
-    for before, after in zip(ordered, ordered[1:], strict=False):
+    for before, after in itertools.pairwise(ordered):
         if after.start < before.end:
             raise CannotFix("two edits of the fix overlap")
     return tuple(_joined_inserts(ordered))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import enum
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
 from gpulint.index import Argument, Evaluator, Function
 from gpulint.index.walk import COMPREHENSIONS, dotted, walk
@@ -25,7 +27,9 @@ class Dataset:
     `place` is the first expression that does the work, `reason` what it does;
     `random` whether samples depend on random numbers (None: not known); `handle`
     an open file or database that worker processes must not share; `device` whether
-    samples are moved to the device.
+    samples are moved to the device; `generator` a use of a random generator that
+    every worker would have a copy of; `torch_math` whether torch computes something
+    whose rounding may depend on the number of threads, which is 1 in a worker.
     """
 
     work: Work
@@ -37,6 +41,8 @@ class Dataset:
     device: ast.AST | None = None
     iterable: bool = False
     mutated: bool = False
+    generator: ast.AST | None = None
+    torch_math: bool = True
 
 
 _IN_MEMORY = frozenset(
@@ -56,7 +62,7 @@ _READ_HEADS = frozenset(
     "pd pandas torchvision nibabel nib h5py pickle json tifffile rasterio zarr "
     "scipy sio decord av pydicom wave joblib torch".split()
 )
-_RANDOM_HEADS = ("random.", "numpy.random.", "np.random.")
+_RANDOM_HEADS = ("random.", "numpy.random.", "np.random.", "cv2.rand")
 _RANDOM_TORCH = frozenset(
     f"torch.{n}"
     for n in "rand randn randint randperm bernoulli multinomial normal rand_like "
@@ -78,6 +84,29 @@ _LIGHT_METHODS = frozenset(
 )
 
 
+_MUTATORS = frozenset(
+    "append extend insert pop popitem remove clear update setdefault add discard sort "
+    "reverse appendleft popleft".split()
+)
+_GENERATORS = frozenset(
+    "numpy.random.default_rng numpy.random.RandomState numpy.random.Generator "
+    "random.Random torch.Generator".split()
+)
+_GENERATOR_NAME = re.compile(
+    r"^(self|cls)\.(\w+\.)*_?(rng|generator|random_state|prng)$"
+)
+_EXACT_TORCH = frozenset(
+    f"torch.{n}"
+    for n in "from_numpy tensor as_tensor Tensor FloatTensor LongTensor stack cat "
+    "zeros ones empty full arange zeros_like ones_like is_tensor load squeeze "
+    "unsqueeze flatten reshape where clamp abs roll flip".split()
+)
+_REDUCTIONS = frozenset(
+    "sum mean std var norm prod dot mm matmul bmm softmax log_softmax logsumexp cumsum "
+    "median quantile fft rfft stft interpolate conv1d conv2d trapz cov corrcoef".split()
+)
+
+
 def read_dataset(argument: Argument, evaluator: Evaluator) -> Dataset:
     """The facts of the dataset that reaches a loader's first argument."""
     found: list[Dataset] = []
@@ -88,9 +117,20 @@ def read_dataset(argument: Argument, evaluator: Evaluator) -> Dataset:
 
 
 def _worst(found: list[Dataset]) -> Dataset:
-    """Of several datasets, one that does work, else one that is not known."""
+    """Of several datasets, one that does work, with what is true of any of them."""
     order = [Work.SOME, Work.UNKNOWN, Work.NONE]
-    return min(found, key=lambda d: order.index(d.work))
+    first = min(found, key=lambda d: order.index(d.work))
+    draws = {d.random for d in found}
+    return replace(
+        first,
+        random=True if True in draws else None if None in draws else False,
+        handle=next((d.handle for d in found if d.handle is not None), None),
+        device=next((d.device for d in found if d.device is not None), None),
+        iterable=any(d.iterable for d in found),
+        mutated=any(d.mutated for d in found),
+        generator=next((d.generator for d in found if d.generator is not None), None),
+        torch_math=any(d.torch_math for d in found),
+    )
 
 
 def _read_origin(node: ast.AST, evaluator: Evaluator, depth: int) -> Dataset:
@@ -154,6 +194,8 @@ def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
         device=_moves(bodies, evaluator),
         iterable=iterable,
         mutated=_mutates_itself(bodies, evaluator),
+        generator=_kept_generator(bodies, evaluator),
+        torch_math=_computes_with_torch(bodies, evaluator),
     )
 
 
@@ -226,7 +268,11 @@ def _draws(bodies: list[Function], evaluator: Evaluator) -> bool | None:
             library = name.partition(".")[0] in (
                 "numpy", "torch", "math", "PIL", "cv2", "len", "int", "float", "str",
             )  # fmt: skip
-            builtin = name in _LIGHT_CALLS or written.rpartition(".")[2] in _LIGHT_METHODS
+            builtin = (
+                name in _LIGHT_CALLS
+                or hasattr(builtins, name)
+                or getattr(node.func, "attr", "") in _LIGHT_METHODS
+            )
             unknown = unknown or not (known or library or builtin)
     return None if unknown else False
 
@@ -265,13 +311,64 @@ def _mutates_itself(bodies: list[Function], evaluator: Evaluator) -> bool:
         own = evaluator.resolver.self_name(function)
         for node in walk(*function.body):
             targets: list[ast.expr] = []
+            if isinstance(node, ast.Global):
+                return True
             if isinstance(node, ast.Assign):
                 targets = node.targets
             elif isinstance(node, ast.AugAssign):
                 targets = [node.target]
+            elif (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in _MUTATORS
+            ):
+                targets = [node.func.value]
             for target in targets:
                 base = target.value if isinstance(target, ast.Subscript) else target
                 name = dotted(base) or ""
                 if own and name.startswith(f"{own}."):
+                    return True
+    return False
+
+
+def _kept_generator(bodies: list[Function], evaluator: Evaluator) -> ast.AST | None:
+    """A draw from a generator that lives longer than a sample."""
+    resolver = evaluator.resolver
+    for function in bodies:
+        for node in walk(*function.body):
+            if isinstance(node, ast.keyword) and node.arg == "generator":
+                return node.value
+            if not isinstance(node, ast.Call) or not isinstance(
+                node.func, ast.Attribute
+            ):
+                continue
+            holder = node.func.value
+            if _GENERATOR_NAME.search(dotted(holder) or ""):
+                return node
+            for made in (origin.call for origin in resolver.origins(holder)):
+                if made is None or evaluator.index.function(made) in bodies:
+                    continue
+                if evaluator.index.qualified(made.func) in _GENERATORS:
+                    return node
+    return None
+
+
+def _computes_with_torch(bodies: list[Function], evaluator: Evaluator) -> bool:
+    for function in bodies:
+        for node in walk(*function.body):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+                return True
+            if not isinstance(node, ast.Call):
+                continue
+            name = evaluator.index.qualified(node.func) or ""
+            head, _, last = (dotted(node.func) or ".").rpartition(".")
+            if name.startswith(("torch.", "torchvision.")):
+                if name not in _EXACT_TORCH:
+                    return True
+            elif head and last in _REDUCTIONS and not name.startswith("numpy."):
+                return True
+            elif not dotted(node.func):
+                last = getattr(node.func, "attr", "")
+                if last in _REDUCTIONS:
                     return True
     return False

@@ -31,9 +31,9 @@ class Replace:
 
 @dataclass(frozen=True)
 class ReplaceCode:
-    """Replace an expression, or a whole simple statement, by code as it is."""
+    """Replace an expression, parameter or simple statement by code as it is."""
 
-    node: ast.expr | ast.stmt
+    node: ast.expr | ast.stmt | ast.arg
     code: str
 
 

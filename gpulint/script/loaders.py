@@ -96,10 +96,10 @@ class Loader:
         resolver = self.evaluator.resolver
         if loop.function is None:
             return False
-        return any(_in_loop(resolver, c) for c in resolver.callers[loop.function])
+        return any(in_loop(resolver, c) for c in resolver.callers[loop.function])
 
 
-def _in_loop(resolver: Resolver, node: ast.AST, depth: int = 0) -> bool:
+def in_loop(resolver: Resolver, node: ast.AST, depth: int = 0) -> bool:
     """Whether a node runs in a loop, here or in a caller of its function."""
     index = resolver.index
     for above in index.ancestors(node):
@@ -109,7 +109,7 @@ def _in_loop(resolver: Resolver, node: ast.AST, depth: int = 0) -> bool:
             if depth > 3:
                 return False
             callers = resolver.callers.get(above, ())
-            return any(_in_loop(resolver, c, depth + 1) for c in callers)
+            return any(in_loop(resolver, c, depth + 1) for c in callers)
     return False
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpulint.script.loaders import Loader
 
 Kind = Literal["train", "eval", "epoch", "other"]
+_OTHER_STEPS = ("sched", "env", "prof", "progress")
 LoopNode = ast.For | ast.AsyncFor | ast.While
 
 WRAPPERS = frozenset(
@@ -121,7 +122,9 @@ class Loops:
             while self.index.parents[child] is not statement:
                 child = self.index.parents[child]
             in_body = child in statement.body  # type: ignore[attr-defined]
-            if in_body or (isinstance(statement, ast.While) and child is statement.test):
+            if in_body or (
+                isinstance(statement, ast.While) and child is statement.test
+            ):
                 return self.by_node[statement]
         return self._outer(statement)
 
@@ -224,7 +227,11 @@ class Loops:
                     continue
                 calls.append(node)
                 function = self.resolver.callee(node)
-                if function is not None and function not in helpers and len(helpers) < 12:
+                if (
+                    function is not None
+                    and function not in helpers
+                    and len(helpers) < 12
+                ):
                     helpers.append(function)
                     if not self._has_training_loop(function):
                         todo.append(list(function.body))
@@ -238,9 +245,7 @@ class Loops:
         )
 
     def _kind(self, loop: Loop) -> Kind:
-        inner = [
-            other for other in self.by_node.values() if other.parent is loop
-        ]
+        inner = [other for other in self.by_node.values() if other.parent is loop]
         nested = list(inner)
         while nested:
             child = nested.pop()
@@ -262,24 +267,28 @@ class Loops:
         if any(_EVAL_NAME.search(n) for n in names):
             return True
         scope = self.index.scope(loop.node)
-        return any(
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "eval"
-            and not node.args
-            and node.lineno < loop.node.lineno
-            for node in walk_scope(scope)
-        ) and not loop.steps
+        return (
+            any(
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr == "eval"
+                and not node.args
+                and node.lineno < loop.node.lineno
+                for node in walk_scope(scope)
+            )
+            and not loop.steps
+        )
 
     def without_grad(self, node: ast.AST) -> bool:
         """Whether a node runs under `no_grad`, `inference_mode` or a decorator."""
         for above in self.index.ancestors(node):
+            switches: list[ast.expr] = []
             if isinstance(above, (ast.With, ast.AsyncWith)):
-                if any(self.disables_grad(i.context_expr) for i in above.items):
-                    return True
-            if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                if any(self.disables_grad(d) for d in above.decorator_list):
-                    return True
+                switches = [item.context_expr for item in above.items]
+            elif isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                switches = above.decorator_list
+            if any(map(self.disables_grad, switches)):
+                return True
         return False
 
     def disables_grad(self, node: ast.expr) -> bool:
@@ -298,7 +307,10 @@ class Loops:
         for other in self.by_node.values():
             if other.kind != "train":
                 continue
-            if self.index.inside(other.node, loop.node) or other.function in loop.helpers:
+            if (
+                self.index.inside(other.node, loop.node)
+                or other.function in loop.helpers
+            ):
                 return other is not loop
         return False
 
@@ -326,4 +338,6 @@ def is_step(call: ast.Call) -> bool:
     if not isinstance(func, ast.Attribute) or func.attr not in ("step", "minimize"):
         return False
     name = (dotted(func.value) or "").lower().rpartition(".")[2]
-    return not any(part in name for part in ("sched", "env", "profil", "prof", "progress"))
+    return not any(
+        part in name for part in ("sched", "env", "profil", "prof", "progress")
+    )

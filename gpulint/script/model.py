@@ -22,10 +22,15 @@ from gpulint.index import (
 from gpulint.index.walk import dotted, walk
 from gpulint.rule import Rule
 from gpulint.script.batches import Batches
+from gpulint.script.columns import Columns, find_columns
 from gpulint.script.edits import CannotFix, Rewrite
+from gpulint.script.invariants import Invariants
 from gpulint.script.loaders import Loader, find_loaders
 from gpulint.script.loops import Loop, Loops
 from gpulint.script.precision import Precision
+from gpulint.script.runners import Runners
+from gpulint.script.scalars import Scalars
+from gpulint.script.transfers import Transfer, find_transfers
 from gpulint.source import Source, node_span
 
 if TYPE_CHECKING:
@@ -103,7 +108,7 @@ class Script:
     def _compiler(self) -> Compiler:
         from gpulint.script.compiler import Compiler
 
-        return Compiler(self.source, lambda: self.tree)
+        return Compiler(self.source, lambda: self.tree, self.index.statement)
 
     def compile(
         self, rule: Rule, rewrite: Rewrite | None, effect: Effect
@@ -127,8 +132,12 @@ class Script:
         `name_for("torch", "torch")` → `("th", ())` in a file with
         `import torch as th`; `("torch", ("import torch",))` in one without.
         """
-        for statement in self.index.tree.body:
-            if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        written: list[ast.Import | ast.ImportFrom] = [
+            *self.index.all(ast.Import),
+            *self.index.all(ast.ImportFrom),
+        ]
+        for statement in written:
+            if self.index.scope(statement) is self.index.tree:
                 for alias in statement.names:
                     name = alias.asname or alias.name.partition(".")[0]
                     if self.index.imports.get(name) == module:
@@ -198,6 +207,10 @@ class Script:
         """The innermost loop of the same function around a node."""
         return self._loops.loop_of(node)
 
+    def loop_at(self, statement: ast.AST) -> Loop | None:
+        """The loop that a `for` or `while` statement is."""
+        return self._loops.by_node.get(statement)
+
     def loops_around(self, node: ast.AST) -> list[Loop]:
         """All loops of the same function around a node, innermost first."""
         found = []
@@ -206,6 +219,10 @@ class Script:
             found.append(loop)
             loop = loop.parent
         return found
+
+    def without_grad(self, node: ast.AST) -> bool:
+        """Whether a node runs under `no_grad`, `inference_mode` or a decorator."""
+        return self._loops.without_grad(node)
 
     def step_loop(self, node: ast.AST) -> Loop | None:
         """The training or evaluation loop that runs a node once or more a step.
@@ -220,6 +237,24 @@ class Script:
             if function in loop.helpers and (loop.train or loop.eval):
                 return loop
         return None
+
+    @cached_property
+    def invariants(self) -> Invariants:
+        """What stays the same while a loop runs."""
+        return Invariants(self)
+
+    @cached_property
+    def runners(self) -> Runners:
+        """What makes a node run in every step: a loop, or a step function."""
+        return Runners(self)
+
+    def step_owner(self, loop: Loop) -> Loop | None:
+        """The loop that a step loop's own steps are counted in; None for no such."""
+        if not (loop.train or loop.eval):
+            return None
+        around = [x for x in self.loops_around(loop.node) if x.train or x.eval]
+        outer = [x for x in around if x.batches and x.train and loop.train]
+        return outer[-1] if outer else loop
 
     @cached_property
     def batches(self) -> Batches:
@@ -242,13 +277,30 @@ class Script:
                 found.append((move, loop))
         return tuple(found)
 
+    @cached_property
+    def columns(self) -> tuple[Columns, ...]:
+        """Slices of one host tensor that are moved one by one."""
+        return find_columns(self)
+
+    @cached_property
+    def transfers(self) -> tuple[Transfer, ...]:
+        """Copies of batch parts that the host waits for, in step loops."""
+        return find_transfers(self)
+
     def where(self, node: ast.AST) -> Where:
         """Host, device, plain Python or unknown, for one expression."""
         assert self.batches is not None
         if not self.tensors.assumed:
-            self.tensors.assumed = dict(self.batches.assumed) or {self.index.tree: Where.PLAIN}
+            self.tensors.assumed = dict(self.batches.assumed) or {
+                self.index.tree: Where.PLAIN
+            }
             self.tensors.forget()
         return self.tensors.where(node)
+
+    @cached_property
+    def scalars(self) -> Scalars:
+        """Which tensors surely have no dimensions, or hold whole numbers."""
+        return Scalars(self)
 
     @cached_property
     def precision(self) -> Precision:
@@ -266,7 +318,20 @@ class Script:
     @cached_property
     def sends_modules(self) -> bool:
         """Whether a framework or wrapper in this file does the moving."""
-        return bool(self.frameworks & {"lightning", "accelerate", "deepspeed", "fastai"})
+        return bool(
+            self.frameworks & {"lightning", "accelerate", "deepspeed", "fastai"}
+        )
+
+    @cached_property
+    def is_test(self) -> bool:
+        """Whether the file tests a program: its loops are no training runs."""
+        path = self.source.path
+        if not (path.stem.startswith("test_") or path.stem.endswith("_test")):
+            return False
+        modules = {v.partition(".")[0] for v in self.index.imports.values()}
+        folders = {"tests", "testing", "test_utils"} & set(path.parts[:-1])
+        tests = [f for f in self.index.functions if f.name.startswith("test_")]
+        return bool(modules & {"pytest", "unittest"} or folders) or len(tests) > 1
 
     # Small questions that several rules ask
 
@@ -322,16 +387,16 @@ class Script:
             inside = [d for d in defined if self.index.scope(d.node) is scope]
             if not inside:
                 return bool(defined) and getattr(scope, "name", "") != "__init__"
-            return any(self._precedes(d.node, at) for d in inside)
+            return any(self.precedes(d.node, at) for d in inside)
         local = self.resolver.flow(scope).definitions.get(name if rest else head, [])
         if local:
-            return any(self._precedes(d.node, at) for d in local)
+            return any(self.precedes(d.node, at) for d in local)
         if head in self.resolver.flow(scope).definitions or rest:
             return False
         top = self.resolver.flow(self.index.tree).definitions.get(head, [])
         return any(d.kind == "assign" and self._unconditional(d.node) for d in top)
 
-    def _precedes(self, definition: ast.AST, at: ast.AST) -> bool:
+    def precedes(self, definition: ast.AST, at: ast.AST) -> bool:
         """Whether a definition has run, on every path, when `at` runs."""
         if isinstance(definition, ast.arg):
             return True
@@ -353,15 +418,18 @@ class Script:
         """Whether an expression is proven to be a `torch.device` on every path."""
         origins = self.resolver.origins(node)
         return bool(origins) and all(
-            o.call is not None
-            and (
-                self.index.qualified(o.call.func) == "torch.device"
-                or (self.index.qualified(o.call.func) or "").endswith("runtime.device")
-            )
-            or (isinstance(o.expression, ast.Attribute) and o.expression.attr == "device"
-                and o.expression is not node)  # fmt: skip
+            o.expression is not None and self._makes_device(o.expression)
             for o in origins
         )
+
+    def _makes_device(self, node: ast.expr) -> bool:
+        """`torch.device(…)`, `runtime.device()`, or the `device` of a tensor."""
+        if isinstance(node, ast.Call):
+            name = self.index.qualified(node.func) or ""
+            return name == "torch.device" or name.endswith("runtime.device")
+        if isinstance(node, ast.Attribute) and node.attr == "device":
+            return bool(self.where(node.value) & (Where.HOST | Where.DEVICE))
+        return False
 
     def mutations(self, name: str, within: ast.AST) -> list[ast.AST]:
         """Places below a node that change `name`'s tensor in place or rebind it."""
@@ -386,4 +454,3 @@ class Script:
             if target is not None and dotted(target) == name:
                 found.append(node)
         return found
-

@@ -7,12 +7,15 @@ import re
 from functools import cached_property
 
 from gpulint.index import Evaluator, FileIndex
+from gpulint.index.walk import dotted
 
 _AMP = re.compile(
-    r"autocast|GradScaler|(^|[._])amp($|[._])|apex|use_amp|fp16|bf16|bfloat16|float16|"
-    r"mixed_precision|(^|_)half($|_)|precision_plugin|loss_scale|deepspeed",
+    r"autocast|GradScaler|(^|[._])amp($|[._])|use_amp|fp16|bf16|bfloat16|float16|"
+    r"mixed_precision|half_precision|use_half|HalfTensor|precision_plugin|loss_scale|"
+    r"deepspeed|load_in_[48]bit|torch_dtype",
+    re.IGNORECASE,
 )
-_MATMUL = re.compile(r"float32_matmul_precision|allow_tf32|fp32_precision")
+_MATMUL = re.compile(r"float32_matmul_precision|fp32_precision")
 _DOUBLE = re.compile(r"float64|set_default_dtype|DoubleTensor|^double$")
 _DETERMINISTIC = re.compile(r"use_deterministic_algorithms|^deterministic$")
 
@@ -44,16 +47,54 @@ class Precision:
         return found
 
     def _first(self, pattern: re.Pattern[str]) -> ast.AST | None:
-        return next((n for name, n in self._names.items() if pattern.search(name)), None)
+        return next(
+            (n for name, n in self._names.items() if pattern.search(name)), None
+        )
 
     @cached_property
     def amp(self) -> ast.AST | None:
-        """Where mixed or half precision is used, or a switch for it is read."""
-        return self._first(_AMP)
+        """Where mixed or half precision is used, or a switch for it is read.
+
+        An import that nothing uses, and a key of a dict that no code looks up, are
+        no use.
+        """
+        for name, node in self._names.items():
+            dead = isinstance(node, ast.alias) and not self._is_read(node)
+            if _AMP.search(name) and not dead:
+                return node
+        halves = (a for a in self.index.all(ast.Attribute) if a.attr == "half")
+        return next(halves, None) or self._looked_up(_AMP)
+
+    def _is_read(self, alias: ast.alias) -> bool:
+        local = (alias.asname or alias.name).partition(".")[0]
+        return any(n.id == local for n in self.index.all(ast.Name))
+
+    def _looked_up(self, pattern: re.Pattern[str]) -> ast.AST | None:
+        """A setting that is read by such a key: `config["use_amp"]`, `.get(…)`."""
+        keys: list[ast.AST] = [
+            s.slice
+            for s in self.index.all(ast.Subscript)
+            if isinstance(s.ctx, ast.Load)
+        ]
+        for call in self.index.all(ast.Call):
+            func = call.func
+            last = func.attr if isinstance(func, ast.Attribute) else dotted(func)
+            if last in ("get", "pop", "getattr", "setdefault"):
+                keys += call.args
+        texts = (k for k in keys if isinstance(k, ast.Constant))
+        return next((k for k in texts if pattern.search(str(k.value))), None)
 
     @cached_property
     def matmul(self) -> ast.AST | None:
-        """Where the precision of float32 matrix products is set or read."""
+        """Where the precision of float32 matrix products is set or read.
+
+        `torch.backends.cudnn.allow_tf32` is about convolutions only.
+        """
+        for attribute in self.index.all(ast.Attribute):
+            if attribute.attr == "allow_tf32":
+                name = self.index.qualified(attribute) or ""
+                if "cudnn" not in name:
+                    return attribute
         return self._first(_MATMUL)
 
     @cached_property
@@ -74,7 +115,9 @@ class Precision:
     def _second(self, call: ast.Call) -> bool:
         for keyword in call.keywords:
             if keyword.arg == "create_graph":
-                is_off = isinstance(keyword.value, ast.Constant) and not keyword.value.value
+                is_off = (
+                    isinstance(keyword.value, ast.Constant) and not keyword.value.value
+                )
                 return not is_off
         name = self.index.qualified(call.func) or ""
         return name.startswith(("torch.func.", "functorch.")) or name in (

@@ -31,6 +31,19 @@ def set_keywords(**values: str) -> Build:
     return build
 
 
+def add_argument(code: str) -> Build:
+    """Append a positional argument to a call that has no keywords."""
+
+    def build(call: cst.Call) -> cst.CSTNode:
+        import libcst as cst
+
+        args = list(call.args)
+        _append(args, cst.Arg(cst.parse_expression(code)), _separator(args))
+        return call.with_changes(args=args)
+
+    return build
+
+
 def add_spread(code: str, drop: Iterable[str] = ()) -> Build:
     """Append `**code` to a call, without the keyword arguments in `drop`."""
     dropped = frozenset(drop)
@@ -38,12 +51,46 @@ def add_spread(code: str, drop: Iterable[str] = ()) -> Build:
     def build(call: cst.Call) -> cst.CSTNode:
         import libcst as cst
 
-        args = [
-            a for a in call.args if a.keyword is None or a.keyword.value not in dropped
-        ]
+        args = _without(call, dropped)
         spread = cst.Arg(cst.parse_expression(code), star="**")
-        _append(args, spread)
-        return call.with_changes(args=_without_dangling(args, list(call.args)))
+        _append(args, spread, _separator(list(call.args)))
+        return call.with_changes(args=args)
+
+    return build
+
+
+def move_to_spread(code: str, names: Iterable[str], order: tuple[str, ...]) -> Build:
+    """Append `**code` to a call, without the arguments that it takes over.
+
+    Those are the ones called `names`, by keyword or position, and other `**kwargs`.
+    `order` names the positions: arguments behind one that moves become keywords.
+    """
+    moved = frozenset(names)
+
+    def build(call: cst.Call) -> cst.CSTNode:
+        import libcst as cst
+
+        args: list[cst.Arg] = []
+        named = False
+        for number, arg in enumerate(call.args):
+            if arg.keyword is None and not arg.star:
+                name = order[number]
+                named = named or name in moved
+                if named:
+                    other = _keyword(name, arg.value)
+                    arg = arg.with_changes(keyword=other.keyword, equal=other.equal)
+            args.append(arg)
+        plain = call.with_changes(args=[a for a in args if a.star != "**"])
+        if call.args and call.args[-1].star == "**" and plain.args:
+            last = plain.args[-1].with_changes(
+                comma=call.args[-1].comma,
+                whitespace_after_arg=call.args[-1].whitespace_after_arg,
+            )
+            plain = plain.with_changes(args=[*plain.args[:-1], last])
+        kept = _without(plain, moved)
+        spread = cst.Arg(cst.parse_expression(code), star="**")
+        _append(kept, spread, _separator(list(call.args)))
+        return call.with_changes(args=kept)
 
     return build
 
@@ -52,10 +99,35 @@ def drop_keywords(*names: str) -> Build:
     """Remove keyword arguments from a call."""
 
     def build(call: cst.Call) -> cst.CSTNode:
-        args = [
-            a for a in call.args if a.keyword is None or a.keyword.value not in names
-        ]
-        return call.with_changes(args=_without_dangling(args, list(call.args)))
+        return call.with_changes(args=_without(call, frozenset(names)))
+
+    return build
+
+
+def new_callee(
+    callee: str, first: str | None, order: tuple[str, ...] = (), **more: str
+) -> Build:
+    """Call something else with the same arguments.
+
+    `first` becomes the first argument; positional ones become keywords by `order`, if
+    that is given; `more` are keywords that come last.
+    """
+
+    def build(call: cst.Call) -> cst.CSTNode:
+        import libcst as cst
+
+        args = list(call.args)
+        for number, (arg, name) in enumerate(zip(args, order, strict=False)):
+            if arg.keyword is None and not arg.star:
+                named = _keyword(name, arg.value)
+                args[number] = arg.with_changes(
+                    keyword=named.keyword, equal=named.equal
+                )
+        if first is not None:
+            new = cst.Arg(cst.parse_expression(first))
+            args.insert(0, new.with_changes(comma=_separator(args)) if args else new)
+        renamed = call.with_changes(func=cst.parse_expression(callee), args=args)
+        return set_keywords(**more)(renamed)
 
     return build
 
@@ -82,6 +154,24 @@ def receiver_of_call(call: cst.Call) -> cst.CSTNode:
     return value
 
 
+def without_move(call: cst.Call) -> cst.CSTNode:
+    """`x` for `x.to(device)` and `x.cuda()`, `x.to(dtype)` for `x.to(device, dtype)`."""
+    import libcst as cst
+
+    named = [a for a in call.args if a.keyword and a.keyword.value == "dtype"]
+    plain = [a for a in call.args if a.keyword is None]
+    has_device = any(a.keyword and a.keyword.value == "device" for a in call.args)
+    casts = named or plain[0 if has_device else 1 : 2]
+    assert isinstance(call.func, cst.Attribute)
+    if call.func.attr.value == "cuda" or not casts:
+        return receiver_of_call(call)
+    space = cst.SimpleWhitespace("")
+    cast = casts[0].with_changes(
+        comma=cst.MaybeSentinel.DEFAULT, whitespace_after_arg=space
+    )
+    return call.with_changes(args=[cast], whitespace_before_args=space)
+
+
 def _keyword(name: str, value: cst.BaseExpression) -> cst.Arg:
     import libcst as cst
 
@@ -101,19 +191,18 @@ def _insert(args: list[cst.Arg], new: cst.Arg) -> None:
                 comma = args[number - 1].comma  # type: ignore[assignment]
             args.insert(number, new.with_changes(comma=comma))
             return
-    _append(args, new)
+    _append(args, new, _separator(args))
 
 
-def _append(args: list[cst.Arg], new: cst.Arg) -> None:
-    """At the end; a call written one argument a line stays so."""
+def _append(args: list[cst.Arg], new: cst.Arg, between: cst.Comma) -> None:
+    """At the end; a trailing comma stays one, as does a line for each argument."""
     import libcst as cst
 
     if not args:
         args.append(new)
         return
     last = args[-1]
-    between = _separator(args)
-    if isinstance(last.comma, cst.Comma):  # a trailing comma stays a trailing comma
+    if isinstance(last.comma, cst.Comma):
         args[-1] = last.with_changes(comma=between)
         args.append(new.with_changes(comma=last.comma))
     else:
@@ -124,30 +213,28 @@ def _append(args: list[cst.Arg], new: cst.Arg) -> None:
 
 
 def _separator(args: list[cst.Arg]) -> cst.Comma:
+    """A comma as it stands between the arguments, without comments."""
     import libcst as cst
 
     for arg in args[:-1]:
-        if isinstance(arg.comma, cst.Comma):
-            first = arg.comma
-            if isinstance(first.whitespace_after, cst.ParenthesizedWhitespace):
-                plain = first.whitespace_after.with_changes(
-                    first_line=first.whitespace_after.first_line.with_changes(
-                        comment=None, whitespace=cst.SimpleWhitespace("")
-                    ),
-                    empty_lines=(),
-                )
-                return cst.Comma(whitespace_after=plain)
-            return cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+        if not isinstance(arg.comma, cst.Comma):
+            continue
+        after = arg.comma.whitespace_after
+        if isinstance(after, cst.ParenthesizedWhitespace):
+            first = after.first_line.with_changes(
+                comment=None, whitespace=cst.SimpleWhitespace("")
+            )
+            plain = after.with_changes(first_line=first, empty_lines=())
+            return cst.Comma(whitespace_after=plain)
     return cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
 
 
-def _without_dangling(args: list[cst.Arg], before: list[cst.Arg]) -> list[cst.Arg]:
-    """After a removal the last argument takes the old last one's comma and space."""
-    if args and before and args[-1] not in before:
-        return args
-    if args and before and args[-1] is not before[-1]:
-        last = before[-1]
-        args[-1] = args[-1].with_changes(
+def _without(call: cst.Call, names: frozenset[str]) -> list[cst.Arg]:
+    """Arguments without some keywords; the new last one ends as the old one did."""
+    kept = [a for a in call.args if a.keyword is None or a.keyword.value not in names]
+    if kept and kept[-1] is not call.args[-1]:
+        last = call.args[-1]
+        kept[-1] = kept[-1].with_changes(
             comma=last.comma, whitespace_after_arg=last.whitespace_after_arg
         )
-    return args
+    return kept

@@ -77,7 +77,9 @@ class Tree:
     def span(self, node: cst.CSTNode) -> tuple[int, int]:
         """Offsets of the text that code generation of this node gives back."""
         start, end = self._outer[node]
-        return self._offsets[min(start, self._last)], self._offsets[min(end, self._last)]
+        return self._offsets[min(start, self._last)], self._offsets[
+            min(end, self._last)
+        ]
 
     def find(self, node: ast.expr | ast.keyword) -> cst.CSTNode:
         """The LibCST node of an `ast` expression or keyword argument.

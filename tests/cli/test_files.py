@@ -197,6 +197,16 @@ def test_repositories_inside(git: Git, tmp_path: Path) -> None:
     assert listed() == ["a.py", "module/a.py", "nested/a.py"]
 
 
+def test_submodule_that_is_not_checked_out(git: Git, tmp_path: Path) -> None:
+    git("init", "-q")
+    make("a.py")
+    commit = "0123456789012345678901234567890123456789"
+    git("update-index", "--add", "--cacheinfo", f"160000,{commit},module")
+    (tmp_path / "module").mkdir()
+    assert listed() == ["a.py"]
+    assert listed(tmp_path / "module") == []
+
+
 def test_within_a_hook(git: Git, monkeypatch: pytest.MonkeyPatch) -> None:
     git("init", "-q")
     make("sub/a.py")

@@ -1,0 +1,124 @@
+"""How a tensor that is made on the host and moved can be made on the device."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from gpulint.finding import Effect
+from gpulint.index import Move, Target
+from gpulint.index.walk import same, walk
+from gpulint.script.creations import (
+    JOINS,
+    LEGACY,
+    LIKE,
+    RANDOM_LIKE,
+    RANGES,
+    Creation,
+    inexact_method,
+    is_integer,
+)
+from gpulint.script.edits import Replace, Rewrite
+from gpulint.script.syntax import set_keywords, without_move
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+
+def is_there(move: Move, made: Creation) -> bool:
+    """`zeros_like(x).to(x.device)`: made where `x` is, so that nothing is copied."""
+    if made.name not in LIKE | RANDOM_LIKE or move.device is None:
+        return False
+    device = move.device
+    its = device.value if isinstance(device, ast.Attribute) else None
+    return same(its, made.call.args[0])
+
+
+def before_training(script: Script, node: ast.AST) -> bool:
+    """Whether a node runs once in the function that holds the training loop."""
+    if script.loop_of(node) is not None:
+        return False
+    scope = script.index.scope(node)
+    return any(
+        (loop.train or loop.kind == "epoch") and script.index.scope(loop.node) is scope
+        for loop in script.loops
+    )
+
+
+def effect_of(script: Script, made: Creation) -> Effect:
+    """What may differ when the device makes the values."""
+    if made.random:
+        return Effect.RANDOM
+    if made.name in RANGES:
+        return Effect.NUMERICS
+    if made.name == "arange" and not all(is_integer(script, a) for a in made.call.args):
+        return Effect.NUMERICS
+    return Effect.EXACT
+
+
+def hindrance(script: Script, move: Move, made: Creation) -> str | None:
+    """Why the factory cannot take the device, if it cannot."""
+    call = made.call
+    keywords = {k.arg: k.value for k in call.keywords}
+    if made.numpy:
+        return "NumPy makes the values, and has no device"
+    if made.name in JOINS:
+        return "a part of it is data of the script"
+    if made.name in LEGACY:
+        return f"`{script.text(call.func)}` takes no CUDA device"
+    method = inexact_method(script, made)
+    if "requires_grad" in keywords or method == "requires_grad_":
+        return "the host tensor takes the gradient"
+    if method is not None:
+        return f"`.{method}` may mean another device"
+    if "generator" in keywords:
+        return "the generator is the host's"
+    if None in keywords:
+        return "the factory's `**` arguments are not known"
+    if made.name == "normal" and "size" not in keywords and len(call.args) < 3:
+        return "the distribution's parameters are host tensors"
+    if any(
+        k.arg not in ("device", "dtype", "non_blocking") for k in move.call.keywords
+    ):
+        return "the copy has options of its own"
+    casts = made.methods or move.dtype
+    if casts and move.target is not Target.CUDA and _is_double(keywords.get("dtype")):
+        return "MPS has no float64, which the host casts"
+    return _device_guard(script, move)
+
+
+def _is_double(dtype: ast.expr | None) -> bool:
+    return dtype is not None and any(
+        isinstance(n, ast.Attribute) and n.attr in ("float64", "double")
+        for n in walk(dtype)
+    )
+
+
+def _device_guard(script: Script, move: Move) -> str | None:
+    device = move.device
+    if device is None:
+        return None
+    if any(isinstance(n, (ast.NamedExpr, ast.Await, ast.Yield)) for n in walk(device)):
+        return "the device is computed in place"
+    if isinstance(move.call.func, ast.Attribute) and move.call.func.attr == "cuda":
+        its = script.evaluator.values(device)
+        known = (
+            its.complete
+            and its.known
+            and all(v.constant is not None for v in its.known)
+        )
+        if not (known or script.is_torch_device(device)):
+            return f"`{script.text(device)}` may be None, which `.cuda` takes for CUDA"
+    return None
+
+
+def at_creation(script: Script, move: Move, made: Creation) -> Rewrite:
+    """The device as an argument of the factory, and no move."""
+    device = '"cuda"' if move.device is None else script.text(move.device)
+    return Rewrite(
+        f"Create the tensor with `device={device}`",
+        (
+            Replace(made.call, set_keywords(device=device)),
+            Replace(move.call, without_move),
+        ),
+    )

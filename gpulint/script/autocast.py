@@ -1,0 +1,168 @@
+"""Puts a training step under autocast, where everything in it is known to bear it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.script.autocast_region import autocast_region
+from gpulint.script.beside import Beside
+from gpulint.script.edits import (
+    CannotFix,
+    Edit,
+    InsertAfter,
+    InsertBefore,
+    ReplaceCode,
+    Rewrite,
+    Wrap,
+)
+from gpulint.script.half import exact_mathematics
+from gpulint.script.named_devices import device_of_step, same_device
+from gpulint.script.scaled_update import ScaledUpdate
+from gpulint.script.started import is_started
+from gpulint.script.training_step import Step
+
+if TYPE_CHECKING:
+    from gpulint.script import Script
+
+WIDTH = 88
+_OPTIMIZER = re.compile(r"optim|(^|_)opt", re.IGNORECASE)
+_HOOKS = re.compile(r"register_(full_backward_|backward_|post_accumulate_grad_)?hook$")
+_SHARDED = re.compile(
+    r"^(DataParallel|FSDP|FullyShardedDataParallel|fully_shard|parallelize_module|"
+    r"init_device_mesh|DeviceMesh|DTensor|DistributedOptimizer)$"
+)
+
+
+def file_guard(script: Script) -> str | None:
+    """What in this file keeps AMP from being inserted anywhere."""
+    index = script.index
+    for name in index.called_names:
+        if name in ("torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy"):
+            return f"`{name.rpartition('.')[2]}` raises under autocast"
+    for owner in index.classes.values():
+        if "torch.autograd.Function" in script.resolver.base_names(owner):
+            return f"`{owner.name}` is a custom autograd.Function"
+    exact = exact_mathematics(script)
+    if exact is not None:
+        return f"`{exact}` does not take half precision"
+    for attribute in index.all(ast.Attribute):
+        reason = _attribute_guard(script, attribute)
+        if reason is not None:
+            return reason
+    for name_node in index.all(ast.Name):
+        if _SHARDED.match(name_node.id):
+            return f"`{name_node.id}` needs a form of its own"
+    return None
+
+
+def _attribute_guard(script: Script, node: ast.Attribute) -> str | None:
+    text = script.text(node)
+    if _SHARDED.match(node.attr):
+        return f"`{text}` needs a form of its own"
+    if _HOOKS.match(node.attr):
+        return f"`{text}` sees gradients that are scaled"
+    if node.attr in ("detect_anomaly", "set_detect_anomaly"):
+        return f"`{text}` stops where the scaler skips a step"
+    if node.attr == "grad" and not (script.index.qualified(node) or "").startswith(
+        "torch."
+    ):
+        return f"`{text}` is read or changed"
+    if node.attr == "state_dict" and _OPTIMIZER.search(script.text(node.value)):
+        return f"a checkpoint holds `{text}()` and would lack the scaler's state"
+    return None
+
+
+def with_autocast(script: Script, step: Step) -> Rewrite:
+    """The step under autocast with a gradient scaler; CannotFix names the guard."""
+    reason = file_guard(script)
+    if reason is not None:
+        raise CannotFix(reason)
+    return _Inserter(script, step).rewrite()
+
+
+class _Inserter:
+    """One rewrite of one step."""
+
+    def __init__(self, script: Script, step: Step) -> None:
+        self.script = script
+        self.step = step
+        self.update = ScaledUpdate(script, step)
+        self.region = autocast_region(script, step)
+        self.place, self.device = device_of_step(script, self.region[0])
+        self.scaler = self._free("scaler", "grad_scaler")
+        self.dtype = self._free("amp_dtype", "autocast_dtype")
+
+    def rewrite(self) -> Rewrite:
+        """All edits, in the order in which they stand at the same place."""
+        script, update = self.script, self.update
+        placed = Beside(script, self.scaler, self._constructor)
+        scaler = placed.reach(update.optimizer)
+        if placed.passed and not is_started(script):
+            raise CannotFix("functions of an imported file get no new parameter")
+        loss, optimizer = script.text(self.step.loss), script.text(update.optimizer)
+        edits: list[Edit] = [*placed.edits, *self._wrapped()]
+        edits.append(ReplaceCode(self.step.loss, f"{scaler}.scale({loss})"))
+        if update.unscale_at is not None:
+            unscale = f"{scaler}.unscale_({optimizer})"
+            edits.append(InsertBefore(update.unscale_at, unscale))
+        edits.append(ReplaceCode(update.call, f"{scaler}.step({optimizer})"))
+        edits.append(InsertAfter(update.statement, f"{scaler}.update()"))
+        imports = (*script.torch[1], *script.runtime[1])
+        lowest = (2, 5) if "mps" in script.source.text else (2, 3)
+        return Rewrite("Train in mixed precision", tuple(edits), imports, torch=lowest)
+
+    def _free(self, *names: str) -> str:
+        """The first name that the file uses for nothing."""
+        index = self.script.index
+        taken = {a.attr for a in index.all(ast.Attribute)}
+        taken |= index.bound_names | set(index.imports)
+        for name in names:
+            if name not in taken:
+                return name
+        raise CannotFix(f"the name `{names[-1]}` is taken")
+
+    def _constructor(self, anchor: ast.stmt) -> str:
+        """The scaler as it is made after a statement."""
+        torch, runtime = self.script.torch[0], self.script.runtime[0]
+        name = '"cuda"'
+        if self.device is not None:
+            name = same_device(self.script, self.device, anchor)
+        enabled = f"enabled={runtime}.amp_dtype({name}) is {torch}.float16"
+        values = [self._type(name), enabled]
+        before = len("self. = ") + len(self.scaler)
+        return _call(f"{torch}.amp.GradScaler", values, anchor.col_offset, before)
+
+    def _wrapped(self) -> Iterator[Edit]:
+        """Ask for the dtype once, and open autocast around the region."""
+        torch, runtime = self.script.torch[0], self.script.runtime[0]
+        name = '"cuda"' if self.device is None else self.script.text(self.device)
+        yield InsertBefore(self.place, f"{self.dtype} = {runtime}.amp_dtype({name})")
+        values = [
+            self._type(name),
+            f"dtype={self.dtype}",
+            f"enabled={self.dtype} is not None",
+        ]
+        indent = self.region[0].col_offset
+        header = _call(f"with {torch}.autocast", values, indent, before=1)
+        yield Wrap(self.region, f"{header}:")
+
+    def _type(self, name: str) -> str:
+        """Code for the device's type, given code for the device."""
+        if self.device is None:
+            return name
+        if self.script.is_torch_device(self.device):
+            return f"{name}.type"
+        return f"{self.script.torch[0]}.device({name}).type"
+
+
+def _call(callee: str, values: list[str], indent: int, before: int) -> str:
+    """A call on one line, if it fits with `before` characters in front of it."""
+    inside = ", ".join(values)
+    if indent + before + len(f"{callee}({inside})") <= WIDTH:
+        return f"{callee}({inside})"
+    if indent + 4 + len(inside) <= WIDTH:
+        return f"{callee}(\n    {inside}\n)"
+    return f"{callee}(\n    " + ",\n    ".join(values) + ",\n)"

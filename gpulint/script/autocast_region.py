@@ -1,0 +1,107 @@
+"""The statements of a training step that run under autocast, and whether they may."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from gpulint.index.walk import dotted, walk, walk_scope
+from gpulint.script.edits import CannotFix
+from gpulint.script.half import Formats, hazard, reached
+from gpulint.script.half_outputs import Outputs
+from gpulint.script.training_step import (
+    Step,
+    block_of,
+    differentiates,
+    model_calls,
+    stores,
+)
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+Statements = tuple[ast.stmt, ...]
+
+
+def autocast_region(script: Script, step: Step) -> Statements:
+    """Consecutive statements from the forward call to the loss.
+
+    What computes second derivatives stays outside. CannotFix where the loss is not
+    known to be float32, or where something may fail or go wrong in half precision.
+    """
+    formats = Formats(script)
+    if step.forward is None:
+        raise CannotFix("the forward call is not recognised")
+    if step.forward in walk(step.backward):
+        raise CannotFix("the loss is made in the backward statement")
+    if not formats.float32(step.loss):
+        text = script.text(step.loss)
+        raise CannotFix(f"`{text}` does not come from a known loss function alone")
+    region = _bounds(script, step, formats)
+    _check_flow(script, step, region)
+    danger = hazard(script, region)
+    if danger is not None:
+        raise CannotFix(danger)
+    second = script.precision.second_order
+    if second and any(n in second for n in walk(*reached(script, region))):
+        raise CannotFix("the model computes second derivatives")
+    calls = [c for s in region for c in model_calls(script, s)]
+    bad = Outputs(script, formats, region).misuse(
+        calls, step.function or script.index.tree
+    )
+    if bad is not None:
+        raise CannotFix(f"`{bad}` may not take half precision")
+    return region
+
+
+def _bounds(script: Script, step: Step, formats: Formats) -> Statements:
+    runs = [s for s in step.made_of if next(model_calls(script, s), None)]
+    first = next((s for s in runs if not differentiates(script, s)), None)
+    if first is None:
+        raise CannotFix("the forward statement computes second derivatives")
+    block = block_of(script, first)
+    inside = [s for s in step.made_of if s in block]
+    if any(s not in block for s in runs):
+        raise CannotFix("models run in several blocks")
+    rest = inside[inside.index(first) :]
+    fence = next((n for n, s in enumerate(rest) if differentiates(script, s)), None)
+    last = rest[-1]
+    if fence is not None:
+        _check_fence(script, formats, rest[:fence], rest[fence:])
+        last = rest[fence - 1]
+    return tuple(block[block.index(first) : block.index(last) + 1])
+
+
+def _check_fence(
+    script: Script, formats: Formats, before: list[ast.stmt], after: list[ast.stmt]
+) -> None:
+    """What follows takes float32 from the region, and runs no model but to derive."""
+    known = frozenset[str]().union(*map(stores, before))
+    for statement in after:
+        for node in walk(statement):
+            if not isinstance(node, ast.Name) or isinstance(node.ctx, ast.Store):
+                continue
+            if node.id in known and not formats.float32(node):
+                raise CannotFix(f"`{node.id}` is used with second derivatives")
+        runs = next(model_calls(script, statement), None)
+        if runs is not None and not differentiates(script, statement):
+            raise CannotFix("a model runs after second derivatives")
+
+
+def _check_flow(script: Script, step: Step, region: Statements) -> None:
+    """The region holds no backward, no way out, and no forward without gradients."""
+    backward = script.index.statement(step.backward)
+    if any(script.index.inside(backward, s) for s in region):
+        raise CannotFix("the backward call stands among the forward statements")
+    for statement in region:
+        for node in walk_scope(statement):
+            if isinstance(node, (ast.Return, ast.Yield)):
+                raise CannotFix("the function returns among the forward statements")
+            if isinstance(node, ast.With) and any(map(_no_grad, node.items)):
+                raise CannotFix("a model runs under no_grad in the same step")
+
+
+def _no_grad(item: ast.withitem) -> bool:
+    node = item.context_expr
+    name = dotted(node.func if isinstance(node, ast.Call) else node) or ""
+    return name.rpartition(".")[2] in ("no_grad", "inference_mode")

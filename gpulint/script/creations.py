@@ -1,0 +1,204 @@
+"""Tensors that a script makes from nothing: factories, and methods called on them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpulint.index import Where
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+FILLED = frozenset(
+    "zeros ones full empty eye scalar_tensor tril_indices triu_indices".split()
+)
+RANDOM = frozenset("rand randn randint randperm normal".split())
+RANGES = frozenset("linspace logspace".split())
+LIKE = frozenset("zeros_like ones_like full_like empty_like".split())
+RANDOM_LIKE = frozenset("rand_like randn_like randint_like".split())
+JOINS = frozenset("cat concat stack".split())
+LEGACY = frozenset(
+    "Tensor FloatTensor LongTensor IntTensor DoubleTensor HalfTensor ByteTensor "
+    "BoolTensor ShortTensor".split()
+)
+_TORCH = FILLED | RANDOM | RANGES | LIKE | RANDOM_LIKE | LEGACY | {"arange", "tensor"}
+_CONVERT = frozenset("from_numpy tensor as_tensor".split()) | LEGACY
+_NUMPY = frozenset("zeros ones full empty eye identity arange linspace".split())
+# Views, casts and fills: on the device they give what they give on the host, and
+# the copy to the device leaves their strides as they are.
+_EXACT_METHODS = frozenset(
+    "unsqueeze squeeze view reshape permute transpose t flatten contiguous detach "
+    "clone repeat float double half bfloat16 long int short bool to type fill_ zero_ "
+    "unsqueeze_ squeeze_ view_as reshape_as".split()
+)
+_RANDOM_METHODS = frozenset("uniform_ normal_ random_ bernoulli_ exponential_".split())
+
+
+@dataclass(frozen=True)
+class Creation:
+    """A tensor made by `call`, then changed by `methods`, innermost first.
+
+    `name` is the factory's last name; `numpy` whether NumPy makes the values.
+    """
+
+    call: ast.Call
+    name: str
+    methods: tuple[ast.Call, ...] = ()
+    numpy: bool = False
+
+    @property
+    def random(self) -> bool:
+        """Whether the values are drawn."""
+        drawn = any(_method(m) in _RANDOM_METHODS for m in self.methods)
+        return drawn or self.name in RANDOM | RANDOM_LIKE
+
+
+def creation(script: Script, node: ast.expr) -> Creation | None:
+    """The creation that an expression is, on the host; None for anything else."""
+    methods: list[ast.Call] = []
+    while isinstance(node, ast.Call):
+        name = script.index.qualified(node.func) or ""
+        head, _, last = name.rpartition(".")
+        if name == "torch.autograd.Variable" and node.args:
+            node = node.args[0]
+            continue
+        converts = head == "torch" and last in _CONVERT and bool(node.args)
+        if converts and is_numpy_factory(script, node.args[0]):
+            return Creation(node, last, tuple(reversed(methods)), True)
+        if head == "torch" and last in JOINS:
+            made = Creation(node, last, tuple(reversed(methods)))
+            return made if _joins_creation(script, node) else None
+        if head == "torch" and last in _TORCH:
+            made = Creation(node, last, tuple(reversed(methods)))
+            return made if _from_nothing(script, made) else None
+        known = _EXACT_METHODS | _RANDOM_METHODS | {"requires_grad_"}
+        if not isinstance(node.func, ast.Attribute) or node.func.attr not in known:
+            return None
+        methods.append(node)
+        node = node.func.value
+    return None
+
+
+def _joins_creation(script: Script, call: ast.Call) -> bool:
+    """`torch.cat([batch, zeros])` on the host: a part of it is made from nothing."""
+    parts = call.args[0] if call.args else None
+    if not isinstance(parts, (ast.List, ast.Tuple)) or not script.where(call).host:
+        return False
+    return any(
+        origin.call is not None and creation(script, origin.call) is not None
+        for part in parts.elts
+        for origin in script.resolver.origins(part)
+    )
+
+
+def is_numpy_factory(script: Script, node: ast.expr) -> bool:
+    """Whether NumPy makes the values of an expression: `np.ones(…)`, random draws."""
+    if not isinstance(node, ast.Call):
+        return False
+    if _method(node) in ("astype", "reshape") and isinstance(node.func, ast.Attribute):
+        return is_numpy_factory(script, node.func.value)
+    head, _, last = (script.index.qualified(node.func) or "").rpartition(".")
+    drawn = head == "numpy.random" and last not in (
+        "default_rng",
+        "seed",
+        "RandomState",
+    )
+    return drawn or (head == "numpy" and last in _NUMPY)
+
+
+def _from_nothing(script: Script, made: Creation) -> bool:
+    """Whether a factory's arguments are sizes and numbers, no data of the script."""
+    call = made.call
+    keywords = {k.arg for k in call.keywords}
+    if keywords & {"device", "out", "pin_memory"}:
+        return False
+    if made.name in LIKE | RANDOM_LIKE:
+        return bool(call.args) and script.where(call.args[0]).host
+    if made.name == "tensor":
+        return len(call.args) == 1 and is_literal(script, call.args[0])
+    if made.name in LEGACY:
+        return bool(call.args) and _sizes_or_list(script, call)
+    return not any(Where.HOST in script.where(a) for a in call.args)
+
+
+def _sizes_or_list(script: Script, call: ast.Call) -> bool:
+    if isinstance(call.args[0], (ast.List, ast.ListComp)):
+        return len(call.args) == 1
+    return all(is_integer(script, a) for a in call.args)
+
+
+def is_literal(script: Script, node: ast.expr) -> bool:
+    """Whether an expression is numbers written in place, or known ones."""
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return all(is_literal(script, item) for item in node.elts)
+    if isinstance(node, ast.UnaryOp):
+        return is_literal(script, node.operand)
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, (bool, int, float))
+    its = script.evaluator.values(node)
+    numbers = all(isinstance(v.constant, (int, float)) for v in its.known)
+    return bool(its.known) and its.complete and numbers
+
+
+def is_integer(script: Script, node: ast.expr, depth: int = 0) -> bool:
+    """Whether an expression is proven to be a Python int."""
+    if isinstance(node, ast.Constant):
+        return type(node.value) is int
+    if isinstance(node, ast.UnaryOp):
+        return is_integer(script, node.operand, depth)
+    if isinstance(node, ast.BinOp):
+        whole = isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod))
+        sides = (node.left, node.right)
+        return whole and all(is_integer(script, side, depth) for side in sides)
+    if isinstance(node, ast.Subscript):
+        shape = node.value
+        if isinstance(shape, ast.Call):
+            return _method(shape) == "size"
+        return isinstance(shape, ast.Attribute) and shape.attr == "shape"
+    if isinstance(node, ast.Call):
+        sized = _method(node) in ("numel", "dim", "nelement")
+        sized = sized or (_method(node) == "size" and bool(node.args))
+        return sized or script.index.qualified(node.func) in ("len", "int")
+    return (
+        isinstance(node, ast.Name) and depth < 4 and _named_integer(script, node, depth)
+    )
+
+
+def _named_integer(script: Script, node: ast.Name, depth: int) -> bool:
+    origins = script.resolver.origins(node)
+    return bool(origins) and all(
+        o.expression is not None
+        and o.node is not node
+        and not o.default
+        and is_integer(script, o.expression, depth + 1)
+        for o in origins
+    )
+
+
+def inexact_method(script: Script, made: Creation) -> str | None:
+    """A method on the way that may do something else on the device."""
+    for method in made.methods:
+        name = _method(method)
+        if name not in _EXACT_METHODS | _RANDOM_METHODS:
+            return name
+        if name in ("to", "type") and not _casts_only(script, method):
+            return name
+    return None
+
+
+def _casts_only(script: Script, method: ast.Call) -> bool:
+    """Whether `.to` or `.type` gets a dtype, not a tensor or a class such as
+    `torch.FloatTensor`, which mean the host."""
+    given = [*method.args, *(k.value for k in method.keywords)]
+    if len(given) != 1 or not script.tensors.is_dtype(given[0]):
+        return False
+    name = script.index.qualified(given[0]) or ""
+    return (
+        _method(method) == "to" or name.startswith("torch.") or name.endswith(".dtype")
+    )
+
+
+def _method(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""

@@ -1,0 +1,222 @@
+"""Whether an evaluation loop builds a graph, and whether something needs it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index import Function, Where
+from gpulint.index.walk import dotted, walk, walk_scope
+from gpulint.script.every_step import EveryStep
+from gpulint.script.loops import is_backward, is_step
+
+if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
+    from gpulint.script.model import Script
+
+_NAMED = re.compile(
+    r"(^|_)(eval|evaluate|evaluation|valid|validate|validation|val|test|tests|testing|"
+    r"infer|inference|predict|prediction)(_|$)|^(test|val|valid|eval)_?(data)?loader",
+    re.IGNORECASE,
+)
+_GRADIENTS = re.compile(
+    r"^(backward|manual_backward|requires_grad_|enable_grad|grad|jacobian|hessian|vjp|jvp|"
+    r"jac(rev|fwd)|retain_grad|register_\w*hook)$|attack|adversar|saliency|grad_?cam|"
+    r"(^|_)(pgd|fgsm)(_|$)|perturb|captum",
+    re.IGNORECASE,
+)
+_SWITCH = re.compile(r"grad|eval|infer|test", re.IGNORECASE)
+_LOSS = re.compile(r"loss|crit|metric|(^|_)(ce|bce|mse|l1)$|objective", re.IGNORECASE)
+
+
+def graph_builder(script: Script, loop: Loop) -> ast.Call | None:
+    """The first model call of a loop's steps that builds a graph, if one surely does.
+
+    None for a loop that is not plainly an evaluation, or whose graph may be wanted.
+    """
+    if not script.uses_gpu or not loop.eval or loop.no_grad or loop.steps:
+        return None
+    if not is_evaluation(script, loop) or _may_switch_off(loop.function):
+        return None
+    if loop.function is not None and _always_without_grad(script, loop.function):
+        return None
+    if _grad_switched_off(script, loop) or _graph_is_wanted(script, loop):
+        return None
+    for call in _model_calls(script, loop):
+        return call
+    return None
+
+
+def is_evaluation(script: Script, loop: Loop) -> bool:
+    """Whether function or loader is named so, or `.eval()` was called before."""
+    function = loop.function
+    names = [] if function is None else [function.name]
+    names += [dotted(iterated) or "" for iterated, _ in loop.items]
+    if any(_NAMED.search(name.rpartition(".")[2]) for name in names):
+        return True
+    scope = script.index.scope(loop.node)
+    modes = [
+        call
+        for call in walk_scope(scope)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("eval", "train")
+        and call.lineno < loop.node.lineno
+        and script.tensors.is_module(call.func.value)
+    ]
+    last = max(modes, key=lambda c: c.lineno, default=None)
+    if last is None:
+        return False
+    assert isinstance(last.func, ast.Attribute)
+    off = bool(last.args) and script.evaluator.values(last.args[0]).all_in(False)
+    return last.func.attr == "eval" or off
+
+
+# Where there is no graph anyway
+
+
+def _may_switch_off(function: Function | None) -> bool:
+    """Whether a decorator's name says that it might switch gradients off."""
+    decorators = function.decorator_list if function is not None else []
+    return any(_SWITCH.search(ast.unparse(d)) for d in decorators)
+
+
+def _always_without_grad(script: Script, function: Function, depth: int = 0) -> bool:
+    """Whether all callers in this file run a function without gradients."""
+    callers = script.resolver.callers.get(function, [])
+    return bool(callers) and all(
+        script.without_grad(call) or _caller_without_grad(script, call, depth)
+        for call in callers
+    )
+
+
+def _caller_without_grad(script: Script, call: ast.Call, depth: int) -> bool:
+    above = script.index.function(call)
+    if above is None or depth > 3:
+        return False
+    return _always_without_grad(script, above, depth + 1)
+
+
+def _grad_switched_off(script: Script, loop: Loop) -> bool:
+    """`torch.set_grad_enabled(…)` as a statement, or around parts of the loop."""
+    for call in script.index.all(ast.Call):
+        name = (script.index.qualified(call.func) or "").rpartition(".")[2]
+        if name not in ("set_grad_enabled", "_set_grad_enabled"):
+            continue
+        same = script.index.function(call) is loop.function
+        if same or script.index.function(call) is None:
+            return True
+    return False
+
+
+# Where the graph is wanted
+
+
+def _graph_is_wanted(script: Script, loop: Loop) -> bool:
+    functions = [*loop.helpers, *_forwards(script)]
+    if _differentiates(script, [*loop.node.body, *_reachable(script, functions)]):
+        return True
+    scope = script.index.scope(loop.node)
+    for node in walk_scope(scope):  # a loss collected for later
+        if isinstance(node, ast.Call) and (is_backward(node) or is_step(node)):
+            after = node.lineno > (loop.node.end_lineno or loop.node.lineno)
+            its = script.loop_of(node)
+            if after and (its is None or script.index.inside(loop.node, its.node)):
+                return True
+    return loop.function is not None and _differentiated_by_caller(
+        script, loop.function
+    )
+
+
+def _forwards(script: Script) -> Iterator[Function]:
+    """Methods of every module class of the file: the model may be any of them."""
+    for owner in script.index.classes.values():
+        if script.tensors.is_module_class(owner):
+            yield from script.resolver.methods(owner).values()
+
+
+def _reachable(script: Script, functions: Iterable[Function]) -> list[Function]:
+    found = list(dict.fromkeys(functions))
+    for function in found:
+        for node in walk(*function.body):
+            if isinstance(node, ast.Call) and len(found) < 200:
+                callee = script.resolver.callee(node)
+                if callee is not None and callee not in found:
+                    found.append(callee)
+    return found
+
+
+def _differentiates(script: Script, roots: Iterable[ast.AST]) -> bool:
+    for node in walk(*roots):
+        if isinstance(node, ast.Call):
+            name = script.index.qualified(node.func) or ""
+            last = name.rpartition(".")[2]
+            if isinstance(node.func, ast.Attribute):
+                last = node.func.attr
+            if _GRADIENTS.search(last):
+                return True
+            if any(k.arg in ("create_graph", "requires_grad") for k in node.keywords):
+                return True
+        elif isinstance(node, ast.Attribute):
+            switched = node.attr == "requires_grad" and isinstance(node.ctx, ast.Store)
+            if switched or node.attr == "grad":
+                return True
+    return False
+
+
+def _differentiated_by_caller(script: Script, function: Function) -> bool:
+    """`validate(…).backward()`, directly or through a name."""
+    for call in script.resolver.callers.get(function, []):
+        scope = script.index.scope(call)
+        names = {
+            d.name
+            for its in script.resolver.flow(scope).definitions.values()
+            for d in its
+            if d.value is call
+        }
+        for node in walk_scope(scope):
+            if isinstance(node, ast.Call) and is_backward(node):
+                read = {dotted(n) for n in walk(node)}
+                if call in walk(node) or names & read:
+                    return True
+    return False
+
+
+# The model
+
+
+def _model_calls(script: Script, loop: Loop) -> Iterator[ast.Call]:
+    """Calls of a model on tensors, in the body or in a helper, outside `no_grad`."""
+    for part in EveryStep(script, loop).parts():
+        node = part.node
+        if not isinstance(node, ast.Call) or script.without_grad(node):
+            continue
+        if _may_switch_off(part.helper):
+            continue
+        callee = called_module(node)
+        given = [*node.args, *(k.value for k in node.keywords)]
+        tensors = any(script.where(a) is not Where.PLAIN for a in given)
+        if (
+            tensors
+            and script.tensors.is_module(callee)
+            and not _is_loss(script, callee)
+        ):
+            yield node
+
+
+def called_module(call: ast.Call) -> ast.expr:
+    """`model` for `model(x)` and `model.forward(x)`."""
+    func = call.func
+    if isinstance(func, ast.Attribute) and func.attr == "forward":
+        return func.value
+    return func
+
+
+def _is_loss(script: Script, callee: ast.expr) -> bool:
+    """A loss alone has no parameters: only what the model gives carries a graph."""
+    made = [o.call for o in script.resolver.origins(callee) if o.call is not None]
+    if any((dotted(call.func) or "").endswith("Loss") for call in made):
+        return True
+    return bool(_LOSS.search((dotted(callee) or "").rpartition(".")[2]))

@@ -1,0 +1,214 @@
+"""What runs in every step of a loop: its body and helpers, without rare branches."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from gpulint.index import Definition, Function
+from gpulint.index.walk import COMPREHENSIONS, FUNCTIONS, children, dotted, walk
+
+if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
+    from gpulint.script.model import Script
+
+MAX_HELPERS = 12
+_INTERVAL = re.compile(
+    r"(^|_)(log|logging|print|display|report|verbose|debug|interval|freq|frequency|every|"
+    r"plot|vis|visualize|save|saving|summary|dump|profile|dry_run)(_|$)",
+    re.IGNORECASE,
+)
+_TYPE_TESTS = frozenset("isinstance hasattr callable issubclass".split())
+Rare = Literal["interval", "varies"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """An expression node that runs in every step.
+
+    `inner`: once for each turn of a loop (or comprehension) inside the step.
+    `helper`: the function it stands in, if the loop only calls that.
+    """
+
+    node: ast.AST
+    inner: bool
+    helper: Function | None
+
+
+class EveryStep:
+    """Walks one loop. Branches that are taken now and then are left out."""
+
+    def __init__(self, script: Script, loop: Loop) -> None:
+        self.script = script
+        self.loop = loop
+        self._seen: set[ast.AST] = set()
+
+    def parts(self) -> Iterator[Part]:
+        """All expression nodes of a step, in source order, helpers where called."""
+        if isinstance(self.loop.node, ast.While):
+            yield from self._nodes(self.loop.node.test, False, None)
+        yield from self._block(self.loop.node.body, False, None)
+
+    def _block(
+        self, body: list[ast.stmt], inner: bool, helper: Function | None
+    ) -> Iterator[Part]:
+        for statement in body:
+            if isinstance(statement, ast.If):
+                yield from self._nodes(statement.test, inner, helper)
+                rare = self.rare(statement.test, helper)
+                if rare is None:
+                    yield from self._block(statement.body, inner, helper)
+                    yield from self._block(statement.orelse, inner, helper)
+                elif rare == "interval" and _leaves(statement.body):
+                    return
+            elif isinstance(statement, (ast.For, ast.AsyncFor, ast.While)):
+                yield from self._inner_loop(statement, inner, helper)
+            elif isinstance(statement, (ast.With, ast.AsyncWith)):
+                for item in statement.items:
+                    yield from self._nodes(item.context_expr, inner, helper)
+                yield from self._block(statement.body, inner, helper)
+            elif isinstance(statement, ast.Try):
+                for part in (statement.body, statement.orelse, statement.finalbody):
+                    yield from self._block(part, inner, helper)
+            elif isinstance(statement, ast.Match):
+                yield from self._nodes(statement.subject, inner, helper)
+            elif not isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+                yield from self._nodes(statement, inner, helper)
+
+    def _inner_loop(
+        self,
+        node: ast.For | ast.AsyncFor | ast.While,
+        inner: bool,
+        helper: Function | None,
+    ) -> Iterator[Part]:
+        its = self.script.loop_at(node)
+        if its is not None and (its.eval or (its.train and not self.loop.batches)):
+            return  # a step loop of its own
+        head = node.test if isinstance(node, ast.While) else node.iter
+        yield from self._nodes(head, inner, helper)
+        again = not (its is not None and its.train)
+        yield from self._block(node.body, inner or again, helper)
+
+    # Expressions
+
+    def _nodes(
+        self, root: ast.AST, inner: bool, helper: Function | None
+    ) -> Iterator[Part]:
+        if isinstance(root, FUNCTIONS):
+            return
+        if isinstance(root, (ast.IfExp, ast.BoolOp)):
+            yield Part(root, inner, helper)
+            yield from self._choice(root, inner, helper)
+            return
+        below = children(root)
+        if isinstance(root, COMPREHENSIONS):
+            first = root.generators[0].iter
+            yield from self._nodes(first, inner, helper)
+            yield Part(root, inner, helper)
+            for child in walk(*below):
+                if not isinstance(child, ast.comprehension) and child is not first:
+                    yield Part(child, True, helper)
+            return
+        for child in below:
+            yield from self._nodes(child, inner, helper)
+        yield Part(root, inner, helper)
+        if isinstance(root, ast.Call):
+            yield from self._called(root, inner)
+
+    def _choice(
+        self, root: ast.IfExp | ast.BoolOp, inner: bool, helper: Function | None
+    ) -> Iterator[Part]:
+        if isinstance(root, ast.IfExp):
+            yield from self._nodes(root.test, inner, helper)
+            if self.rare(root.test, helper) is None:
+                yield from self._nodes(root.body, inner, helper)
+                yield from self._nodes(root.orelse, inner, helper)
+            return
+        for value in root.values:
+            yield from self._nodes(value, inner, helper)
+            if self.rare(value, helper) is not None:
+                return
+
+    def _called(self, call: ast.Call, inner: bool) -> Iterator[Part]:
+        function = self.script.resolver.callee(call)
+        if function is None or function in self._seen or len(self._seen) > MAX_HELPERS:
+            return
+        if any(
+            x.function is function and (x.train or x.eval) for x in self.script.loops
+        ):
+            return
+        self._seen.add(function)
+        yield from self._block(function.body, inner, function)
+
+    # Branches
+
+    def rare(self, test: ast.expr, helper: Function | None = None) -> Rare | None:
+        """Whether a branch is taken every n-th step, or in some steps only."""
+        if self.script.evaluator.values(test).all_in(False, None, 0):
+            return "interval"
+        for node in walk(test):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+                return "interval"
+            name = (dotted(node) or "").rpartition(".")[2]
+            if isinstance(node, (ast.Name, ast.Attribute)) and _INTERVAL.search(name):
+                return "interval"
+            if isinstance(node, ast.Name) and self._counts(node):
+                return "interval"
+        return "varies" if self._varies(test, helper) else None
+
+    def _counts(self, node: ast.Name) -> bool:
+        """`due = step % 50 == 0` before `if due:`."""
+        return any(
+            isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod)
+            for d in self.script.definitions(node)
+            if d.kind == "assign" and d.value is not None
+            for part in walk(d.value)
+            if isinstance(d.value, (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp))
+        )
+
+    def _varies(self, test: ast.expr, helper: Function | None) -> bool:
+        """Whether a test can differ from step to step."""
+        if isinstance(test, ast.UnaryOp):
+            return self._varies(test.operand, helper)
+        if isinstance(test, ast.BoolOp):
+            return any(self._varies(v, helper) for v in test.values)
+        if isinstance(test, ast.Compare) and all(
+            isinstance(o, (ast.Is, ast.IsNot)) for o in test.ops
+        ):
+            return False
+        if isinstance(test, ast.Call) and dotted(test.func) in _TYPE_TESTS:
+            return False
+        return any(
+            self._changes(d, helper)
+            for node in walk(test)
+            if isinstance(node, (ast.Name, ast.Attribute))
+            for d in self.script.definitions(node)
+        )
+
+    def _changes(self, definition: Definition, helper: Function | None) -> bool:
+        index = self.script.index
+        if (
+            definition.kind == "for"
+        ):  # an inner loop meets all its elements in each step
+            return index.statement(definition.node) is self.loop.node
+        if index.inside(definition.node, self.loop.node):
+            return True
+        if helper is None or not index.inside(definition.node, helper):
+            return False
+        if definition.kind != "parameter":
+            return True
+        given = self.script.resolver.arguments(helper, definition.name) or []
+        return any(
+            index.inside(d.node, self.loop.node)
+            for argument in given
+            for name in walk(argument)
+            if isinstance(name, (ast.Name, ast.Attribute))
+            for d in self.script.definitions(name)
+        )
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    return isinstance(body[-1], (ast.Continue, ast.Return))

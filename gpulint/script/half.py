@@ -1,0 +1,265 @@
+"""What half precision does to the values and calls of a training step."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from gpulint.index import Function
+from gpulint.index.walk import dotted, walk
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+# Losses that autocast computes in float32 on CUDA (its operator reference).
+SAFE_LOSSES = frozenset(
+    "CrossEntropy NLL MSE L1 SmoothL1 Huber BCEWithLogits KLDiv PoissonNLL SoftMargin "
+    "MultiLabelSoftMargin MultiMargin MultiLabelMargin HingeEmbedding MarginRanking "
+    "TripletMargin CosineEmbedding".split()
+)
+_SAFE_FUNCTIONS = frozenset(
+    "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div "
+    "binary_cross_entropy_with_logits poisson_nll_loss soft_margin_loss "
+    "multilabel_soft_margin_loss multi_margin_loss multilabel_margin_loss "
+    "hinge_embedding_loss margin_ranking_loss triplet_margin_loss "
+    "cosine_embedding_loss log_softmax softmax cosine_similarity".split()
+)
+# Functions and methods whose result is float32 under autocast whatever comes in.
+_TO_FLOAT32 = frozenset(
+    "sum exp log log2 log10 log1p pow norm cumsum cumprod prod softmax log_softmax "
+    "cosh sinh reciprocal rsqrt float dist cdist cosine_similarity".split()
+)
+_KEEPS = frozenset(
+    "mean squeeze unsqueeze view reshape flatten detach clone abs sqrt div mul add "
+    "neg max min amax amin clamp permute transpose contiguous expand stack cat".split()
+)
+_EXACT = re.compile(
+    r"^torch\.(linalg\.|fft\.|complex|inverse$|svd$|qr$|eig$|symeig$|cholesky|det$|"
+    r"logdet$|slogdet$|pinverse$|solve$|lstsq$|lu$|stft$|istft$|rfft$|irfft$|fft$|"
+    r"view_as_complex|polar$)"
+)
+_WRITES = frozenset(
+    "scatter_ scatter_add_ scatter_reduce_ index_add_ index_copy_ index_put_ "
+    "masked_scatter_ lerp lerp_ scatter scatter_add index_add index_copy".split()
+)
+_LARGEST = 65504.0  # of float16
+_SMALLEST = 5.97e-8
+
+
+def exact_mathematics(script: Script) -> str | None:
+    """The first call of linear algebra, Fourier transforms or complex numbers."""
+    found = (
+        call
+        for name, calls in script.index.calls.items()
+        if _EXACT.match(name)
+        for call in calls
+    )
+    first = min(found, key=lambda c: c.lineno, default=None)
+    return script.text(first.func) if first is not None else None
+
+
+class Formats:
+    """Whether an expression of the step is float32 under autocast."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self._busy: set[ast.AST] = set()
+
+    def float32(self, node: ast.expr) -> bool:
+        """Whether it is certain; a loss made with a known loss function is."""
+        if node in self._busy:
+            return True  # a cycle adds nothing
+        self._busy.add(node)
+        try:
+            return self._float32(node)
+        finally:
+            self._busy.discard(node)
+
+    def _float32(self, node: ast.expr) -> bool:
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            return self._named(node)
+        if isinstance(node, ast.BinOp):
+            if isinstance(node.op, ast.Pow):
+                return True
+            return self.float32(node.left) or self.float32(node.right)
+        if isinstance(node, (ast.UnaryOp, ast.Subscript, ast.Starred)):
+            inner = node.operand if isinstance(node, ast.UnaryOp) else node.value
+            return self.float32(inner)
+        if isinstance(node, ast.IfExp):
+            return self.float32(node.body) and self.float32(node.orelse)
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return bool(node.elts) and all(map(self.float32, node.elts))
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+            return self.float32(node.elt)
+        return isinstance(node, ast.Call) and self._call(node)
+
+    def _named(self, node: ast.expr) -> bool:
+        definitions = self.script.resolver.definitions(node)
+        made = [d for d in definitions if d.kind == "assign" and d.value is not None]
+        sums = [d for d in definitions if d.kind == "augment" and d.value is not None]
+        if not made or len(made) + len(sums) != len(definitions):
+            return False
+        results = [self.unpacked(d.value, d.path) for d in made if d.value is not None]
+        if sums:
+            added = all(self.float32(d.value) for d in sums if d.value is not None)
+            zero = all(isinstance(d.value, ast.Constant) for d in made)
+            return added and (zero or all(results))
+        return all(results)
+
+    def unpacked(self, value: ast.expr, path: tuple[object, ...]) -> bool:
+        """Whether a part of a value is float32: `(0,)` for the first of a pair."""
+        if not path:
+            return self.float32(value)
+        if isinstance(value, ast.Call):
+            function = self.script.resolver.callee(value)
+            step = path[0]
+            if function is not None and isinstance(step, int) and len(path) == 1:
+                returned = self.script.resolver.flow(function).returns
+                parts = [
+                    r.elts[step]
+                    if isinstance(r, ast.Tuple) and step < len(r.elts)
+                    else None
+                    for r in returned
+                ]
+                return bool(parts) and all(
+                    p is not None and self.float32(p) for p in parts
+                )
+        return False
+
+    def _call(self, call: ast.Call) -> bool:
+        if self.known_loss(call):
+            return True
+        name = self.script.index.qualified(call.func) or ""
+        last = name.rpartition(".")[2]
+        if name.startswith("torch."):
+            if last in _TO_FLOAT32:
+                return True
+            return last in _KEEPS and bool(call.args) and self.float32(call.args[0])
+        if name == "sum" and call.args:
+            return self.float32(call.args[0])
+        function = self.script.resolver.callee(call) or self._forward(call)
+        if function is not None:
+            returned = self.script.resolver.flow(function).returns
+            return bool(returned) and all(
+                r is not None and self.float32(r) for r in returned
+            )
+        if isinstance(call.func, ast.Attribute):
+            if call.func.attr in _TO_FLOAT32:
+                return True
+            return call.func.attr in _KEEPS and self.float32(call.func.value)
+        return False
+
+    def _forward(self, call: ast.Call) -> Function | None:
+        """`forward` of a loss module of this file that is called."""
+        owners = self.script.resolver.classes_of(call.func)
+        if len(owners) != 1 or not self.script.tensors.is_module_class(owners[0]):
+            return None
+        return self.script.resolver.methods(owners[0]).get("forward")
+
+    def known_loss(self, call: ast.Call) -> bool:
+        """Whether a call is one of PyTorch's losses that autocast does in float32."""
+        script = self.script
+        name = script.index.qualified(call.func) or ""
+        head, _, last = name.rpartition(".")
+        if head in ("torch.nn.functional", "torch"):
+            return last in _SAFE_FUNCTIONS
+        made = [call.func]
+        if not isinstance(call.func, ast.Call):
+            origins = script.resolver.origins(call.func)
+            made = [_unmoved(o.call) for o in origins if o.call is not None]
+            if not made or len(made) != len(origins):
+                return False
+        return all(
+            isinstance(m, ast.Call)
+            and (script.index.qualified(m.func) or "").startswith("torch.nn.")
+            and (dotted(m.func) or "").rpartition(".")[2].removesuffix("Loss")
+            in SAFE_LOSSES
+            for m in made
+        )
+
+
+def _unmoved(call: ast.Call) -> ast.Call:
+    """`nn.MSELoss()` for `nn.MSELoss().to(device)`."""
+    while (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("to", "cuda")
+        and isinstance(call.func.value, ast.Call)
+    ):
+        call = call.func.value
+    return call
+
+
+def reached(script: Script, statements: tuple[ast.stmt, ...]) -> list[ast.AST]:
+    """Statements, the file's functions that they call, and all its modules."""
+    roots: list[ast.AST] = list(statements)
+    functions: list[Function] = []
+    classes = script.index.classes.values()
+    roots += [c for c in classes if script.tensors.is_module_class(c)]
+    for root in roots:
+        for node in walk(root):
+            if isinstance(node, ast.Call) and len(functions) < 40:
+                function = script.resolver.callee(node)
+                if function is not None and function not in functions:
+                    functions.append(function)
+                    roots.append(function)
+    return roots
+
+
+def hazard(script: Script, statements: tuple[ast.stmt, ...]) -> str | None:
+    """Why these statements may fail or go wrong in half precision."""
+    for node in walk(*reached(script, statements)):
+        reason = _hazard(script, node)
+        if reason is not None:
+            return f"`{script.text(node).splitlines()[0]}` {reason}"
+    return None
+
+
+def _hazard(script: Script, node: ast.AST) -> str | None:
+    if isinstance(node, ast.BinOp):
+        added = isinstance(node.op, (ast.Add, ast.Sub))
+        vanishes = _vanishes(script, node.left) or _vanishes(script, node.right)
+        return "adds what is 0 in float16" if added and vanishes else None
+    if not isinstance(node, ast.Call):
+        return None
+    name = script.index.qualified(node.func) or ""
+    last = name.rpartition(".")[2] or getattr(node.func, "attr", "")
+    values = [*node.args, *(k.value for k in node.keywords)]
+    if last == "numpy" or name.startswith("numpy."):
+        return "makes an array of what may be bfloat16"
+    if "sparse" in name or "sparse" in last or last == "spmm":
+        return "has no half-precision form"
+    if last in _WRITES and not isinstance(values[-1] if values else None, ast.Constant):
+        return "writes values of another precision into a tensor"
+    if last.startswith(("masked_fill", "full_like", "where")) and any(
+        _overflows(script, v) for v in values
+    ):
+        return "holds a number that float16 cannot"
+    if last.startswith(("clamp", "clip")) and any(_vanishes(script, v) for v in values):
+        return "has a limit that is 0 in float16"
+    return None
+
+
+def _number(script: Script, node: ast.expr) -> float | None:
+    if isinstance(node, ast.BinOp):
+        return None
+    value = script.evaluator.constant(node)
+    known = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if known else None  # type: ignore[arg-type]
+
+
+def _vanishes(script: Script, node: ast.expr) -> bool:
+    number = _number(script, node)
+    return number is not None and 0.0 < abs(number) < _SMALLEST
+
+
+def _overflows(script: Script, node: ast.expr) -> bool:
+    number = _number(script, node)
+    if number is not None:
+        return _LARGEST < abs(number) < float("inf")
+    return any(
+        script.index.qualified(n.func) == "torch.finfo"
+        and not any(isinstance(a, ast.Attribute) and a.attr == "dtype" for a in n.args)
+        for n in walk(node)
+        if isinstance(n, ast.Call)
+    )

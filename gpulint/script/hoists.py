@@ -1,0 +1,255 @@
+"""Moves in a loop of what does not change there, and how they get out of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index import Move, Target
+from gpulint.index.walk import dotted
+from gpulint.script.edits import Edit, InsertBefore, Remove, ReplaceCode, Rewrite
+from gpulint.script.invariants import names_in
+from gpulint.script.loops import Loop
+from gpulint.script.module_moves import Hoist, module_hoist, module_loop
+from gpulint.script.reads import changed_at
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+_BLOCKS = frozenset("autocast no_grad enable_grad inference_mode tqdm trange".split())
+
+
+def find_hoists(script: Script) -> Iterator[Hoist]:
+    """All of them, in source order."""
+    groups: dict[tuple[ast.AST, str], tuple[Loop, list[Move]]] = {}
+    for move in script.moves:
+        name = dotted(move.receiver)
+        if name is None or move.target in (Target.CPU, Target.MPS):
+            continue
+        loop = module_loop(script, move)
+        if loop is not None:
+            yield module_hoist(script, move, loop)
+            continue
+        if not _is_constant(script, move.receiver):
+            continue
+        runner = script.runners.of(move.call)
+        loop = next(
+            (x for x in script.loops_around(move.call) if x.train or x.eval), None
+        )
+        if runner is None:
+            continue
+        if loop is None:
+            if _same_in_calls(script, move.receiver):
+                reason = "another function runs the loop"
+                yield Hoist((move,), runner, False, withheld=reason)
+        elif script.invariants.holds(move.receiver, loop):
+            groups.setdefault((loop.node, name), (loop, []))[1].append(move)
+    for loop, moves in groups.values():
+        yield _TensorHoist(script, loop, moves).result()
+
+
+def _is_constant(script: Script, node: ast.expr) -> bool:
+    return script.where(node).host and script.invariants.is_host_constant(node)
+
+
+def _same_in_calls(script: Script, node: ast.expr) -> bool:
+    """Whether a step function gets the same tensor in every step."""
+    if isinstance(node, ast.Attribute):
+        return script.invariants.is_constant_attribute(node)
+    definitions = script.definitions(node)
+    if not isinstance(node, ast.Name) or not definitions:
+        return False
+    if all(d.kind == "assign" for d in definitions):
+        return script.invariants.is_constant_name(node.id, definitions)
+    function = script.index.function(node)
+    if function is None or any(d.kind != "parameter" for d in definitions):
+        return False
+    given = script.resolver.arguments(function, node.id)
+    return bool(given) and all(_same_argument(script, a) for a in given or ())
+
+
+def _same_argument(script: Script, node: ast.expr) -> bool:
+    loops = [x for x in script.loops_around(node) if x.train or x.eval]
+    return bool(loops) and _is_constant(script, node) and all(
+        script.invariants.holds(node, loop) for loop in loops[:1]
+    )  # fmt: skip
+
+
+# Tensors
+
+
+class _TensorHoist:
+    """The rewrite of one group of moves in one loop."""
+
+    def __init__(self, script: Script, loop: Loop, moves: list[Move]) -> None:
+        self.script = script
+        self.moves = moves
+        self.first = moves[0]
+        self.inner = loop
+        self.loop = self._outermost(loop)
+
+    def _outermost(self, loop: Loop) -> Loop:
+        parts = [self.first.receiver, *self._argument_names()]
+        while loop.parent is not None and all(
+            self.script.invariants.holds(p, loop.parent) for p in parts
+        ):
+            loop = loop.parent
+        return loop
+
+    def _argument_names(self) -> list[ast.expr]:
+        call = self.first.call
+        given = [*call.args, *(k.value for k in call.keywords)]
+        return [name for argument in given for name in names_in(argument)]
+
+    def result(self) -> Hoist:
+        """The finding's facts, with a rewrite where it is proven to be exact."""
+        reason = self._hindrance()
+        rewrite = None if reason else self._rewrite()
+        return Hoist(tuple(self.moves), self.inner.node, False, rewrite, reason)
+
+    def _hindrance(self) -> str | None:
+        script, receiver = self.script, self.first.receiver
+        if not isinstance(receiver, ast.Name):
+            return f"`{script.text(receiver)}` is an attribute"
+        if any(k.arg == "copy" for k in self.first.call.keywords):
+            return "each iteration asks for a copy of its own"
+        if len({script.text(m.call) for m in self.moves}) > 1:
+            return "it is moved in different ways"
+        for name in self._argument_names():
+            if not script.invariants.holds(name, self.loop) or not self._is_set(name):
+                return f"`{script.text(name)}` is not known before the loop"
+        if not self._is_set(receiver):
+            return f"`{receiver.id}` may not be set before the loop"
+        changed = self._changed_on_host()
+        if changed is not None:
+            line = getattr(changed, "lineno", 0)
+            return f"what line {line} does with `{receiver.id}` is not known"
+        for move in self.moves:
+            if script.index.scope(move.call) is not script.index.scope(self.loop.node):
+                return "a nested function moves it"
+            if self._in_block(move):
+                return "it is moved under a `with` that may matter"
+            changed = changed_at(script, move.call)
+            if changed is not None:
+                line = getattr(changed, "lineno", move.call.lineno)
+                return f"what line {line} does with the moved tensor is not known"
+        return None
+
+    def _changed_on_host(self) -> ast.AST | None:
+        """Where the host's tensor may be changed, under this name or another."""
+        receiver = self.first.receiver
+        assert isinstance(receiver, ast.Name)
+        shared = [receiver]
+        for origin in self.script.resolver.origins(receiver):
+            made = origin.call
+            name = self.script.index.qualified(made.func) if made is not None else ""
+            if made is not None and name in ("torch.from_numpy", "torch.as_tensor"):
+                shared += [a for a in made.args[:1] if isinstance(a, ast.Name)]
+        own = {m.receiver for m in self.moves}
+        for name_node in shared:
+            definitions = set(self.script.definitions(name_node))
+            for node in self.script.index.all(ast.Name):
+                if node.id != name_node.id or node in own:
+                    continue
+                if not isinstance(node.ctx, ast.Load) or self._is_after(node):
+                    continue
+                if definitions.isdisjoint(self.script.definitions(node)):
+                    continue
+                changed = changed_at(self.script, node)
+                if changed is not None:
+                    return changed
+        return None
+
+    def _is_after(self, node: ast.AST) -> bool:
+        """Whether a node of the same function runs when the loop is over."""
+        index, loop = self.script.index, self.loop
+        if loop.parent is not None or index.scope(node) is not index.scope(loop.node):
+            return False
+        return getattr(node, "lineno", 0) > int(loop.node.end_lineno or 0)
+
+    def _is_set(self, name: ast.expr) -> bool:
+        head = name
+        own = self.script.resolver.self_name(self.script.index.scope(self.loop.node))
+        while isinstance(head, ast.Attribute):
+            head = head.value
+        if isinstance(head, ast.Name) and head.id in self.script.index.imports:
+            return True
+        if isinstance(head, ast.Name) and head.id != own:
+            name = head
+        return self.script.is_set_at(name, self.loop.node)
+
+    def _in_block(self, move: Move) -> bool:
+        for above in self.script.index.ancestors(move.call):
+            if above is self.loop.node:
+                return False
+            if isinstance(above, (ast.With, ast.AsyncWith)):
+                for item in above.items:
+                    call = item.context_expr
+                    func = call.func if isinstance(call, ast.Call) else call
+                    name = self.script.index.qualified(func) or ""
+                    if name.rpartition(".")[2] not in _BLOCKS:
+                        return True
+        return False
+
+    # Edits
+
+    def _rewrite(self) -> Rewrite:
+        receiver = self.first.receiver
+        assert isinstance(receiver, ast.Name)
+        title = f"Move `{receiver.id}` once, before the loop"
+        statement = self._whole_statement()
+        if statement is not None:
+            text = self.script.text(statement)
+            edits: list[Edit] = [InsertBefore(self.loop.node, text), Remove(statement)]
+            return Rewrite(title, tuple(edits))
+        name = (
+            receiver.id if self._rebindable(receiver) else self._new_name(receiver.id)
+        )
+        code = f"{name} = {self.script.text(self.first.call)}"
+        replaced = (ReplaceCode(move.call, name) for move in self.moves)
+        return Rewrite(title, (InsertBefore(self.loop.node, code), *replaced))
+
+    def _whole_statement(self) -> ast.Assign | None:
+        """`w = x.to(device)` in the loop's body, where `w` has no other value."""
+        index = self.script.index
+        call = self.first.call
+        statement = index.parent(call)
+        if not isinstance(statement, ast.Assign) or len(self.moves) > 1:
+            return None
+        targets = statement.targets
+        body = self.inner.node.body
+        if statement not in body or len(body) < 2 or len(targets) != 1:
+            return None
+        if not isinstance(targets[0], ast.Name):
+            return None
+        flow = self.script.resolver.flow(index.scope(statement))
+        name = targets[0].id
+        alone = len(flow.definitions.get(name, [])) == 1 and name not in flow.outer
+        return statement if alone else None
+
+    def _rebindable(self, receiver: ast.Name) -> bool:
+        """Whether nothing reads the host's tensor once the loop has begun."""
+        index = self.script.index
+        scope = index.scope(receiver)
+        flow = self.script.resolver.flow(scope)
+        if self.loop.parent is not None or receiver.id in flow.outer:
+            return False
+        if receiver.id not in flow.definitions:
+            return False
+        own = {m.receiver for m in self.moves}
+        for node in index.all(ast.Name):
+            if node.id != receiver.id or node in own:
+                continue
+            here = index.scope(node) is scope
+            nested = index.inside(node, scope) and not here
+            if nested or (here and node.lineno >= self.loop.node.lineno):
+                return False
+        return True
+
+    def _new_name(self, name: str) -> str:
+        index = self.script.index
+        new = f"{name.lower()}_device"
+        while new in index.bound_names or new in index.imports:
+            new += "_"
+        return new

@@ -1,0 +1,248 @@
+"""Whether batches come out of pinned host memory, or could."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from gpulint.index import Definition, Move, Origin, Target, Where
+from gpulint.index.walk import COMPREHENSIONS, dotted, walk
+from gpulint.script.columns import SAME_VALUES
+from gpulint.script.datasets import Work
+from gpulint.script.loaders import Loader
+from gpulint.script.loops import Loop
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+_REASON = re.compile(
+    r"#.*(pin|memory|ram|oom|wsl|windows|cuda|gpu|slow)", re.IGNORECASE
+)
+_DEVICE_WORD = re.compile(r"(^|[_.])(cuda|gpu|gpus|device)($|_)", re.IGNORECASE)
+_MAKES_HOST = frozenset(
+    f"torch.{n}"
+    for n in "from_numpy tensor as_tensor Tensor FloatTensor LongTensor stack cat "
+    "concat zeros ones full empty rand randn randint arange".split()
+)
+_PARTS = frozenset("split chunk unbind iterrows itertuples items".split())
+_DEFAULT_DEVICE = frozenset(
+    ["torch.set_default_device", "torch.set_default_tensor_type"]
+)
+
+
+def written_off(script: Script, loader: Loader) -> bool:
+    """Whether the call says `pin_memory=False` with a reason in a comment."""
+    for keyword in loader.call.keywords:
+        if keyword.arg == "pin_memory" and isinstance(keyword.value, ast.Constant):
+            rows = range(keyword.lineno - 1, keyword.lineno + 1)
+            lines = [script.source.line(row) for row in rows if row >= 1]
+            above, own = lines[0] if len(lines) > 1 else "", lines[-1]
+            above = above if above.lstrip().startswith("#") else ""
+            return not keyword.value.value and bool(
+                _REASON.search(own) or _REASON.search(above)
+            )
+    return False
+
+
+def yields_device(script: Script, loader: Loader) -> bool:
+    """Whether its batches may be on the device already: pinning them would raise."""
+    if loader.dataset.device is not None:
+        return True
+    if script.index.called_names & _DEFAULT_DEVICE:
+        return True
+    for name in ("dataset", "collate_fn"):
+        for node in loader.argument(name).nodes:
+            if any(_sends(script, o) for o in script.resolver.origins(node)):
+                return True
+    return False
+
+
+def _sends(script: Script, origin: Origin) -> bool:
+    """Whether a dataset or collate function puts tensors on the device."""
+    node = origin.node
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        calls = [n for n in walk(node) if isinstance(n, ast.Call)]
+        return any(script.tensors.move(c) is not None for c in calls)
+    if isinstance(node, ast.Call):
+        values = [*node.args, *(k.value for k in node.keywords)]
+        if any(k.arg == "device" for k in node.keywords):
+            return True
+        owner = script.resolver.local_class(node.func)
+        if owner is not None:
+            methods = script.resolver.methods(owner)
+            if "__call__" in methods:
+                call = Origin(methods["__call__"], "function")
+                return _sends(script, call)
+        return any(Where.DEVICE in script.where(v) for v in values)
+    return False
+
+
+def made_by_hand(script: Script, source: ast.expr, loop: Loop) -> bool:
+    """Whether a tensor lies in ordinary memory that no loader could pin.
+
+    Made from an array in the loop, or the loop iterates a list, an array or a
+    generator of this file.
+    """
+    return _made(script, source, 0) or _iterates_by_hand(script, loop)
+
+
+def _made(script: Script, node: ast.expr, depth: int) -> bool:
+    if isinstance(node, ast.Call):
+        name = script.index.qualified(node.func) or ""
+        if name in _MAKES_HOST or name.startswith("numpy."):
+            return True
+        if name == "torch.autograd.Variable" and node.args:
+            return _made(script, node.args[0], depth)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in SAME_VALUES:
+            return _made(script, node.func.value, depth)
+        return False
+    if isinstance(node, ast.Subscript):
+        return _made(script, node.value, depth)
+    if isinstance(node, ast.Name) and depth < 6:
+        return any(_defined(script, d, depth) for d in script.definitions(node))
+    return False
+
+
+def _defined(script: Script, definition: Definition, depth: int) -> bool:
+    if definition.kind != "assign" or definition.value is None or definition.path:
+        return False
+    return _made(script, definition.value, depth + 1)
+
+
+def _iterates_by_hand(script: Script, loop: Loop) -> bool:
+    if loop.loaders or not loop.items:
+        return False
+    origins = [o for i, _ in loop.items for o in script.resolver.origins(i)]
+    return bool(origins) and all(_by_hand(script, o) for o in origins)
+
+
+def _by_hand(script: Script, origin: Origin) -> bool:
+    node = origin.expression
+    if isinstance(node, (ast.List, ast.Tuple, ast.Dict, *COMPREHENSIONS)):
+        return True
+    if not isinstance(node, ast.Call):
+        return False
+    name = script.index.qualified(node.func) or ""
+    if name.startswith("numpy.") or name in ("list", "torch.split", "torch.chunk"):
+        return True
+    if isinstance(node.func, ast.Attribute) and node.func.attr in _PARTS:
+        return True
+    if any(k.arg == "device" for k in node.keywords):
+        return True
+    function = script.resolver.callee(node)
+    if function is not None:
+        return bool(script.resolver.flow(function).yields)
+    owner = script.resolver.local_class(node.func)
+    if owner is None:
+        return False
+    names = script.resolver.base_names(owner)
+    return not any(n.endswith(("DataLoader", "Loader")) for n in names)
+
+
+# Where a loader's batches go
+
+
+def goes_to_gpu(script: Script, loader: Loader) -> bool:
+    """Whether it is sure that a loader's batches are sent to an accelerator."""
+    if _trained_by(script, {"transformers.Trainer", "transformers.Seq2SeqTrainer"}):
+        return False
+    moves = [m for m, loop in script.batch_moves if loop in loader.loops]
+    targets = {m.target for m in moves}
+    if targets:
+        return not targets <= {Target.CPU, Target.MPS}
+    if script.frameworks & {"lightning", "accelerate"}:
+        return _sent_by_framework(script, loader)
+    if any(t.loop in loader.loops for t in script.transfers):
+        return True
+    return _sent_out_of_sight(script, loader)
+
+
+def _trained_by(script: Script, names: set[str]) -> bool:
+    return bool(script.index.called_names & names)
+
+
+def _sent_by_framework(script: Script, loader: Loader) -> bool:
+    """Loaders of a Lightning class, or of a file that prepares for Accelerate."""
+    if "accelerate" in script.frameworks:
+        return any(n.endswith(".prepare") for n in script.index.called_names)
+    for call in script.index.all(ast.Call):
+        kinds = [k.value for k in call.keywords if k.arg == "accelerator"]
+        if any(
+            isinstance(k, ast.Constant) and k.value in ("cpu", "mps") for k in kinds
+        ):
+            return False
+    owner = script.index.owner(loader.call)
+    if owner is None:
+        return False
+    names = script.resolver.base_names(owner)
+    return any(n.endswith(("DataModule", "LightningModule")) for n in names)
+
+
+def _sent_out_of_sight(script: Script, loader: Loader) -> bool:
+    """Whether a model on the GPU is fed by it, by code that is not in this file.
+
+    The dataset must be known to give host tensors, or worker processes must: these
+    cannot send tensors of a device.
+    """
+    if not _has_model_on_gpu(script, loader):
+        return False
+    stepped = any(loop.train or loop.eval for loop in loader.loops)
+    if loader.loops and not stepped:
+        return False
+    known = loader.dataset.work is not Work.UNKNOWN
+    workers = loader.argument("num_workers")
+    spawned = workers.given and not loader.values("num_workers").any_in(0)
+    return known or spawned
+
+
+def _has_model_on_gpu(script: Script, loader: Loader) -> bool:
+    """Whether a model is moved to an accelerator, or a trainer is told to do so."""
+    on = (Target.CUDA, Target.ANY)
+    for move in script.moves:
+        if move.target not in on or script.batches.loop_of(move.receiver) is not None:
+            continue
+        if script.tensors.is_module(move.receiver) or _makes_object(move.receiver):
+            return True
+    return any(_handed_with_device(loader, c) for c in script.index.all(ast.Call))
+
+
+def _makes_object(node: ast.expr) -> bool:
+    """`Net(...)` of a class of another file."""
+    name = (dotted(node.func) or "") if isinstance(node, ast.Call) else ""
+    last = name.rpartition(".")[2]
+    return last[:1].isupper() and "Tensor" not in last
+
+
+def _handed_with_device(loader: Loader, call: ast.Call) -> bool:
+    """`Trainer(net, loader, device=device)`."""
+    values = [*call.args, *(k.value for k in call.keywords)]
+    if not any(dotted(v) in loader.names for v in values):
+        return False
+    words = [k.arg or "" for k in call.keywords] + [dotted(v) or "" for v in values]
+    return any(_DEVICE_WORD.search(w) for w in words)
+
+
+def pin_condition(script: Script, loader: Loader) -> tuple[str, tuple[str, ...]]:
+    """Code for `pin_memory`: true on CUDA; and the imports it needs."""
+    moves = [m for m, loop in script.batch_moves if loop in loader.loops]
+    device = script.device_at(loader.call, loader.loops)
+    if device is not None and all(m.device is not None for m in moves):
+        return script.device_condition(device)
+    if moves and all(
+        m.target is Target.CUDA and not _guarded(script, m) for m in moves
+    ):
+        return "True", ()
+    return script.device_condition(None)
+
+
+def _guarded(script: Script, move: Move) -> bool:
+    """Whether a move stands behind a test: `if args.cuda: x = x.cuda()`."""
+    for above in script.index.ancestors(move.call):
+        if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        if isinstance(above, (ast.If, ast.IfExp)):
+            test = ast.unparse(above.test)
+            if "__name__" not in test:
+                return True
+    return False

@@ -1,0 +1,271 @@
+"""Losses that a training loop keeps together with their graphs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpulint.index import Definition, Where
+from gpulint.index.walk import FUNCTIONS, dotted, walk, walk_scope
+from gpulint.script.loops import is_backward
+from gpulint.script.losses import differentiated, terms
+
+if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
+    from gpulint.script.model import Script
+
+MAX_DEPTH = 12
+# Calls that only read a tensor or list, by the last part of their name.
+_READS = frozenset(
+    "print item float int len format append write info debug warning add_scalar "
+    "add_scalars log round str mean sum stack cat tensor detach cpu numpy tolist max "
+    "min array isnan isfinite set_postfix set_description update plot dumps dump "
+    "save".split()
+)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """`total += loss` or `losses.append(loss)` whose graph nothing needs any more.
+
+    `at` is where to show it, `losses` are the names in the kept value that carry a
+    graph, `backward` differentiates one of them in the same step.
+    """
+
+    name: str
+    at: ast.AST
+    losses: tuple[ast.expr, ...]
+    backward: ast.Call
+
+
+def find_kept(script: Script) -> Iterator[Kept]:
+    """All of a file, in source order."""
+    for statement, target, value in _additions(script):
+        loop = script.step_loop(statement)
+        if loop is None or not loop.train or script.loop_of(statement) is None:
+            continue
+        if loop not in script.loops_around(statement) or script.without_grad(statement):
+            continue
+        found = _carrying(script, loop, value)
+        name = dotted(target)
+        if found is None or name is None:
+            continue
+        losses, backward = found
+        if _outlives_step(script, loop, target) and not _is_wanted(script, target):
+            at = target
+            if isinstance(statement, ast.Expr):
+                assert isinstance(statement.value, ast.Call)
+                at = statement.value.func
+            yield Kept(name, at, losses, backward)
+
+
+def _additions(script: Script) -> Iterator[tuple[ast.stmt, ast.expr, ast.expr]]:
+    """Statement, what it adds to, and what it adds."""
+    for added in script.index.all(ast.AugAssign):
+        if isinstance(added.op, ast.Add):
+            value = added.value
+            if isinstance(value, ast.List) and len(value.elts) == 1:
+                value = value.elts[0]
+            yield added, added.target, value
+    for assign in script.index.all(ast.Assign):
+        value, target = assign.value, assign.targets[0]
+        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+            name = dotted(target)
+            if name is not None and dotted(value.left) == name:
+                yield assign, target, value.right
+            elif name is not None and dotted(value.right) == name:
+                yield assign, target, value.left
+    for statement in script.index.all(ast.Expr):
+        call = statement.value
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr == "append"
+            and len(call.args) == 1
+        ):
+            yield statement, call.func.value, call.args[0]
+
+
+def _carrying(
+    script: Script, loop: Loop, value: ast.expr
+) -> tuple[tuple[ast.expr, ...], ast.Call] | None:
+    """The names in a value that `.backward()` is called on (or on a sum of them).
+
+    With `retain_graph` the graph may be wanted once more.
+    """
+    names = list(_summands(value))
+    for backward in loop.backward:
+        if any(k.arg in ("retain_graph", "create_graph") for k in backward.keywords):
+            return None
+    for backward in loop.backward:
+        graph = differentiated(script, backward)
+        carried = tuple(n for n in names if graph & set(script.definitions(n)))
+        if carried and all(_has_graph(script, n) for n in carried):
+            return carried, backward
+    return None
+
+
+def _summands(value: ast.expr) -> Iterator[ast.expr]:
+    """Names that a value is computed from without leaving the graph."""
+    if isinstance(value, (ast.Name, ast.Attribute)):
+        yield value
+    elif isinstance(value, ast.BinOp):
+        yield from _summands(value.left)
+        yield from _summands(value.right)
+    elif isinstance(value, ast.UnaryOp):
+        yield from _summands(value.operand)
+    elif isinstance(value, (ast.Tuple, ast.List)):
+        for item in value.elts:
+            yield from _summands(item)
+    elif (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr in ("mean", "sum", "clone", "float")
+        and not value.args
+    ):
+        yield from _summands(value.func.value)
+
+
+def _has_graph(script: Script, node: ast.expr, depth: int = 0) -> bool:
+    """Whether a term of a loss leads back to a model, not to data or weights only."""
+    if depth > MAX_DEPTH or script.where(node) is Where.PLAIN:
+        return False
+    if isinstance(node, (ast.Name, ast.Attribute)) and script.definitions(node):
+        return any(
+            d.kind in ("assign", "augment")
+            and d.value is not None
+            and _has_graph(script, d.value, depth + 1)
+            for d in script.definitions(node)
+        )
+    if isinstance(node, (ast.Attribute, ast.Subscript)):
+        return _has_graph(script, node.value, depth + 1)
+    if isinstance(node, ast.BinOp):
+        return any(_has_graph(script, s, depth + 1) for s in (node.left, node.right))
+    if isinstance(node, ast.UnaryOp):
+        return _has_graph(script, node.operand, depth + 1)
+    return isinstance(node, ast.Call) and _call_has_graph(script, node, depth)
+
+
+def _call_has_graph(script: Script, call: ast.Call, depth: int) -> bool:
+    name = script.index.qualified(call.func) or ""
+    receiver: list[ast.expr] = []
+    if isinstance(call.func, ast.Attribute) and not name.startswith("torch."):
+        if call.func.attr in ("detach", "item"):
+            return False
+        receiver = [call.func.value]
+    if name.startswith("torch.") or script.where(call) is not Where.UNKNOWN:
+        if script.tensors.is_module(call.func):
+            return True
+        given = [*receiver, *call.args, *(k.value for k in call.keywords)]
+        return any(_has_graph(script, a, depth + 1) for a in given)
+    return True  # not known: what is differentiated comes from somewhere
+
+
+def _outlives_step(script: Script, loop: Loop, target: ast.expr) -> bool:
+    """Whether the sum starts before the loop and is not begun anew inside."""
+    read = _read(script, target)
+    before = [d for d in read if not script.index.inside(d.node, loop.node)]
+    name = dotted(target)
+    again = any(
+        isinstance(node, (ast.Name, ast.Attribute))
+        and not isinstance(node.ctx, ast.Load)
+        and dotted(node) == name
+        and not _adds(script, node)
+        for node in walk(loop.node)
+    )
+    cleared = any(
+        isinstance(node, ast.Attribute)
+        and node.attr in ("clear", "pop", "popleft")
+        and dotted(node.value) == name
+        for node in walk(loop.node)
+    )
+    return bool(before) and not again and not cleared
+
+
+def _read(script: Script, target: ast.expr) -> list[Definition]:
+    """Definitions that reach a target; in the same function, for an attribute."""
+    scope = script.index.scope(target)
+    its = script.resolver.flow(scope).definitions.get(dotted(target) or "", [])
+    return [d for d in its if d.kind == "assign"]
+
+
+def _adds(script: Script, node: ast.AST) -> bool:
+    statement = script.index.statement(node)
+    return isinstance(statement, ast.AugAssign) or (
+        isinstance(statement, ast.Assign)
+        and isinstance(statement.value, ast.BinOp)
+        and dotted(node)
+        in (dotted(statement.value.left), dotted(statement.value.right))
+    )
+
+
+# What becomes of the sum
+
+
+def _is_wanted(script: Script, target: ast.expr) -> bool:
+    """Whether the sum may be differentiated: directly, by a callee or by a caller."""
+    name = dotted(target)
+    scope = script.index.scope(target)
+    mine = set(script.resolver.flow(scope).definitions.get(name or "", []))
+    for call in script.index.all(ast.Call):
+        if is_backward(call) and mine & differentiated(script, call):
+            return True
+        qualified = script.index.qualified(call.func) or ""
+        if qualified.endswith("autograd.grad") and mine & terms(script, call.args):
+            return True
+    for node in walk_scope(scope):
+        if (
+            isinstance(node, ast.Call)
+            and _passes(node, name)
+            and _may_use(script, node)
+        ):
+            return True
+    return isinstance(scope, FUNCTIONS) and _caller_differentiates(script, scope, name)
+
+
+def _passes(call: ast.Call, name: str | None) -> bool:
+    """Whether a call gets the sum as an argument, as it is."""
+    given = [*call.args, *(k.value for k in call.keywords)]
+    return any(dotted(a) == name for a in given)
+
+
+def _may_use(script: Script, call: ast.Call) -> bool:
+    """Whether a callee may differentiate: unless it is known only to read."""
+    last = (dotted(call.func) or "").rpartition(".")[2]
+    if isinstance(call.func, ast.Attribute):
+        last = call.func.attr
+    if last in _READS or "log" in last or "plot" in last:
+        return False
+    function = script.resolver.callee(call)
+    if function is not None:
+        return any(isinstance(n, ast.Call) and is_backward(n) for n in walk(function))
+    return not (script.index.qualified(call.func) or "").startswith("torch.")
+
+
+def _caller_differentiates(script: Script, function: ast.AST, name: str | None) -> bool:
+    """Whether the function returns the sum to one who calls `.backward()` on it."""
+    assert isinstance(function, FUNCTIONS)
+    returned = any(
+        name in {dotted(n) for n in walk(value)}
+        for value in script.resolver.flow(function).returns
+        if value is not None
+    )
+    if not returned or isinstance(function, ast.Lambda):
+        return False
+    for call in script.resolver.callers.get(function, []):
+        above = script.index.scope(call)
+        its = [
+            d
+            for reached in script.resolver.flow(above).definitions.values()
+            for d in reached
+            if d.value is call
+        ]
+        if any(
+            set(its) & differentiated(script, node) or call in set(walk(node))
+            for node in walk_scope(above)
+            if isinstance(node, ast.Call) and is_backward(node)
+        ):
+            return True
+    return False

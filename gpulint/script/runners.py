@@ -1,0 +1,109 @@
+"""What makes a node run in every step of training or evaluation."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from gpulint.index import Function
+from gpulint.index.walk import walk, walk_scope
+from gpulint.script.loops import is_backward
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+# Methods that a framework, or a loop in another file, calls for each batch.
+_STEP_METHODS = frozenset(
+    "forward training_step validation_step test_step predict_step __next__ "
+    "compute_loss".split()
+)
+_PER_SAMPLE = frozenset("__getitem__ __getitems__ collate_fn collate".split())
+
+
+class Runners:
+    """Finds the loop or function that makes a node run in every step."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.index = script.index
+        self._functions: dict[Function, ast.stmt | None] = {}
+
+    def of(self, node: ast.AST) -> ast.stmt | None:
+        """The loop that runs a node each step, or a step function; None: neither.
+
+        Code behind `if step % n` does not count, nor what a loader's workers run.
+        """
+        around = self.script.loops_around(node)
+        if self.is_rare(node) or self.in_worker(node):
+            return None
+        hot = next((x for x in around if x.train or x.eval), None)
+        if hot is not None:
+            return hot.node
+        if any(x.kind == "epoch" for x in around[1:]):
+            return around[0].node
+        function = self.index.function(node)
+        return self._function(function) if function is not None else None
+
+    def is_rare(self, node: ast.AST) -> bool:
+        """Whether a node runs in some iterations of its loops only: `step % n`."""
+        around = self.script.loops_around(node)
+        return self._rare(node, around[-1].node if around else None)
+
+    def in_worker(self, node: ast.AST) -> bool:
+        """Whether a node belongs to a dataset's `__getitem__` or a collate function."""
+        function = self.index.function(node)
+        if function is None:
+            return False
+        return function.name in _PER_SAMPLE or function in self._collates
+
+    @cached_property
+    def _collates(self) -> frozenset[ast.AST]:
+        return frozenset(
+            origin.node
+            for loader in self.script.loaders
+            for given in loader.argument("collate_fn").nodes
+            for origin in self.script.resolver.origins(given)
+        )
+
+    def _function(self, function: Function) -> ast.stmt | None:
+        if function not in self._functions:
+            self._functions[function] = None  # recursion adds nothing
+            self._functions[function] = self._find(function)
+        return self._functions[function]
+
+    def _find(self, function: Function) -> ast.stmt | None:
+        method = isinstance(self.index.parent(function), ast.ClassDef)
+        if (method and function.name in _STEP_METHODS) or self._is_step(function):
+            return function
+        callers = self.script.resolver.callers.get(function, ())
+        return next((r for r in map(self.of, callers) if r is not None), None)
+
+    def _is_step(self, function: Function) -> bool:
+        """Whether a function does the backward pass of one step, without a loop.
+
+        Not one that makes its own optimizer: that is a run of one step.
+        """
+        if any(loop.function is function for loop in self.script.loops):
+            return False
+        calls = [n for n in walk_scope(function) if isinstance(n, ast.Call)]
+        names = [self.index.qualified(call.func) or "" for call in calls]
+        alone = any(name.startswith("torch.optim.") for name in names)
+        test = function.name.startswith("test_")
+        return not (alone or test) and any(map(is_backward, calls))
+
+    def _rare(self, node: ast.AST, outermost: ast.AST | None) -> bool:
+        """Whether a node stands behind a test such as `step % n == 0`."""
+        child = node
+        for above in self.index.ancestors(node):
+            if isinstance(above, ast.If) and child is not above.test:
+                parts = walk(above.test)
+                if any(
+                    isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod)
+                    for n in parts
+                ):
+                    return True
+            if above is outermost:
+                break
+            child = above
+        return False

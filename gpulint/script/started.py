@@ -1,0 +1,140 @@
+"""Whether a script trains on a GPU, in which format, and where it starts."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from gpulint.index import Target
+from gpulint.index.walk import dotted, walk
+from gpulint.script.training_step import is_loss
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+_DOUBLE = re.compile(r"(^|\.)(float64|double|DoubleTensor)$")
+_TRAINERS = re.compile(r"Trainer$|TrainingArguments$")
+_SETUP = frozenset("os sys warnings logging random math matplotlib plt".split())
+
+
+def trains_on_gpu(script: Script) -> bool:
+    """Whether the file works on a GPU: it moves something there, or back."""
+    wanted = {m.target for m in script.moves}
+    if wanted and wanted <= {Target.CPU, Target.MPS}:
+        return False
+    text = script.source.text
+    if "mps" in text and "cuda" not in text and "gpu" not in text.lower():
+        return False
+    return script.uses_gpu or any(
+        call.func.attr == "cpu" and not call.args
+        for call in script.index.all(ast.Call)
+        if isinstance(call.func, ast.Attribute)
+    )
+
+
+def trains_in_double(script: Script) -> ast.AST | None:
+    """Where the model, its inputs or the default type become float64."""
+    for call in script.index.all(ast.Call):
+        name = script.index.qualified(call.func) or ""
+        if name.startswith("torch.set_default_"):
+            if any(_is_double(script, a) for a in call.args):
+                return call
+        elif isinstance(call.func, ast.Attribute) and _converts(script, call):
+            receiver = call.func.value
+            batch = script.batches.loop_of(receiver) is not None
+            if batch or _is_model(script, receiver):
+                return call
+    return None
+
+
+def _is_model(script: Script, node: ast.expr) -> bool:
+    """Whether an expression is a model, as `Net().to(device)` is."""
+    while isinstance(node, ast.Call):
+        func = node.func
+        moved = isinstance(func, ast.Attribute) and func.attr in ("to", "cuda")
+        if not moved:
+            name = (dotted(func) or "").rpartition(".")[2]
+            return name[:1].isupper() or script.tensors.makes_module(node)
+        assert isinstance(func, ast.Attribute)
+        node = func.value
+    return script.tensors.is_module(node) and not is_loss(script, node)
+
+
+def _converts(script: Script, call: ast.Call) -> bool:
+    assert isinstance(call.func, ast.Attribute)
+    if call.func.attr == "double":
+        return not call.args
+    values = [*call.args, *(k.value for k in call.keywords if k.arg == "dtype")]
+    return call.func.attr in ("to", "type") and any(
+        _is_double(script, v) for v in values
+    )
+
+
+def _is_double(script: Script, node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant):
+        return "Double" in str(node.value)
+    name = script.index.qualified(node) or ""
+    return name.startswith("torch.") and bool(_DOUBLE.search(name))
+
+
+def uses_a_trainer(script: Script) -> bool:
+    """Whether the Hugging Face Trainer runs the training."""
+    return any(
+        name.startswith("transformers.") and _TRAINERS.search(name)
+        for name in script.index.imports.values()
+    )
+
+
+def is_started(script: Script) -> bool:
+    """Whether the file is a script that is run, not one that is only imported."""
+    return any(_runs(script, statement) for statement in script.index.tree.body)
+
+
+def _runs(script: Script, statement: ast.stmt) -> bool:
+    """Whether a statement at the top of the file is a main guard, or trains."""
+    if isinstance(statement, ast.If) and any(
+        dotted(n) == "__name__" for n in walk(statement.test)
+    ):
+        return True
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return False
+    nodes = list(walk(statement))
+    trainers = [loop.function for loop in script.training_loops]
+    if any(loop.node in nodes for loop in script.training_loops):
+        return True
+    calls = (n for n in nodes if isinstance(n, ast.Call))
+    called = (script.resolver.callee(c) for c in calls)
+    return any(f is not None and (f.name == "main" or f in trainers) for f in called)
+
+
+def last_leading_import(script: Script) -> ast.stmt | None:
+    """The last import at the top of the file; None if torch is not among them."""
+    last: ast.stmt | None = None
+    has_torch = False
+    for number, statement in enumerate(script.index.tree.body):
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            last = statement
+            names = [a.name for a in statement.names]
+            module = getattr(statement, "module", None) or ""
+            has_torch = has_torch or any(
+                n.partition(".")[0] == "torch" for n in [module or names[0], *names]
+            )
+        elif not _is_setup(statement, number):
+            break
+    return last if has_torch else None
+
+
+def _is_setup(statement: ast.stmt, number: int) -> bool:
+    """What may stand among imports: a docstring, paths, warnings, optional imports."""
+    if isinstance(statement, (ast.Try, ast.If)):
+        inner = [*statement.body, *statement.orelse]
+        for handler in getattr(statement, "handlers", ()):
+            inner += handler.body
+        return all(isinstance(s, (ast.Import, ast.ImportFrom, ast.Pass)) for s in inner)
+    if not isinstance(statement, (ast.Expr, ast.Assign)):
+        return False
+    if number == 0 and isinstance(statement.value, ast.Constant):
+        return True
+    heads = {n.id for n in walk(statement) if isinstance(n, ast.Name)}
+    return bool(heads) and heads <= _SETUP | {"__file__", "str", "Path"}

@@ -1,0 +1,241 @@
+"""Copies of a batch from host to device that the host waits for, in step loops."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeGuard
+
+from gpulint.index import Move, Target
+from gpulint.index.walk import dotted, walk
+from gpulint.script.columns import on_host
+from gpulint.script.loops import Loop
+from gpulint.script.pinning import made_by_hand, written_off
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+_RANK = re.compile(r"^(local_|global_)?rank$|^gpu(_id|_index|_idx)?$|^local_rank\w*$")
+_SETTINGS = re.compile(
+    r"^(self|cls)$|arg|opt|cfg|conf|hparams|params|setting|flags|accelerator|fabric|env|"
+    r"trainer|engine|context|ctx|state",
+    re.IGNORECASE,
+)
+_OBJECTS = re.compile(r"target|annot|box|instance|graph", re.IGNORECASE)
+_TENSOR_ATTRIBUTES = frozenset(
+    "shape ndim dtype device T mT data grad requires_grad is_cuda".split()
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Transfer:
+    """A call that copies `source` to the device of `loop`'s steps and waits.
+
+    `call` takes `non_blocking`; `device` is None where no expression names it.
+    """
+
+    call: ast.Call
+    source: ast.expr
+    device: ast.expr | None
+    target: Target
+    loop: Loop
+
+
+def find_transfers(script: Script) -> tuple[Transfer, ...]:
+    """All of them, in source order."""
+    if script.is_test or sent_by_framework(script):
+        return ()
+    found = [t for t in _candidates(script) if _waits(script, t)]
+    return tuple(sorted(found, key=lambda t: (t.call.lineno, t.call.col_offset)))
+
+
+def sent_by_framework(script: Script) -> bool:
+    """Whether a framework moves the batches of this file's loops."""
+    names = script.index.called_names
+    if script.frameworks & {"lightning", "fastai", "xla"}:
+        return True
+    if "accelerate" in script.frameworks:
+        return any(n.endswith(".prepare") for n in names)
+    trainers = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
+    return any(n in trainers for n in names)
+
+
+def _candidates(script: Script) -> Iterator[Transfer]:
+    for move, loop in script.batch_moves:
+        if move.non_blocking is None:
+            target = _target(move)
+            yield Transfer(move.call, move.receiver, move.device, target, loop)
+    for call in script.index.all(ast.Call):
+        if isinstance(call.func, ast.Attribute) and len(call.args) == 1:
+            if any(k.arg == "non_blocking" for k in call.keywords):
+                continue
+            found = _other(script, call, call.func)
+            if found is not None:
+                yield found
+
+
+def _target(move: Move) -> Target:
+    """Ranks are numbers of CUDA devices."""
+    last = (dotted(move.device) or "").rpartition(".")[2]
+    return Target.CUDA if _RANK.match(last) else move.target
+
+
+def _other(script: Script, call: ast.Call, func: ast.Attribute) -> Transfer | None:
+    """`x.type(torch.cuda.FloatTensor)` and `buffer.copy_(x)`."""
+    if func.attr == "copy_":
+        source = call.args[0]
+        loop = script.batches.loop_of(source)
+        if loop is not None and script.where(func.value).device:
+            return Transfer(call, source, None, Target.ANY, loop)
+    if func.attr == "type":
+        kinds = _types(script, call.args[0])
+        loop = script.batches.loop_of(func.value)
+        if loop is not None and any("torch.cuda." in k for k in kinds):
+            sure = all("torch.cuda." in k for k in kinds)
+            target = Target.CUDA if sure else Target.ANY
+            return Transfer(call, func.value, None, target, loop)
+    return None
+
+
+def _types(script: Script, node: ast.expr) -> set[str]:
+    """Names of the tensor types that an argument of `.type` can be."""
+    names = set()
+    for origin in script.resolver.origins(node):
+        constant = getattr(origin.node, "value", None)
+        name = script.index.qualified(origin.node) or ""
+        names.add(constant if isinstance(constant, str) else name)
+    return names
+
+
+def _waits(script: Script, transfer: Transfer) -> bool:
+    loop = transfer.loop
+    if not (loop.train or loop.eval) or transfer.target in (Target.CPU, Target.MPS):
+        return False
+    if _device_of_unknown(script, transfer.device):
+        return False
+    if not on_host(script, transfer.source) or _now_and_then(script, transfer):
+        return False
+    if loop.loaders and all(written_off(script, x) for x in loop.loaders):
+        return False
+    return not made_by_hand(script, transfer.source, loop)
+
+
+def _device_of_unknown(script: Script, device: ast.expr | None) -> bool:
+    """`x.device` of a tensor that may be on the host."""
+    if not isinstance(device, ast.Attribute) or device.attr != "device":
+        return False
+    holder = (dotted(device.value) or "").rpartition(".")[2]
+    if _SETTINGS.search(holder) or script.tensors.is_module(device.value):
+        return False
+    return not script.where(device.value).device
+
+
+def _now_and_then(script: Script, transfer: Transfer) -> bool:
+    """Whether it runs only in some steps, behind `if step % n`."""
+    for above in script.index.ancestors(transfer.call):
+        if above is transfer.loop.node:
+            return False
+        if isinstance(above, ast.If) and any(
+            isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod)
+            for n in walk(above.test)
+        ):
+            return True
+    return False
+
+
+def hindrance(script: Script, transfer: Transfer) -> str | None:
+    """Why the host must go on waiting for a copy; None if it need not."""
+    changed = _changed_later(script, transfer)
+    if changed is not None:
+        line = getattr(changed, "lineno", 0)
+        return f"the source is changed after the copy has started (line {line})"
+    return _foreign(script, transfer)
+
+
+def _changed_later(script: Script, transfer: Transfer) -> ast.AST | None:
+    """Where the host tensor is changed in place while the copy may be under way."""
+    root: ast.expr = transfer.source
+    while not isinstance(root, ast.Name):
+        if isinstance(root, (ast.Attribute, ast.Subscript)):
+            root = root.value
+        elif isinstance(root, ast.Call) and isinstance(root.func, ast.Attribute):
+            root = root.func.value
+        else:
+            return None
+    mine = set(script.definitions(root))
+    within = script.index.scope(transfer.call)
+    inside = {d for d in mine if script.index.inside(d.node, transfer.loop.node)}
+    for node in script.mutations(root.id, within):
+        if isinstance(node, ast.Name) or not script.loops_around(node):
+            continue
+        names = [n for n in walk(node) if isinstance(n, ast.Name) and n.id == root.id]
+        if any(not mine.isdisjoint(script.definitions(n)) for n in names):
+            end = (transfer.call.end_lineno or 0, transfer.call.end_col_offset or 0)
+            later = (node.lineno, node.col_offset) >= end  # type: ignore[attr-defined]
+            if later or mine != inside:
+                return node
+    return None
+
+
+def _foreign(script: Script, transfer: Transfer) -> str | None:
+    """Why the source may be an object whose `to` takes no `non_blocking`."""
+    func = transfer.call.func
+    if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
+        return None
+    source = transfer.source
+    for owner in script.index.classes.values():
+        if script.tensors.is_module_class(owner):
+            continue
+        for method in owner.body:
+            if isinstance(method, ast.FunctionDef) and method.name == func.attr:
+                names = [a.arg for a in [*method.args.args, *method.args.kwonlyargs]]
+                if "non_blocking" not in names and method.args.kwarg is None:
+                    return f"`{owner.name}.{func.attr}` takes no `non_blocking`"
+    if not isinstance(source, ast.Name) or "torch_geometric" in _heads(script):
+        return None
+    if _of_detection(script, source, transfer.loop):
+        return f"`{source.id}` may be something other than a tensor"
+    whole = any(t.id == source.id for _, t in transfer.loop.items if _is_name(t))
+    if whole and _has_keys(script, source, transfer.loop):
+        return f"`{source.id}` is an object, and its `to` may take no `non_blocking`"
+    return None
+
+
+def _heads(script: Script) -> set[str]:
+    return {v.partition(".")[0] for v in script.index.imports.values()}
+
+
+def _has_keys(script: Script, source: ast.Name, loop: Loop) -> bool:
+    """Whether a batch is used by keys or attributes that tensors do not have."""
+    for node in walk(loop.node):
+        if not (isinstance(node, ast.Name) and node.id == source.id):
+            continue
+        above = script.index.parent(node)
+        if isinstance(above, ast.keyword) and above.arg is None:
+            return True
+        key = above.slice if isinstance(above, ast.Subscript) else None
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            return True
+        if isinstance(above, ast.Attribute) and above.attr not in _TENSOR_ATTRIBUTES:
+            call = script.index.parent(above)
+            if not (isinstance(call, ast.Call) and call.func is above):
+                return True
+    return False
+
+
+def _of_detection(script: Script, source: ast.Name, loop: Loop) -> bool:
+    """Images beside a list of targets, or such targets: often types of their own."""
+    for definition in script.definitions(source):
+        iterated = dotted(definition.value) or ""
+        above = script.index.parent(definition.node)
+        if isinstance(above, ast.comprehension) and _OBJECTS.search(iterated):
+            return True
+    lists = [n for n in walk(loop.node) if isinstance(n, ast.ListComp)]
+    boxes = any(isinstance(n.elt, ast.DictComp) for n in lists)
+    return boxes and any(source.id == t.id for t in loop.targets)
+
+
+def _is_name(node: ast.expr) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name)

@@ -1,0 +1,266 @@
+"""Where a step of a loop makes the host wait for a value on the device."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpulint.index import Function, Target, Where
+from gpulint.index.walk import dotted
+from gpulint.script.every_step import EveryStep, Part
+from gpulint.script.losses import differentiated
+
+if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
+    from gpulint.script.model import Script
+
+_SCALARS = frozenset("float int bool str repr format math.isnan math.isfinite".split())
+_READS = frozenset("item tolist cpu numpy".split())
+_LOGS = frozenset("add_scalar add_scalars add_histogram set_postfix".split())
+_TENSOR_TESTS = frozenset("torch.equal torch.allclose torch.is_nonzero".split())
+_TRUTHS = frozenset("any all isnan isinf isfinite gt lt ge le eq ne".split())
+_SAME_PLACE = frozenset("detach mean sum float norm abs max min clone".split())
+_SAVES = re.compile(r"^(save|savez|dump|imsave|imwrite|savefig|savetxt|to_csv)|^save_")
+_ENVIRONMENT = re.compile(r"(^|_)(envs?|environments?|gym)\d*$|_envs?_", re.IGNORECASE)
+_CLOCKS = re.compile(r"^time\.(time|perf_counter|monotonic|process_time)(_ns)?$")
+
+
+@dataclass(frozen=True)
+class Wait:
+    """An expression that waits for `value`.
+
+    `at` is where to show it: the expression, or the f-string that holds it (`ast`
+    places what is inside one differently from version to version).
+    """
+
+    node: ast.expr
+    value: ast.expr
+    at: ast.expr
+    inner: bool
+    helper: Function | None
+
+    @property
+    def rank(self) -> tuple[bool, bool, int, int]:
+        """Sort key: inner loops first, then the loop's own body, then the order."""
+        outside = self.helper is not None
+        return (not self.inner, outside, self.at.lineno, self.at.col_offset)
+
+
+def find_waits(script: Script, loop: Loop) -> list[Wait]:
+    """The waits in each step of a training or evaluation loop, worst first.
+
+    None in a loop that waits anyway: one that acts in an environment, or measures
+    time around `synchronize()`.
+    """
+    parts = list(EveryStep(script, loop).parts())
+    calls = [p.node for p in parts if isinstance(p.node, ast.Call)]
+    if _acts(calls) or _measures(script, calls):
+        return []
+    found: dict[ast.AST, Wait] = {}
+    for part in parts:
+        for node, value in _waiting(script, part, loop):
+            if node not in found and not _saved(script, node):
+                at = _shown(script, node)
+                found[node] = Wait(node, value, at, part.inner, part.helper)
+    return sorted(found.values(), key=lambda w: w.rank)
+
+
+def _waiting(
+    script: Script, part: Part, loop: Loop
+) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Pairs of the waiting expression and what it waits for."""
+    node = part.node
+    if isinstance(node, ast.Call):
+        for value in _called(script, node, loop):
+            if on_device(script, value, loop):
+                yield node, value
+                return
+    elif isinstance(node, ast.FormattedValue):
+        if on_device(script, node.value, loop):
+            yield node.value, node.value
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        if _is_text(node.left):
+            right = node.right
+            values = right.elts if isinstance(right, ast.Tuple) else [right]
+            for value in values:
+                if on_device(script, value, loop):
+                    yield node, value
+                    return
+    else:
+        yield from _tested(script, node, loop)
+
+
+def _called(script: Script, call: ast.Call, loop: Loop) -> Iterator[ast.expr]:
+    """The values that a call would wait for, if they are on the device."""
+    func = call.func
+    name = script.index.qualified(func) or ""
+    last = func.attr if isinstance(func, ast.Attribute) else ""
+    if isinstance(func, ast.Attribute) and last in _READS and not call.args:
+        if last == "item":
+            yield bare(func.value)
+        elif not loop.eval and not _read_on(script, call):
+            yield func.value  # an evaluation collects its outputs on the host
+        return
+    move = script.tensors.move(call)
+    if move is not None:
+        if move.target is Target.CPU and not loop.eval:
+            yield move.receiver
+        return
+    if name in _SCALARS or name == "print" or name in _TENSOR_TESTS or last == "format":
+        yield from map(bare, call.args)
+        yield from (k.value for k in call.keywords)
+    elif last in _LOGS or name == "wandb.log":
+        for given in [*call.args, *(k.value for k in call.keywords)]:
+            yield from (
+                (v for v in given.values) if isinstance(given, ast.Dict) else [given]
+            )
+
+
+def bare(value: ast.expr) -> ast.expr:
+    """A value without `.detach()`, `.cpu()` and `.data` at its end."""
+    while True:
+        if isinstance(value, ast.Attribute) and value.attr == "data":
+            value = value.value
+        elif (
+            isinstance(value, ast.Call)
+            and isinstance(value.func, ast.Attribute)
+            and value.func.attr in ("detach", "cpu")
+            and not value.args
+        ):
+            value = value.func.value
+        else:
+            return value
+
+
+def _read_on(script: Script, call: ast.Call) -> bool:
+    """`x.cpu()` in `x.cpu().item()` and `float(x.cpu())`, which count as one wait."""
+    parent = script.index.parent(call)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr == "item"
+    if not isinstance(parent, ast.Call) or call not in parent.args:
+        return False
+    return dotted(parent.func) in ("float", "int", "bool")
+
+
+def _tested(
+    script: Script, node: ast.AST, loop: Loop
+) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """A truth value of a tensor: `if loss > best:`, `assert x.isfinite().all()`."""
+    parent = script.index.parent(node)
+    if not isinstance(node, ast.expr) or not isinstance(
+        parent, (ast.If, ast.While, ast.Assert, ast.IfExp)
+    ):
+        return
+    if getattr(parent, "test", None) is node:
+        for value in _operands(node):
+            if _is_truth(script, value) and on_device(script, value, loop):
+                yield value, value
+                return
+
+
+def _is_text(node: ast.expr) -> bool:
+    text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return text or isinstance(node, ast.JoinedStr)
+
+
+def _operands(test: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(test, ast.BoolOp):
+        for value in test.values:
+            yield from _operands(value)
+    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _operands(test.operand)
+    else:
+        yield test
+
+
+def _is_truth(script: Script, node: ast.expr) -> bool:
+    """Whether a test is a tensor of one truth value, not a container or a flag."""
+    if isinstance(node, ast.Compare):
+        counts = isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Mod)
+        return not counts and not any(map(_is_text, [node.left, *node.comparators]))
+    if isinstance(node, ast.Call):
+        name = script.index.qualified(node.func) or ""
+        return name.rpartition(".")[2] in _TRUTHS or (
+            isinstance(node.func, ast.Attribute) and node.func.attr in _TRUTHS
+        )
+    if isinstance(node, ast.Name):
+        values = [d.value for d in script.definitions(node)]
+        return bool(values) and all(
+            isinstance(v, (ast.Compare, ast.Call)) and _is_truth(script, v)
+            for v in values
+        )
+    return False
+
+
+def on_device(script: Script, value: ast.expr, loop: Loop) -> bool:
+    """Whether a value is on the device, a loss that is differentiated included."""
+    if isinstance(value, (ast.Constant, ast.JoinedStr, ast.Dict, ast.Starred)):
+        return False
+    if isinstance(value, ast.BinOp) and _is_text(value.left):
+        return False
+    where = script.where(value)
+    if where.device:
+        return True
+    if Where.DEVICE in where or not where & (Where.UNKNOWN | Where.HOST):
+        return False
+    batch = any(its is loop for _, its in script.batch_moves)
+    if Where.HOST in where and (Where.UNKNOWN in where or batch):
+        return False
+    return (batch or _moves_anything(script)) and _of_training(script, value, loop)
+
+
+def _moves_anything(script: Script) -> bool:
+    """Whether this file sends anything to the device: then the model is there."""
+    return any(move.target is not Target.CPU for move in script.moves)
+
+
+def _of_training(script: Script, value: ast.expr, loop: Loop) -> bool:
+    """Whether a value is a gradient, or what the loop differentiates."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        if value.func.attr not in _SAME_PLACE:
+            return False
+        value = value.func.value
+    if isinstance(value, ast.Attribute) and value.attr == "grad":
+        return True
+    mine = set(script.definitions(value))
+    return any(mine & differentiated(script, call) for call in loop.backward)
+
+
+def _saved(script: Script, node: ast.expr) -> bool:
+    """Whether the value is on its way to a file."""
+    return any(
+        isinstance(above, ast.Call)
+        and _SAVES.search((dotted(above.func) or "").rpartition(".")[2])
+        for above in script.index.ancestors(node)
+    )
+
+
+def _shown(script: Script, node: ast.expr) -> ast.expr:
+    shown = node
+    for above in script.index.ancestors(node):
+        if isinstance(above, ast.stmt):
+            break
+        if isinstance(above, ast.JoinedStr):
+            shown = above
+    return shown
+
+
+def _acts(calls: list[ast.Call]) -> bool:
+    """Whether a loop steps an environment, which needs the action on the host."""
+    return any(
+        isinstance(c.func, ast.Attribute)
+        and c.func.attr == "step"
+        and _ENVIRONMENT.search((dotted(c.func.value) or "").rpartition(".")[2])
+        for c in calls
+    )
+
+
+def _measures(script: Script, calls: list[ast.Call]) -> bool:
+    """Whether a loop measures time around `synchronize()`."""
+    names = [script.index.qualified(c.func) or "" for c in calls]
+    return any(n.endswith("cuda.synchronize") for n in names) and any(
+        _CLOCKS.match(n) for n in names
+    )

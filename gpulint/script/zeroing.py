@@ -1,0 +1,71 @@
+"""Loops that fill gradients with zeros, and the training step that they belong to."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from gpulint.index.walk import walk
+from gpulint.script.loops import Loop, is_backward
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+
+def training_step(script: Script, node: ast.AST) -> Loop | ast.AST | None:
+    """The training loop that runs a node, or its function if that calls backward."""
+    around = [loop for loop in script.loops_around(node) if loop.train]
+    loop = around[0] if around else script.step_loop(node)
+    if loop is not None:
+        return loop if loop.train else None
+    function = script.index.function(node)
+    if function is None:
+        return None
+    calls = (n for n in walk(function) if isinstance(n, ast.Call))
+    return function if any(map(is_backward, calls)) else None
+
+
+def gradient_of(node: ast.expr) -> ast.Name | None:
+    """`p` of `p.grad`, `p.grad.data`, `p.grad.detach()`."""
+    if isinstance(node, ast.Call):
+        node = node.func
+    while isinstance(node, ast.Attribute) and node.attr in (
+        "data",
+        "detach",
+        "detach_",
+    ):
+        node = node.value
+    if isinstance(node, ast.Attribute) and node.attr == "grad":
+        return node.value if isinstance(node.value, ast.Name) else None
+    return None
+
+
+def over_parameters(script: Script, name: ast.Name) -> ast.AST | None:
+    """The loop or comprehension over parameters that binds a name."""
+    for definition in script.definitions(name):
+        text = script.text(definition.value) if definition.value is not None else ""
+        if definition.kind == "for" and "param" in text:
+            return script.index.parent(definition.node)
+    return None
+
+
+def only_zeroes(loop: ast.For, call: ast.Call) -> bool:
+    """Whether a loop's body is the call, perhaps behind `if p.grad is not None`."""
+    body = loop.body
+    if len(body) == 1 and isinstance(body[0], ast.If) and not body[0].orelse:
+        test = body[0].test
+        left = test.left if isinstance(test, ast.Compare) else test
+        if not (isinstance(left, ast.Attribute) and left.attr == "grad"):
+            return False
+        body = body[0].body
+    alone = len(body) == 1 and isinstance(body[0], ast.Expr)
+    return alone and body[0].value is call and not loop.orelse  # type: ignore[attr-defined]
+
+
+def whole_model(loop: ast.For) -> ast.expr | None:
+    """`model` of `for p in model.parameters()`."""
+    call = loop.iter
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return None
+    plain = call.func.attr == "parameters" and not call.args and not call.keywords
+    return call.func.value if plain else None

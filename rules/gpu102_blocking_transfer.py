@@ -1,0 +1,174 @@
+"""The host waits for the copy of a batch instead of preparing the next work.
+
+## Why
+`.to(device)` and `.cuda()` return when the copy has ended. From pinned memory a copy
+with `non_blocking=True` is only queued: the host goes on and queues the forward pass
+while the batch is under way. PyTorch keeps the order on the device, so nothing reads
+the batch too early.
+
+## Example
+```python
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+for x, y in train_loader:
+    x = x.to(device)
+    y = y.to(device)
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+```
+becomes
+```python
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+pin = device.type == "cuda"
+for x, y in train_loader:
+    x = x.to(device, non_blocking=pin)
+    y = y.to(device, non_blocking=pin)
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+```
+
+## Fix
+`non_blocking=True` where the device is known to be CUDA, else a condition on the
+device: on MPS such copies have read memory that was released already. It needs a
+loader that pins its batches (GPU202) and changes nothing without one.
+
+Withheld where the host tensor is changed after the copy, and where the source may be
+an object whose `to` does not take the option.
+
+## When not
+Copies to the host, models and other things moved once, batches that a framework moves,
+batches made from lists and arrays in the loop (their memory is not pinned), loaders
+that a comment keeps unpinned. Slices of one tensor that are moved one by one are
+GPU101.
+
+## Source
+PyTorch tutorial "A guide on good usage of `non_blocking` and `pin_memory()`";
+pytorch/pytorch#139550 (wrong results on MPS).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding
+from gpulint.index import Target
+from gpulint.index.walk import dotted, walk
+from gpulint.rule import Rule, Words
+from gpulint.script import Script
+from gpulint.script.edits import Edit, InsertBefore, Replace, Rewrite
+from gpulint.script.loops import Loop
+from gpulint.script.syntax import set_keywords
+from gpulint.script.transfers import Transfer, hindrance
+
+
+NAME = "pin"  # as in `pin_memory`: whether copies from pinned memory run on
+
+
+class BlockingTransfer(Rule):
+    """Fires once for each training or evaluation loop, at its first such copy."""
+
+    effect = Effect.EXACT
+    needs = Words(".to(", ".cuda(", ".type(", ".copy_(")
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """One finding for each loop."""
+        sliced = {c.move.call for group in script.columns for c in group.moves}
+        loops: dict[Loop, list[Transfer]] = {}
+        for transfer in script.transfers:
+            if transfer.call not in sliced:
+                loops.setdefault(transfer.loop, []).append(transfer)
+        for loop, transfers in loops.items():
+            yield self._finding(script, loop, transfers)
+
+    def _finding(self, script: Script, loop: Loop, found: list[Transfer]) -> Finding:
+        found.sort(key=lambda t: not script.index.inside(t.call, loop.node))
+        guards = [hindrance(script, t) for t in found]
+        safe = [t for t, guard in zip(found, guards, strict=True) if guard is None]
+        first, *others = [t.call for t in found]
+        copies = "a copy" if not others else f"{len(found)} copies"
+        step = "step" if loop.train else "evaluation step"
+        return self.finding(
+            script,
+            first,
+            f"the host waits for {copies} of batch data to the device in every {step}",
+            fix=_rewrite(script, safe) if safe else None,
+            withheld=next(filter(None, guards), None),
+            related=[(call, "another copy") for call in others],
+        )
+
+
+def _rewrite(script: Script, transfers: list[Transfer]) -> Rewrite:
+    """`non_blocking` in each copy, true on CUDA; one name for it where it repeats."""
+    edits: list[Edit] = []
+    imports: list[str] = []
+    conditions = {t: _condition(script, t) for t in transfers}
+    named = _shared(script, transfers, {c for c, _ in conditions.values()})
+    if named is not None and not _defined(script, named[0]):
+        edits.append(InsertBefore(named[0], f"{NAME} = {named[1]}"))
+    for transfer in transfers:
+        condition, needed = conditions[transfer]
+        imports += needed
+        value = condition if named is None else NAME
+        edits.append(Replace(transfer.call, set_keywords(non_blocking=value)))
+    title = "Copy without waiting"
+    return Rewrite(title, tuple(edits), tuple(dict.fromkeys(imports)))
+
+
+def _shared(
+    script: Script, transfers: list[Transfer], conditions: set[str]
+) -> tuple[ast.stmt, str] | None:
+    """The loop before which several copies' one condition can get a name."""
+    loop = transfers[0].loop
+    if len(transfers) < 2 or len(conditions) != 1 or conditions == {"True"}:
+        return None
+    condition = next(iter(conditions))
+    if not _is_free(script, loop, condition):
+        return None
+    for transfer in transfers:
+        device = transfer.device
+        if not script.index.inside(transfer.call, loop.node):
+            return None
+        if device is not None and not _constant_in(script, device, loop):
+            return None
+    return loop.node, condition
+
+
+def _is_free(script: Script, loop: Loop, condition: str) -> bool:
+    """Whether the name means nothing else where the loop runs."""
+    scope = script.index.scope(loop.node)
+    if isinstance(scope, ast.Module):
+        bound = script.index.bound_names
+    else:
+        names = (n for n in walk(scope) if isinstance(n, ast.Name))
+        bound = frozenset(n.id for n in names)
+    values = [d.value for d in script.resolver.flow(scope).definitions.get(NAME, ())]
+    if NAME not in bound and not values:
+        return NAME not in script.index.imports
+    same = all(v is not None and script.text(v) == condition for v in values)
+    return bool(values) and same and _defined(script, loop.node)
+
+
+def _defined(script: Script, loop: ast.AST) -> bool:
+    scope = script.index.scope(loop)
+    its = script.resolver.flow(scope).definitions.get(NAME, ())
+    return any(script.precedes(d.node, loop) for d in its)
+
+
+def _constant_in(script: Script, device: ast.expr, loop: Loop) -> bool:
+    """Whether a device has its value before the loop, and keeps it there."""
+    name = dotted(device)
+    if name is None or not script.is_set_at(device, loop.node):
+        return False
+    return not script.mutations(name, loop.node)
+
+
+def _condition(script: Script, transfer: Transfer) -> tuple[str, tuple[str, ...]]:
+    """Code that is true where the copy goes to CUDA, and imports it needs."""
+    if transfer.target is Target.CUDA:
+        return "True", ()
+    device = transfer.device
+    if isinstance(device, (ast.Call, ast.IfExp)):
+        device = None
+    return script.device_condition(device)

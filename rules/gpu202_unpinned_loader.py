@@ -1,0 +1,115 @@
+"""Batches that go to the GPU come from ordinary host memory.
+
+## Why
+The GPU reads host memory directly only where it is pinned. A batch in ordinary memory
+is first copied into a pinned buffer by the driver, and the host waits for that. With
+`pin_memory` the loader does it, in a thread of its own where there are workers, and
+copies with `non_blocking=True` run beside the computation.
+
+## Example
+```python
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = torch.utils.data.DataLoader(
+    train_set,
+    batch_size=64,
+)
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    criterion(model(x), y).backward()
+    optimizer.step()
+```
+becomes
+```python
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = torch.utils.data.DataLoader(
+    train_set,
+    batch_size=64,
+    pin_memory=device.type == "cuda",
+)
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    criterion(model(x), y).backward()
+    optimizer.step()
+```
+
+## Fix
+`pin_memory=` tied to the device of the loops that use the loader, where that can be
+named at the call, else to `torch.cuda.is_available()`: pinning without a GPU warns,
+and on MPS it does nothing. A value that comes from a dict or a command-line default is
+reported with its place and left alone.
+
+## When not
+Options that an unpacked dict sets or may set, values decided at run time, loaders of
+other libraries, batches that are on the device already (pinning those raises),
+scripts for the CPU or MPS, and `pin_memory=False` with a comment that gives a reason.
+
+## Source
+PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on
+good usage of `non_blocking` and `pin_memory()`".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding
+from gpulint.index import Value
+from gpulint.rule import Calls, Rule
+from gpulint.script import Loader, Script
+from gpulint.script.edits import Edit, Replace, ReplaceCode, Rewrite
+from gpulint.script.pinning import (
+    goes_to_gpu,
+    pin_condition,
+    written_off,
+    yields_device,
+)
+from gpulint.script.syntax import set_keywords
+
+
+class UnpinnedLoader(Rule):
+    """Fires at the callee of a loader without pinned memory."""
+
+    effect = Effect.EXACT
+    needs = Calls("torch.utils.data.DataLoader")
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """One finding for each loader."""
+        for loader in () if script.is_test else script.loaders:
+            argument = loader.argument("pin_memory")
+            off = [] if argument.absent else _switched_off(loader)
+            if not (argument.absent or off) or loader.decided_by_runtime:
+                continue
+            if written_off(script, loader) or yields_device(script, loader):
+                continue
+            if goes_to_gpu(script, loader):
+                yield self._finding(script, loader, off)
+
+    def _finding(self, script: Script, loader: Loader, off: list[Value]) -> Finding:
+        written = loader.argument("pin_memory").direct
+        elsewhere = [v.node for v in off if v.node is not written]
+        state = "is False" if off else "is not set"
+        if any(v.default for v in off):
+            state += " by default"
+        return self.finding(
+            script,
+            loader.call.func,
+            f"`pin_memory` {state}, and the batches go to the GPU",
+            fix=None if elsewhere else _rewrite(script, loader),
+            withheld="the value is written in another place" if elsewhere else None,
+            related=[(node, "`pin_memory` is False here") for node in elsewhere],
+        )
+
+
+def _switched_off(loader: Loader) -> list[Value]:
+    """The constants that switch pinning off, if nothing else can reach the option."""
+    values = loader.values("pin_memory")
+    return list(values.known) if values.all_in(False, 0) else []
+
+
+def _rewrite(script: Script, loader: Loader) -> Rewrite:
+    condition, imports = pin_condition(script, loader)
+    written = loader.argument("pin_memory").direct
+    edit: Edit = Replace(loader.call, set_keywords(pin_memory=condition))
+    if written is not None:
+        edit = ReplaceCode(written, condition)
+    return Rewrite("Pin the batches", (edit,), imports)
