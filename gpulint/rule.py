@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 from gpulint.finding import Confidence, Effect, Evidence, Finding, Place, Severity
 
 if TYPE_CHECKING:
-    from gpulint.script.edits import Rewrite
     from gpulint.index import FileIndex
     from gpulint.script import Script
+    from gpulint.script.edits import Rewrite
 
 
 @dataclass(frozen=True)

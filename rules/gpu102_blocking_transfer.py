@@ -62,7 +62,6 @@ from gpulint.script.loops import Loop
 from gpulint.script.syntax import set_keywords
 from gpulint.script.transfers import Transfer, hindrance
 
-
 NAME = "pin"  # as in `pin_memory`: whether copies from pinned memory run on
 
 

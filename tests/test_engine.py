@@ -27,7 +27,9 @@ class CallsOf(Rule):
     needs = Words("")
     number = 900
 
-    def __init__(self, name: str, number: int = 900, effect: Effect = Effect.EXACT) -> None:
+    def __init__(
+        self, name: str, number: int = 900, effect: Effect = Effect.EXACT
+    ) -> None:
         self.wanted, self.number = name, number
         self.effect = effect  # type: ignore[misc]
 
@@ -41,7 +43,9 @@ class CallsOf(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         for call in script.index.calls.get(self.wanted, ()):
             message = f"`{self.wanted}` is called"
-            yield self.finding(script, call.func, message, fix=self.rewrite(call, script))
+            yield self.finding(
+                script, call.func, message, fix=self.rewrite(call, script)
+            )
 
 
 class Renames(CallsOf):
@@ -76,7 +80,9 @@ def everything(*rules: Rule) -> Options:
 
 
 def test_a_finding_tells_where_and_how() -> None:
-    (finding,) = check_source(source("x = 1\ny = f(x)\n"), Options((Renames("f"),))).findings
+    (finding,) = check_source(
+        source("x = 1\ny = f(x)\n"), Options((Renames("f"),))
+    ).findings
     assert (finding.code, finding.name) == ("GPU900", "calls-of")
     assert (finding.place.start.row, finding.place.start.column) == (2, 5)
     assert finding.fix is not None
@@ -97,7 +103,9 @@ def test_fingerprints_survive_line_moves_and_tell_twins_apart() -> None:
 
 
 def test_fixes_go_on_until_nothing_changes() -> None:
-    fixed = fix_source(source("f(1)\ng(2)\n"), Options((Renames("f"), Renames("g", 901))))
+    fixed = fix_source(
+        source("f(1)\ng(2)\n"), Options((Renames("f"), Renames("g", 901)))
+    )
     assert fixed.text == "import os\nh(1)\nh(2)\n"
     assert len(fixed.applied) == 3
     assert fixed.remaining == ()
@@ -112,7 +120,9 @@ def test_a_fix_without_end_stops() -> None:
 
 
 def test_a_result_that_does_not_compile_is_taken_back() -> None:
-    fixed = fix_source(source("f(1)\ng(2)\n"), Options((Breaks("f"), Renames("g", 901))))
+    fixed = fix_source(
+        source("f(1)\ng(2)\n"), Options((Breaks("f"), Renames("g", 901)))
+    )
     assert fixed.text == "import os\nf(1)\nh(2)\n"
     (finding,) = fixed.undone
     assert (finding.code, finding.place.start.row) == ("GPU900", 2)
@@ -146,7 +156,7 @@ def test_overlapping_fixes_wait_for_the_next_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "hit"),
+    "text, hit",
     [
         ("f(1)  # gpulint: ignore[GPU900] -- warm-up\n", True),
         ("f(1)  # gpulint: ignore[calls-of]\n", True),
@@ -211,7 +221,7 @@ TROUBLE = select_rules(("GPU0",))
 
 
 @pytest.mark.parametrize(
-    ("data", "code", "message"),
+    "data, code, message",
     [
         (b"x = (1\n", "GPU000", "syntax error: '(' was never closed"),
         (b"x = '\xff'\n", "GPU000", "not utf-8"),
@@ -258,7 +268,9 @@ def test_a_newer_grammar_is_not_a_syntax_error(monkeypatch: pytest.MonkeyPatch) 
     assert (finding.code, "newer Python" in finding.message) == ("GPU001", True)
 
 
-def test_files_without_the_words_are_not_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_without_the_words_are_not_indexed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Needy(Renames):
         needs = Words("DataLoader")
 
@@ -295,4 +307,5 @@ def test_effects_grow_in_order() -> None:
 def test_findings_are_data() -> None:
     (finding,) = check_source(source("f(1)\n"), Options((CallsOf("f"),))).findings
     assert dataclasses.replace(finding, message="m").message == "m"
-    assert finding.fix is None and finding.fix_withheld is None
+    assert finding.fix is None
+    assert finding.fix_withheld is None

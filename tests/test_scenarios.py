@@ -1,4 +1,4 @@
-"""Whole training scripts: what is found, what fixing makes of them, and their losses."""
+"""Whole training scripts: what is found, what fixing makes of them, their losses."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import math
 from pathlib import Path
 
 import pytest
-
 from equivalence import RunResult, assert_same_losses, run_script
 from equivalence.expected import read_expected
+
 from gpulint.engine import Fixed, Options, check_source, fix_source
 from gpulint.finding import Effect
 from gpulint.registry import all_rules
@@ -43,7 +43,7 @@ def test_findings_are_the_expected_ones_and_nothing_else(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 @pytest.mark.parametrize(
-    ("allow", "kept"), [(EXACT, "after.exact.py"), (EVERYTHING, "after.all.py")]
+    "allow, kept", [(EXACT, "after.exact.py"), (EVERYTHING, "after.all.py")]
 )
 def test_fixing_makes_the_kept_script_and_ends_there(
     name: str, allow: frozenset[Effect], kept: str
@@ -52,7 +52,9 @@ def test_fixing_makes_the_kept_script_and_ends_there(
     assert result.undone == ()
     assert result.stable
     assert result.text == (SCRIPTS / name / kept).read_text("utf-8")
-    again = fix_source(result.source.with_text(result.text), Options(all_rules(), allow))
+    again = fix_source(
+        result.source.with_text(result.text), Options(all_rules(), allow)
+    )
     assert again.text == result.text
 
 

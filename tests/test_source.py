@@ -32,7 +32,9 @@ SAMPLES = {
 
 
 @pytest.mark.parametrize("data", SAMPLES.values(), ids=SAMPLES.keys())
-def test_writing_the_text_back_gives_the_same_bytes(data: bytes, tmp_path: Path) -> None:
+def test_writing_the_text_back_gives_the_same_bytes(
+    data: bytes, tmp_path: Path
+) -> None:
     path = tmp_path / "a.py"
     path.write_bytes(data)
     source = read_source(path)
@@ -79,7 +81,7 @@ def test_a_text_that_the_encoding_cannot_hold_is_not_written(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("data", "message", "code"),
+    "data, message, code",
     [
         (b"x = '\xff'\n", "not utf-8: byte 0xff", "GPU000"),
         (b"# coding: klingon\n", "encoding not known", "GPU000"),
@@ -87,7 +89,9 @@ def test_a_text_that_the_encoding_cannot_hold_is_not_written(tmp_path: Path) -> 
         (b"#" * (MAX_BYTES + 1), "the limit is", "GPU001"),
     ],
 )
-def test_what_cannot_be_decoded_is_one_line(data: bytes, message: str, code: str) -> None:
+def test_what_cannot_be_decoded_is_one_line(
+    data: bytes, message: str, code: str
+) -> None:
     with pytest.raises(SourceError, match=message) as caught:
         decode(data, Path("a.py"))
     assert caught.value.code == code
@@ -100,7 +104,7 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "deep"),
+    "text, deep",
     [
         ("(" * 99 + ")" * 99, False),
         ("(" * 2000 + ")" * 2000, True),

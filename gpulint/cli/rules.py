@@ -17,7 +17,7 @@ COLUMNS = ("Code", "Name", "Effect", "Severity", "Framework", "Summary")
 
 @click.command
 @click.option("--json", "as_json", is_flag=True, help="As a JSON array.")
-@click.option("--markdown", is_flag=True, help="As a Markdown table.")
+@click.option("--markdown", is_flag=True, help="As the rule reference in Markdown.")
 @click.option(
     "--select",
     multiple=True,
@@ -38,7 +38,7 @@ def rules(as_json: bool, markdown: bool, select: tuple[str, ...]) -> None:
         click.echo(json.dumps([record(rule) for rule in chosen], indent=2))
         return
     rows = [tuple(record(rule).values()) for rule in chosen]
-    click.echo("\n".join(_markdown(rows) if markdown else _table(rows)))
+    click.echo("\n".join(_reference(chosen, rows) if markdown else _table(rows)))
 
 
 @click.command
@@ -102,6 +102,15 @@ def _markdown(rows: Sequence[tuple[Any, ...]]) -> list[str]:
         "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |"
         for line in lines
     ]
+
+
+def _reference(chosen: Sequence[Rule], rows: Sequence[tuple[Any, ...]]) -> list[str]:
+    """The table of rules, and the documentation of each below it."""
+    lines = ["# Rules", "", *_markdown(rows)]
+    for rule in chosen:
+        lines += ["", f"## {rule.code} {rule.name}", ""]
+        lines.append(rule.documentation.replace("\n## ", "\n### ").rstrip())
+    return lines
 
 
 def _near(word: str) -> str:

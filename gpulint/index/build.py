@@ -16,6 +16,7 @@ Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.C
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Node = TypeVar("Node", bound=ast.AST)
 
+_SCOPES = frozenset((*FUNCTIONS, ast.ClassDef, ast.Module))
 _LINKS = (
     ast.BinOp,
     ast.UnaryOp,
@@ -40,6 +41,7 @@ class FileIndex:
     nodes: dict[type, list[ast.AST]]
     imports: dict[str, str] = field(default_factory=dict)
     stars: tuple[str, ...] = ()
+    _scopes: dict[ast.AST, Scope] = field(default_factory=dict, repr=False)
 
     def all(self, kind: type[Node]) -> list[Node]:
         """All nodes of one `ast` class in source order."""
@@ -117,12 +119,18 @@ class FileIndex:
 
     def scope(self, node: ast.AST) -> Scope:
         """The innermost function, lambda, class or module that runs this node."""
+        known = self._scopes.get(node)
+        if known is None:
+            known = self._scopes[node] = self._find_scope(node)
+        return known
+
+    def _find_scope(self, node: ast.AST) -> Scope:
         child, above = node, self.parents.get(node)
         while above is not None:
-            if isinstance(above, ast.Module):
-                return above
-            if isinstance(above, (*FUNCTIONS, ast.ClassDef)) and _runs(above, child):
-                return above
+            if type(above) in _SCOPES and _runs(above, child):
+                return above  # type: ignore[return-value]
+            if isinstance(above, ast.stmt) and above in self._scopes:
+                return self._scopes[above]
             child, above = above, self.parents.get(above)
         return self.tree
 
@@ -172,6 +180,8 @@ class FileIndex:
 
 def _runs(scope: ast.AST, child: ast.AST) -> bool:
     """Whether `child` is in the body of the scope, not a decorator or default."""
+    if isinstance(scope, ast.Module):
+        return True
     if isinstance(scope, ast.Lambda):
         return child is scope.body
     if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):

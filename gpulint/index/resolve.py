@@ -62,6 +62,8 @@ class Resolver:
         self.index = index
         self._flows: dict[Scope, Flow] = {}
         self._origins: dict[ast.AST, tuple[Origin, ...]] = {}
+        self._callees: dict[ast.Call, Function | None] = {}
+        self._callers: dict[Function, list[ast.Call]] = {}
         self._members: dict[tuple[ast.ClassDef, str], list[Definition]] = {}
 
     # Scopes and definitions
@@ -212,6 +214,19 @@ class Resolver:
 
     def callee(self, call: ast.Call) -> Function | None:
         """The function or method of this file that a call runs, if it is sure."""
+        if call not in self._callees:
+            self._callees[call] = None  # a cycle adds nothing
+            if _last_name(call) in self._function_names:
+                self._callees[call] = self._find_callee(call)
+        return self._callees[call]
+
+    @cached_property
+    def _function_names(self) -> frozenset[str]:
+        """Names that functions of this file go by, aliases included."""
+        own = {f.name for f in self.index.functions}
+        return frozenset(own)
+
+    def _find_callee(self, call: ast.Call) -> Function | None:
         func = call.func
         if isinstance(func, ast.Name):
             reached = self.definitions(func)
@@ -246,20 +261,30 @@ class Resolver:
         ]
         return found[0] if len(found) == 1 else None
 
+    def callers(self, function: Function) -> list[ast.Call]:
+        """Calls in this file of a function, a method, or (as `__init__`) a class."""
+        if function not in self._callers:
+            self._callers[function] = []  # a cycle adds nothing
+            self._callers[function] = list(self._find_callers(function))
+        return self._callers[function]
+
+    def _find_callers(self, function: Function) -> Iterator[ast.Call]:
+        for call in self._calls_by_name.get(function.name, ()):
+            if self.callee(call) is function:
+                yield call
+        if function.name == "__init__":
+            for name, owner in self.index.classes.items():
+                if self.methods(owner).get("__init__") is function:
+                    for call in self._calls_by_name.get(name, ()):
+                        if self.local_class(call.func) is owner:
+                            yield call
+
     @cached_property
-    def callers(self) -> dict[Function, list[ast.Call]]:
-        """Calls in this file of each function, method and (as `__init__`) class."""
-        callers: dict[Function, list[ast.Call]] = defaultdict(list)
+    def _calls_by_name(self) -> dict[str, list[ast.Call]]:
+        calls: dict[str, list[ast.Call]] = defaultdict(list)
         for call in self.index.all(ast.Call):
-            owner = self.local_class(call.func)
-            function: Function | None
-            if owner is not None:
-                function = self.methods(owner).get("__init__")
-            else:
-                function = self.callee(call)
-            if function is not None:
-                callers[function].append(call)
-        return callers
+            calls[_last_name(call)].append(call)
+        return calls
 
     def arguments(self, function: Function, name: str) -> list[ast.expr] | None:
         """What callers in this file pass for a parameter; None if one is not clear."""
@@ -267,7 +292,7 @@ class Resolver:
         names = [a.arg for a in [*args.posonlyargs, *args.args]]
         bound = self.self_name(function) is not None
         found: list[ast.expr] = []
-        for call in self.callers.get(function, ()):
+        for call in self.callers(function):
             given = [k.value for k in call.keywords if k.arg == name]
             if given:
                 found.append(given[0])
@@ -436,6 +461,14 @@ class Resolver:
             if value is not None:
                 yield from self._trace(value, path)
         del self._origins[function]
+
+
+def _last_name(call: ast.Call) -> str:
+    """`step` for `step()` and `trainer.step()`."""
+    func = call.func
+    if isinstance(func, ast.Attribute):
+        return func.attr
+    return func.id if isinstance(func, ast.Name) else ""
 
 
 def enclosing_function(index: FileIndex, definition: Definition) -> ast.AST | None:

@@ -235,7 +235,7 @@ class Tensors:
         if not origin.default or origin.definition is None:
             return False
         function = enclosing_function(self.index, origin.definition)
-        return function is not None and not self.resolver.callers.get(function)  # type: ignore[call-overload]
+        return function is not None and not self.resolver.callers(function)  # type: ignore[call-overload]
 
     def _called_target(self, call: ast.Call) -> Target:
         name = self.index.qualified(call.func) or ""

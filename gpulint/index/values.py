@@ -154,14 +154,9 @@ class Evaluator:
 
     def _called(self, node: ast.Call) -> Values:
         func = node.func
-        if isinstance(func, ast.Attribute) and func.attr in (
-            "get",
-            "pop",
-            "setdefault",
-        ):
-            if node.args:
-                default = node.args[1] if len(node.args) > 1 else None
-                return self._looked_up(func.value, node.args[0], default)
+        if isinstance(func, ast.Attribute) and func.attr in _LOOKUPS and node.args:
+            default = node.args[1] if len(node.args) > 1 else None
+            return self._looked_up(func.value, node.args[0], default)
         name = self.index.qualified(func)
         if name in ("int", "bool", "float", "str") and len(node.args) == 1:
             return self._converted(name, node.args[0])
@@ -178,7 +173,7 @@ class Evaluator:
         for value in inner.known:
             try:
                 made = {"int": int, "bool": bool, "float": float, "str": str}[name](
-                    value.constant  # type: ignore[call-overload]
+                    value.constant
                 )
             except (TypeError, ValueError):
                 return Values(complete=False)

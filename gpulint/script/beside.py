@@ -64,7 +64,18 @@ class Beside:
         anchor = self._anchor(made)
         if method is None or method.name != "__init__" or anchor not in method.body:
             raise CannotFix(f"`{self.script.text(user)}` is not made in `__init__`")
+        self._check_heirs(method)
         self._make(anchor, f"{self.script.resolver.self_name(method)}.{self.name}")
+
+    def _check_heirs(self, init: Function) -> None:
+        """No class of this file replaces the `__init__` that makes the optimizer."""
+        resolver = self.script.resolver
+        owner = self.script.index.parent(init)
+        for heir in self.script.index.all(ast.ClassDef):
+            if owner in resolver.bases(heir) and (
+                resolver.methods(heir).get("__init__") is not init
+            ):
+                raise CannotFix(f"`{heir.name}` has an `__init__` of its own")
 
     def _in_scope(self, user: ast.expr, definitions: tuple[Definition, ...]) -> None:
         index = self.script.index
@@ -72,7 +83,7 @@ class Beside:
         here = index.scope(user)
         scope = scopes.pop()
         if scopes or (scope is not here and not isinstance(scope, ast.Module)):
-            raise CannotFix(f"`{self.script.text(user)}` is made in several places")
+            raise CannotFix(f"`{self.script.text(user)}` is made in another function")
         self._make(self._anchor(list(definitions)), self.name)
 
     def _anchor(self, definitions: list[Definition]) -> ast.stmt:
@@ -104,7 +115,7 @@ class Beside:
         if function in self.passed:
             return
         self.passed.add(function)
-        calls = self.script.resolver.callers.get(function, [])
+        calls = self.script.resolver.callers(function)
         self._check(function, calls)
         keyword = self._parameter(function)
         for call in calls:

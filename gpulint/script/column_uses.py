@@ -190,7 +190,7 @@ class ColumnUses:
     def _returned(self, value: ast.AST, node: ast.AST, depth: int) -> str | None:
         """Callers bind what is returned to names of their own."""
         function = self.index.function(value)
-        callers = self.script.resolver.callers.get(function, ()) if function else ()
+        callers = self.script.resolver.callers(function) if function else ()
         if not callers or depth > 3:
             return "a slice is returned to callers that are not in this file"
         for call in callers:

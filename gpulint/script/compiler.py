@@ -102,12 +102,8 @@ class Compiler:
         return line[: len(line) - len(line.lstrip(" \t\f"))]
 
     def _line_start(self, statement: ast.stmt) -> int:
-        first = min(
-            [
-                statement.lineno,
-                *(d.lineno for d in getattr(statement, "decorator_list", [])),
-            ]
-        )
+        decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+        first = min([statement.lineno, *(d.lineno for d in decorators)])
         start = self.source.starts[first - 1]
         before = self.source.text[start : node_span(self.source, statement)[0]]
         if first == statement.lineno and before.strip():

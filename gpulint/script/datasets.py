@@ -72,10 +72,15 @@ _HANDLES = frozenset(
     "h5py.File lmdb.open sqlite3.connect zipfile.ZipFile tarfile.open open "
     "lmdb.Environment".split()
 )
+_TRANSFORMS = frozenset(
+    "transform transforms target_transform augment augmentation tokenizer tokenize "
+    "encode preprocess transform_fn".split()
+)
 _LIGHT_CALLS = frozenset(
-    "len int float str bool torch.tensor torch.from_numpy torch.as_tensor torch.Tensor "
-    "torch.FloatTensor torch.LongTensor isinstance torch.is_tensor print tuple list dict "
-    "torch.unsqueeze numpy.array numpy.asarray super range min max slice zip".split()
+    "len int float str bool torch.tensor torch.from_numpy torch.as_tensor "
+    "torch.Tensor torch.FloatTensor torch.LongTensor isinstance torch.is_tensor print "
+    "tuple list dict torch.unsqueeze numpy.array numpy.asarray super range min max "
+    "slice zip".split()
 )
 _LIGHT_METHODS = frozenset(
     "item tolist long float int double to unsqueeze squeeze view reshape permute "
@@ -111,8 +116,8 @@ def read_dataset(argument: Argument, evaluator: Evaluator) -> Dataset:
     """The facts of the dataset that reaches a loader's first argument."""
     found: list[Dataset] = []
     for node in argument.nodes:
-        for origin in evaluator.resolver.origins(node):
-            found.append(_read_origin(origin.node, evaluator, 0))
+        origins = evaluator.resolver.origins(node)
+        found += [_read_origin(o.node, evaluator, 0) for o in origins]
     return _worst(found) if found else Dataset(Work.UNKNOWN)
 
 
@@ -191,7 +196,7 @@ def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
         owner=owner,
         random=_draws(bodies, evaluator),
         handle=_open_handle(owner, evaluator),
-        device=_moves(bodies, evaluator),
+        device=_moves(bodies),
         iterable=iterable,
         mutated=_mutates_itself(bodies, evaluator),
         generator=_kept_generator(bodies, evaluator),
@@ -239,8 +244,7 @@ def _work_of(call: ast.Call, evaluator: Evaluator) -> str:
     first = name.partition(".")[0]
     if name == "open" or (last in _READS and first in _READ_HEADS):
         return f"`{written}` reads a file for each sample"
-    if last in ("transform", "transforms", "target_transform", "augment", "augmentation",
-                "tokenizer", "tokenize", "encode", "preprocess", "transform_fn"):  # fmt: skip
+    if last in _TRANSFORMS:
         return f"`{written}` runs for each sample"
     if name in _LIGHT_CALLS or (head and last in _LIGHT_METHODS):
         return ""
@@ -291,7 +295,7 @@ def _open_handle(owner: ast.ClassDef, evaluator: Evaluator) -> ast.AST | None:
     return None
 
 
-def _moves(bodies: list[Function], evaluator: Evaluator) -> ast.AST | None:
+def _moves(bodies: list[Function]) -> ast.AST | None:
     """A move to the device for a sample: CUDA in worker processes fails."""
     for function in bodies:
         for node in walk(*function.body):

@@ -70,12 +70,33 @@ def _device(script: Script, loop: Loop, starts: list[ast.Assign]) -> tuple[str, 
     if moves and all(m.device is None and m.target is Target.CUDA for m in moves):
         return '"cuda"', True
     found = {script.device_at(start, loops) for start in starts}
-    device = found.pop()
+    device = found.pop() or _attribute_at(script, moves, starts)
     if device is None or found or any(m.device is None for m in moves):
         raise CannotFix("no device can be named before the loop")
     if not all(_same_device(script, m.device, starts[0]) for m in moves if m.device):
         raise CannotFix("no device can be named before the loop")
     return script.text(device), script.tensors.target(device) is Target.CUDA
+
+
+def _attribute_at(
+    script: Script, moves: list[Move], starts: list[ast.Assign]
+) -> ast.expr | None:
+    """`args.device` of the same function, where `args` has its value at the starts."""
+    devices = {dotted(m.device): m.device for m in moves}
+    name, device = devices.popitem() if len(devices) == 1 else (None, None)
+    if name is None or not isinstance(device, ast.Attribute):
+        return None
+    base: ast.expr = device
+    while isinstance(base, ast.Attribute):
+        base = base.value
+    scope = script.index.scope(device)
+    if name in script.resolver.flow(scope).definitions:
+        return None
+    sure = all(
+        script.index.scope(start) is scope and script.is_set_at(base, start)
+        for start in starts
+    )
+    return device if sure else None
 
 
 def _batch_moves(script: Script, loop: Loop) -> tuple[list[Loop], list[Move]]:

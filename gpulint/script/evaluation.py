@@ -85,7 +85,7 @@ def _may_switch_off(function: Function | None) -> bool:
 
 def _always_without_grad(script: Script, function: Function, depth: int = 0) -> bool:
     """Whether all callers in this file run a function without gradients."""
-    callers = script.resolver.callers.get(function, [])
+    callers = script.resolver.callers(function)
     return bool(callers) and all(
         script.without_grad(call) or _caller_without_grad(script, call, depth)
         for call in callers
@@ -168,7 +168,7 @@ def _differentiates(script: Script, roots: Iterable[ast.AST]) -> bool:
 
 def _differentiated_by_caller(script: Script, function: Function) -> bool:
     """`validate(…).backward()`, directly or through a name."""
-    for call in script.resolver.callers.get(function, []):
+    for call in script.resolver.callers(function):
         scope = script.index.scope(call)
         names = {
             d.name

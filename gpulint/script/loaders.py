@@ -96,7 +96,7 @@ class Loader:
         resolver = self.evaluator.resolver
         if loop.function is None:
             return False
-        return any(in_loop(resolver, c) for c in resolver.callers[loop.function])
+        return any(in_loop(resolver, c) for c in resolver.callers(loop.function))
 
 
 def in_loop(resolver: Resolver, node: ast.AST, depth: int = 0) -> bool:
@@ -108,7 +108,7 @@ def in_loop(resolver: Resolver, node: ast.AST, depth: int = 0) -> bool:
         if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if depth > 3:
                 return False
-            callers = resolver.callers.get(above, ())
+            callers = resolver.callers(above)
             return any(in_loop(resolver, c, depth + 1) for c in callers)
     return False
 

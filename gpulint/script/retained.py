@@ -254,7 +254,7 @@ def _caller_differentiates(script: Script, function: ast.AST, name: str | None) 
     )
     if not returned or isinstance(function, ast.Lambda):
         return False
-    for call in script.resolver.callers.get(function, []):
+    for call in script.resolver.callers(function):
         above = script.index.scope(call)
         its = [
             d

@@ -97,7 +97,7 @@ def _again(script: Script, call: ast.Call) -> bool:
     function = script.index.function(call)
     known = function is None or function.name == "main"
     if function is not None:
-        known = known or bool(script.resolver.callers.get(function))
+        known = known or bool(script.resolver.callers(function))
     return not known or in_loop(script.resolver, call)
 
 

@@ -76,7 +76,7 @@ class Runners:
         method = isinstance(self.index.parent(function), ast.ClassDef)
         if (method and function.name in _STEP_METHODS) or self._is_step(function):
             return function
-        callers = self.script.resolver.callers.get(function, ())
+        callers = self.script.resolver.callers(function)
         return next((r for r in map(self.of, callers) if r is not None), None)
 
     def _is_step(self, function: Function) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Target
 from gpulint.index.walk import dotted, walk
-from gpulint.script.training_step import is_loss
+from gpulint.script.training_step import find_steps, is_loss
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -26,10 +26,24 @@ def trains_on_gpu(script: Script) -> bool:
     text = script.source.text
     if "mps" in text and "cuda" not in text and "gpu" not in text.lower():
         return False
-    return script.uses_gpu or any(
-        call.func.attr == "cpu" and not call.args
-        for call in script.index.all(ast.Call)
-        if isinstance(call.func, ast.Attribute)
+    return script.uses_gpu or (_comes_back(script) and not _made_here(script))
+
+
+def _comes_back(script: Script) -> bool:
+    """Whether something is copied to the host: it was on a device before."""
+    calls = (c for c in script.index.all(ast.Call) if not c.args)
+    return any(
+        isinstance(c.func, ast.Attribute) and c.func.attr == "cpu" for c in calls
+    )
+
+
+def _made_here(script: Script) -> bool:
+    """Whether the file makes the model that it trains; it never moves one."""
+    forward = (s.forward for s in find_steps(script) if s.forward is not None)
+    return any(
+        origin.call is not None
+        for call in forward
+        for origin in script.resolver.origins(call.func)
     )
 
 

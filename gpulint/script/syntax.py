@@ -155,7 +155,7 @@ def receiver_of_call(call: cst.Call) -> cst.CSTNode:
 
 
 def without_move(call: cst.Call) -> cst.CSTNode:
-    """`x` for `x.to(device)` and `x.cuda()`, `x.to(dtype)` for `x.to(device, dtype)`."""
+    """`x` for `x.to(device)` and `x.cuda()`; a dtype given with it stays."""
     import libcst as cst
 
     named = [a for a in call.args if a.keyword and a.keyword.value == "dtype"]

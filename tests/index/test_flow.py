@@ -25,7 +25,7 @@ def reaching(text: str, name: str = "x") -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("text", "rows"),
+    "text, rows",
     [
         ("x = 1\nx = 2\nuse(x)\n", [2]),
         ("x = 1\nif a:\n  x = 2\nuse(x)\n", [1, 3]),
@@ -65,12 +65,17 @@ def test_definitions_that_reach_a_use(text: str, rows: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "rows"),
+    "text, rows",
     [
-        ("class A:\n def __init__(self):\n  self.x = 1\n def f(self):\n  use(self.x)\n", [3]),
         (
-            "class A:\n def __init__(self):\n  self.x = 1\n"
-            " def f(self):\n  self.x = 2\n  use(self.x)\n",
+            "class A:\n def __init__(self):\n  self.x = 1\n def f(self):\n  use(self.x)\n",
+            [3],
+        ),
+        (
+            (
+                "class A:\n def __init__(self):\n  self.x = 1\n"
+                " def f(self):\n  self.x = 2\n  use(self.x)\n"
+            ),
             [5],
         ),
         ("class B:\n x = 1\nclass A(B):\n def f(self):\n  use(self.x)\n", [2]),
@@ -102,7 +107,9 @@ def test_names_mean_what_the_imports_say() -> None:
 
 
 def test_scopes() -> None:
-    index = index_of("@d(a)\ndef f(x=b):\n  return c\nclass K(e):\n  y = lambda z=g: h\n")
+    index = index_of(
+        "@d(a)\ndef f(x=b):\n  return c\nclass K(e):\n  y = lambda z=g: h\n"
+    )
     names = {n.id: n for n in index.all(ast.Name)}
     scopes = {name: type(index.scope(node)).__name__ for name, node in names.items()}
     assert scopes["a"] == scopes["b"] == scopes["e"] == "Module"

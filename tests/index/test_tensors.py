@@ -101,7 +101,7 @@ def test_not_sure(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "target"),
+    "code, target",
     [
         ("x.to(device)", Target.ANY),
         ("x.to('cuda')", Target.CUDA),

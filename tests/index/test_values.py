@@ -30,7 +30,7 @@ PARSER = "import argparse\np = argparse.ArgumentParser()\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "known"),
+    "text, known",
     [
         ("use(0)\n", [0]),
         ("N = 0\nuse(N)\n", [0]),
@@ -50,8 +50,8 @@ PARSER = "import argparse\np = argparse.ArgumentParser()\n"
         ("c = dict(n=0)\nuse(c['n'])\n", [0]),
         ("c = {'n': 1}\nc['n'] = 2\nuse(c['n'])\n", [1, 2]),
         ("c = {'n': 1}\nc.update(n=3)\nuse(c['n'])\n", [1, 3]),
-        ("C = {'n': 0}\nclass A:\n def __init__(self, c):\n  self.c = c\n"
-         " def f(self):\n  use(self.c['n'])\nA(C)\n", [0]),
+        (("C = {'n': 0}\nclass A:\n def __init__(self, c):\n  self.c = c\n"
+         " def f(self):\n  use(self.c['n'])\nA(C)\n"), [0]),
         ("class A:\n def __init__(self):\n  self.n = 2\n def f(self):\n  use(self.n)\n", [2]),
         ("class C:\n n = 0\nc = C()\nuse(c.n)\n", [0]),
         ("class C:\n n: int = 0\nuse(C.n)\n", [0]),
@@ -70,7 +70,9 @@ PARSER = "import argparse\np = argparse.ArgumentParser()\n"
 def test_values_that_are_known(text: str, known: list[object]) -> None:
     found = values(text)
     assert found.complete
-    assert sorted(map(repr, (v.constant for v in found.known))) == sorted(map(repr, known))
+    assert sorted(map(repr, (v.constant for v in found.known))) == sorted(
+        map(repr, known)
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ def test_command_line_defaults_are_marked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "state"),
+    "text, state",
     [
         ("use(n=1)\n", "given"),
         ("use(1)\n", "given"),

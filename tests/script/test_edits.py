@@ -47,7 +47,7 @@ def call(script: Script, name: str) -> ast.Call:
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
+    "before, after",
     [
         ("f()\n", "f(a=1)\n"),
         ("f(x)\n", "f(x, a=1)\n"),
@@ -58,7 +58,10 @@ def call(script: Script, name: str) -> ast.Call:
         ("f(\n    x,  # why\n    y,\n)\n", "f(\n    x,  # why\n    y,\n    a=1,\n)\n"),
         ("f(\n    x,\n    y\n)\n", "f(\n    x,\n    y,\n    a=1\n)\n"),
         ("f(x,\n  y)\n", "f(x,\n  y,\n  a=1)\n"),
-        ("if c:\n\tf(\n\t\tx,\n\t\ty,\n\t)\n", "if c:\n\tf(\n\t\tx,\n\t\ty,\n\t\ta=1,\n\t)\n"),
+        (
+            "if c:\n\tf(\n\t\tx,\n\t\ty,\n\t)\n",
+            "if c:\n\tf(\n\t\tx,\n\t\ty,\n\t\ta=1,\n\t)\n",
+        ),
         ("f(x)\r\n", "f(x, a=1)\r\n"),
         ("(f)(x)\n", "(f)(x, a=1)\n"),
         ("z = (f(x))\n", "z = (f(x, a=1))\n"),
@@ -72,7 +75,7 @@ def test_set_keywords(before: str, after: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
+    "before, after",
     [
         ("f(x, a=1)\n", "f(x, **k)\n"),
         ("f(a=1, x=2)\n", "f(x=2, **k)\n"),
@@ -84,11 +87,13 @@ def test_set_keywords(before: str, after: str) -> None:
 )
 def test_add_spread(before: str, after: str) -> None:
     script = script_of(before)
-    assert rewritten(script, Replace(call(script, "f"), add_spread("k", ["a"]))) == after
+    assert (
+        rewritten(script, Replace(call(script, "f"), add_spread("k", ["a"]))) == after
+    )
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
+    "before, after",
     [
         ("f(x, a=1)\n", "f(x)\n"),
         ("f(a=1)\n", "f()\n"),
@@ -179,12 +184,14 @@ def test_edits_that_meet_are_refused() -> None:
     script = script_of("f(g(1))\n")
     with pytest.raises(CannotFix, match="overlap"):
         rewritten(
-            script, ReplaceCode(call(script, "f"), "x"), ReplaceCode(call(script, "g"), "y")
+            script,
+            ReplaceCode(call(script, "f"), "x"),
+            ReplaceCode(call(script, "g"), "y"),
         )
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
+    "before, after",
     [
         ("x = 1\n", "import torch\nx = 1\n"),
         ('"""Doc."""\nx = 1\n', '"""Doc."""\n\nimport torch\nx = 1\n'),
@@ -205,12 +212,16 @@ def test_imports_stand_after_the_first_block(before: str, after: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "missing"),
+    "text, name, missing",
     [
         ("import torch\n", "torch", ()),
         ("import torch as th\n", "th", ()),
         ("from torch import nn\n", "torch", ("import torch",)),
-        ("def f():\n  import torch\n", "gpulint_torch", ("import torch as gpulint_torch",)),
+        (
+            "def f():\n  import torch\n",
+            "gpulint_torch",
+            ("import torch as gpulint_torch",),
+        ),
         ("torch = None\n", "gpulint_torch", ("import torch as gpulint_torch",)),
     ],
 )
@@ -229,7 +240,7 @@ def test_the_runtime_keeps_clear_of_other_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "device", "condition"),
+    "text, device, condition",
     [
         ("import torch\nd = torch.device('cuda', 0)\nx.to(d)\n", True, "True"),
         ("import torch\nd = torch.device('cuda' if a else 'cpu')\nx.to(d)\n", True,

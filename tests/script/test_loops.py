@@ -37,7 +37,7 @@ def body(indent: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    "text, expected",
     [
         ("for x, y in loader:\n" + body("  "), ["train"]),
         ("for i, (x, y) in enumerate(loader, 1):\n" + body("  "), ["train"]),
@@ -132,7 +132,7 @@ def test_loaders_know_their_loops_and_purpose() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    "text, expected",
     [
         ("def f():\n  use()\n", True),
         ("def f(device):\n  use()\n", True),

@@ -1,0 +1,136 @@
+"""An array stays on the host, and each step indexes it and copies the rows it needs.
+
+## Why
+`torch.from_numpy(bank[rows]).to(device)` gathers on the host (from the disk, where the
+array is memory-mapped) and copies to the device while the GPU waits, in every step.
+An array that fits in device memory needs one copy; then the device gathers.
+
+## Example
+```python
+import numpy as np
+import torch
+from torch import nn
+
+class Bank:
+    def __init__(self, path, device):
+        self.device = device
+        self.maps = np.load(path, mmap_mode="r")
+
+    def lookup(self, rows):
+        picked = self.maps[rows]
+        return torch.from_numpy(picked).to(self.device)
+
+def train(model, loader, optimizer, bank):
+    for x, y, rows in loader:
+        loss = (model(x, bank.lookup(rows.numpy())) - y).square().mean()
+        loss.backward()
+        optimizer.step()
+```
+```python
+import numpy as np
+import torch
+from torch import nn
+from gpulint import runtime
+
+class Bank:
+    def __init__(self, path, device):
+        self.device = device
+        self.maps = runtime.resident(np.load(path, mmap_mode="r"), self.device)
+
+    def lookup(self, rows):
+        picked = self.maps[rows]
+        return picked
+
+def train(model, loader, optimizer, bank):
+    for x, y, rows in loader:
+        loss = (model(x, bank.lookup(rows.numpy())) - y).square().mean()
+        loss.backward()
+        optimizer.step()
+```
+
+## Fix
+`runtime.resident(array, device)` where the array is opened: on the device if it fits
+there, else in pinned memory, else as it was. Indexing it gives tensors on the device
+with the same values. Needs the device to be known where the array is opened, and no
+use of the array but its shape, its length and these lookups.
+
+## When not
+Arrays that a dataset reads in `__getitem__` (worker processes cannot share the device)
+and arrays that the training writes to, such as replay buffers. Without a fix: an array
+that is opened anew for each batch, or whose values NumPy casts on the way.
+
+## Source
+PyTorch performance tuning guide, "Avoid unnecessary CPU-GPU synchronization"; NumPy,
+"Memory-mapped file support"; `torch.from_numpy`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding
+from gpulint.rule import Rule, Words
+from gpulint.script import Script
+from gpulint.script.host_arrays import HostArrays, Lookup
+from gpulint.script.residency import Residency
+
+_WHAT = {
+    "mapped": "a memory-mapped array",
+    "hdf5": "an HDF5 dataset",
+    "tensor": "a memory-mapped tensor",
+    "memory": "an array",
+}
+
+
+class PerBatchHostArray(Rule):
+    """Fires on the copy to the device of what was indexed on the host."""
+
+    effect = Effect.EXACT
+    torch = (2, 3)
+    needs = Words(
+        *(f"{make} {move}(" for make in ("torch numpy", "torch h5py", "torch.load mmap")
+          for move in (".to", ".cuda"))
+    )  # fmt: skip
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """One finding an array and function; further lookups are related."""
+        groups: dict[tuple[ast.AST, str], list[Lookup]] = {}
+        in_file = list(HostArrays(script).lookups())
+        for lookup in in_file:
+            if script.runners.of(lookup.subscript) is None:
+                continue
+            key = (script.index.scope(lookup.subscript), script.text(lookup.array))
+            groups.setdefault(key, []).append(lookup)
+        for lookups in groups.values():
+            residency = Residency(script, lookups, in_file)
+            if not (residency.written_in_steps or residency.short_lived):
+                yield self._finding(script, residency)
+                yield from self._reopened(script, residency)
+
+    def _finding(self, script: Script, residency: Residency) -> Finding:
+        first = residency.first
+        name = script.text(first.array)
+        what = _WHAT[first.openings[0].kind]
+        others = [(x.subscript, "indexed here as well") for x in residency.lookups[1:]]
+        return self.finding(
+            script,
+            residency.place,
+            f"`{name}`, {what}, is indexed on the host and copied in every step",
+            fix=residency.rewrite,
+            withheld=residency.withheld,
+            related=[
+                (first.openings[0].node, "opened here"),
+                (first.subscript, "indexed here"),
+                *others,
+            ],
+        )
+
+    def _reopened(self, script: Script, residency: Residency) -> Iterator[Finding]:
+        for opening in residency.reopened[:1]:
+            yield self.finding(
+                script,
+                opening.node,
+                f"`{script.text(residency.first.array)}` is opened anew in every step",
+                withheld="it may be opened anew on purpose, to free what was read",
+            )

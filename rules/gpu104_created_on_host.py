@@ -1,0 +1,152 @@
+"""A tensor is filled on the host and copied, though the device can make it itself.
+
+## Why
+`torch.zeros(n).to(device)` writes the values to host memory and then copies them to
+the device, and the host waits for that copy. With `device=` the device fills its own
+memory and nothing is copied.
+
+## Example
+```python
+import torch
+
+device = torch.device("cuda")
+
+def train(model, loader, optimizer):
+    for x, y in loader:
+        state = torch.zeros(x.size(0), 128).to(device)
+        model(x.to(device), state).sum().backward()
+        optimizer.step()
+```
+```python
+import torch
+
+device = torch.device("cuda")
+
+def train(model, loader, optimizer):
+    for x, y in loader:
+        state = torch.zeros(x.size(0), 128, device=device)
+        model(x.to(device), state).sum().backward()
+        optimizer.step()
+```
+
+## Fix
+`device=` in the factory; methods and casts in between stay. Exact for `zeros`, `ones`,
+`full`, `eye`, integer `arange` and `torch.tensor` of literals. `linspace` and a float
+`arange` are computed in another precision on CUDA (numerics); `rand`, `randn`,
+`randint` draw from the device's generator instead of the host's (random).
+
+## When not
+Tensors made from data of the script, pinned ones, and what a function that is no part
+of training makes once. Made once before the training loop is a note. Without a fix: a
+host tensor that takes the gradient (`requires_grad=True`) would become another leaf,
+the legacy constructors (`torch.FloatTensor(n)`) take no CUDA device, and NumPy has no
+device at all.
+
+## Source
+PyTorch performance tuning guide, "Create tensors directly on the target device";
+`torch.Tensor`'s documentation on constructors.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding, Severity
+from gpulint.index import Move, Target
+from gpulint.rule import Rule, Words
+from gpulint.script import Script
+from gpulint.script.at_creation import (
+    at_creation,
+    before_training,
+    effect_of,
+    hindrance,
+    is_there,
+)
+from gpulint.script.creations import Creation, creation, is_numpy_factory
+
+_DEFAULTS = frozenset({"torch.set_default_tensor_type", "torch.set_default_device"})
+_SPELLINGS = (
+    "zeros ones full empty eye arange tensor linspace logspace rand randn randint "
+    "normal randperm _like Tensor scalar_tensor indices cat stack"
+)
+
+
+class CreatedOnHost(Rule):
+    """Fires on the factory of `torch.zeros(…).to(device)` where a step runs it."""
+
+    effect = Effect.EXACT
+    needs = Words(
+        *(
+            f"{name}( {move}("
+            for name in _SPELLINGS.split()
+            for move in (".to", ".cuda")
+        ),
+        "torch.cuda Tensor( np.",
+    )
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """One finding a factory."""
+        if script.index.called_names & _DEFAULTS:
+            return
+        for call in script.index.all(ast.Call):
+            receiver = _moved_call(call)
+            made = creation(script, receiver) if receiver is not None else None
+            move = script.tensors.move(call) if made is not None else None
+            if made is None or move is None or move.target in (Target.CPU, Target.MPS):
+                continue
+            if not is_there(move, made):
+                yield from self._moved(script, move, made)
+        yield from self._converted(script)
+
+    def _moved(self, script: Script, move: Move, made: Creation) -> Iterator[Finding]:
+        runner = script.runners.of(made.call)
+        withheld = hindrance(script, move, made)
+        effect = effect_of(script, made)
+        once = runner is None and before_training(script, made.call)
+        if runner is None and (not once or withheld or effect is not Effect.EXACT):
+            return
+        name = script.text(made.call.func)
+        what = "NumPy fills an array" if made.numpy else f"`{name}` fills its tensor"
+        often = "once, before the loop" if once else "in every step"
+        yield self.finding(
+            script,
+            made.call.func,
+            f"{what} on the host, which is copied to the device {often}",
+            fix=None if withheld else at_creation(script, move, made),
+            withheld=withheld,
+            evidence=[(runner, "runs in every step")] if runner is not None else (),
+            severity=Severity.NOTE if once else None,
+            effect=effect,
+        )
+
+    def _converted(self, script: Script) -> Iterator[Finding]:
+        """`Tensor(np.ones(…))` where `Tensor` is a CUDA tensor class."""
+        for call in script.index.all(ast.Call):
+            if len(call.args) != 1 or not is_numpy_factory(script, call.args[0]):
+                continue
+            made = {
+                script.index.qualified(o.node)
+                for o in script.resolver.origins(call.func)
+            }
+            runner = script.runners.of(call)
+            if runner is None or not any(
+                n and n.startswith("torch.cuda.") for n in made
+            ):
+                continue
+            yield self.finding(
+                script,
+                call.func,
+                "NumPy fills an array on the host, which is copied to the device in "
+                "every step",
+                withheld="NumPy has no device",
+                evidence=[(runner, "runs in every step")],
+            )
+
+
+def _moved_call(call: ast.Call) -> ast.Call | None:
+    """`factory(…)` of `factory(…).to(…)` or `.cuda(…)`, by its form alone."""
+    func = call.func
+    if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
+        return None
+    return func.value if isinstance(func.value, ast.Call) else None

@@ -1,0 +1,153 @@
+"""The host waits for the device in every step of a training or evaluation loop.
+
+## Why
+The host queues work for the device and runs ahead of it. `.item()`, `.cpu()`,
+`float(x)`, a print or a test of a tensor needs the number itself, so the host stops
+until the device has finished all queued work; meanwhile it queues nothing, and the
+device then waits in turn. One wait a step costs little when the device is busy for
+long. Several a step, one in an inner loop, and models of many small kernels lose much.
+
+## Example
+```python
+import torch
+
+
+def train(model, loader, criterion, optimizer):
+    device = torch.device("cuda")
+    total = 0.0
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        loss = criterion(model(x), y).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    return total / len(loader)
+```
+becomes
+```python
+import torch
+
+
+def train(model, loader, criterion, optimizer):
+    device = torch.device("cuda")
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        loss = criterion(model(x), y).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.detach()
+    total = total.item()
+    return total / len(loader)
+```
+
+## Fix
+A sum that starts as a Python 0 right before the loop moves to the device and is read
+once, after the loop; branches that run now and then read it with `.item()`. Python's
+floats are float64, so the sum is one too and the result is the same, bit for bit. Where
+the script chooses the device at run time, `runtime.accumulator_dtype(device)` gives
+float64; Apple's MPS has no float64, there the sum is a float32. Counts of whole numbers
+are int64. `loss.item() * n` becomes `loss.detach().to(total.dtype) * n`, to multiply in
+float64 as Python does; `loss.item() / n` is left alone, because CUDA multiplies by the
+reciprocal. A value that is not proven to have no dimensions gets `.reshape(())`.
+
+All waits of the loop go, or none: with one left the host waits as before. A list of
+losses stays a list (from Python 3.12 on, `sum()` adds floats more exactly than `+=`).
+
+## When not
+Waits behind `if step % n == 0`, once an epoch, on values that are on the host already,
+for the actions of an environment, in code that measures time around `synchronize()`,
+and on the way to a file are not reported. Nor are outputs that an evaluation collects
+on the host. With a float16 `GradScaler`, `scaler.step` itself waits once a step unless
+the optimizer is fused.
+
+## Source
+The synchronising calls: `torch.cuda.set_sync_debug_mode` and the PyTorch performance
+tuning guide, "Avoid unnecessary CPU-GPU synchronization". `found_inf` is read in
+`torch.amp.GradScaler._maybe_opt_step`. Division by a number as a product with its
+reciprocal: `aten/src/ATen/native/cuda/BinaryDivTrueKernel.cu`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding, Severity
+from gpulint.rule import Rule, Words
+from gpulint.script import Loop, Script
+from gpulint.script.device_sums import sum_on_device
+from gpulint.script.edits import CannotFix
+from gpulint.script.waits import Wait, find_waits
+
+SHOWN = 3  # waits named in a message
+
+
+class HostSyncInLoop(Rule):
+    """One finding for each loop whose steps wait for the device."""
+
+    effect = Effect.EXACT
+    needs = Words(
+        *(
+            f"torch {runs} {moves}"
+            for runs in ("backward(", "no_grad", "inference_mode", ".eval(", "loader")
+            for moves in (".to(", "cuda")
+        )
+    )
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """A finding at the worst wait of each training and evaluation loop."""
+        if not script.uses_gpu:
+            return
+        seen: set[ast.AST] = set()
+        loops = [x for x in script.loops if script.step_owner(x) is x]
+        for loop in sorted(loops, key=lambda x: not x.train):
+            if _is_epoch(loop):
+                continue
+            waits = [w for w in find_waits(script, loop) if w.node not in seen]
+            seen.update(w.node for w in waits)
+            if waits:
+                yield self._finding(script, loop, waits)
+
+    def _finding(self, script: Script, loop: Loop, waits: list[Wait]) -> Finding:
+        fix, withheld = None, None
+        try:
+            fix = sum_on_device(script, loop, waits)
+        except CannotFix as reason:
+            withheld = str(reason)
+        several = len(waits) > 1 or waits[0].inner
+        related = {w.at: "waits as well" for w in waits if w.at is not waits[0].at}
+        return self.finding(
+            script,
+            waits[0].at,
+            _message(script, loop, waits),
+            fix=fix,
+            withheld=withheld,
+            related=related.items(),
+            severity=Severity.WARNING if several and loop.train else Severity.NOTE,
+        )
+
+
+def _is_epoch(loop: Loop) -> bool:
+    """Whether each iteration is an epoch: one step with all the data."""
+    return not loop.batches and any("epoch" in t.id.lower() for t in loop.targets)
+
+
+def _message(script: Script, loop: Loop, waits: list[Wait]) -> str:
+    texts = list(dict.fromkeys(_short(script.text(w.node)) for w in waits))
+    named = ", ".join(f"`{t}`" for t in texts[:SHOWN])
+    more = ", …" if len(texts) > SHOWN else ""
+    step = "training" if loop.train else "evaluation"
+    times = ""
+    if waits[0].inner:
+        times = "in an inner loop "
+    elif len(waits) > 1:
+        times = f"{len(waits)} times "
+    return f"the host waits for the device {times}in every {step} step: {named}{more}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 60 else line[:57] + "…"

@@ -1,0 +1,201 @@
+"""Samples are made one after another in one process while the GPU waits.
+
+## Why
+Without worker processes the training process itself reads, decodes and augments every
+sample of a batch before it can start the step; with one worker the samples still come
+one after another. The GPU stands still meanwhile, in every step.
+
+## Example
+```python
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+
+class Photos(Dataset):
+    def __init__(self, paths, transform):
+        self.paths, self.transform = paths, transform
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        return self.transform(Image.open(self.paths[index]))
+
+
+device = torch.device("cuda")
+loader = DataLoader(
+    Photos(paths, transform),
+    batch_size=32,
+    num_workers=0,
+)
+for images in loader:
+    loss = model(images.to(device)).mean()
+    loss.backward()
+    optimizer.step()
+```
+becomes
+```python
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+from gpulint import runtime
+
+
+class Photos(Dataset):
+    def __init__(self, paths, transform):
+        self.paths, self.transform = paths, transform
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        return self.transform(Image.open(self.paths[index]))
+
+
+device = torch.device("cuda")
+loader = DataLoader(
+    Photos(paths, transform),
+    batch_size=32,
+    **runtime.loader_kwargs(device, was={"num_workers": 0}),
+)
+for images in loader:
+    loss = model(images.to(device)).mean()
+    loss.backward()
+    optimizer.step()
+```
+
+## Fix
+`runtime.loader_kwargs` chooses the workers for the machine when the script runs: by
+the usable CPUs, the limits of the container and the other ranks, and 0 under a debugger
+or where workers cannot start. Where they would import a script anew that has no
+`if __name__ == "__main__":` it gives 0 too, so that guard is no condition of the fix.
+Other options of the call move into it and win over its choice; the number that it
+replaces stays in `was`.
+
+Workers draw their own random numbers, so the fix is of the effect `random`; it is
+`exact` where the dataset draws none, no function collates or sets up workers, and torch
+computes nothing that rounds by the number of threads.
+
+No fix where workers would change what is trained on, or could not start: an iterable
+dataset without `get_worker_info`, a dataset that changes itself, a random generator
+kept on it (all workers would draw the same), a lambda or local function handed over, a
+loader built in a loop, and a number that is the default of an option or parameter: who
+sets that must be obeyed.
+
+## When not
+In-memory data are copied between processes for nothing. Batches that a dataset makes on
+the GPU, and files opened in `__init__` (HDF5, LMDB), must not be shared with workers. A
+0 with a comment that gives a reason (debugging, Windows, notebooks) is meant.
+
+## Source
+PyTorch documentation, `torch.utils.data`, Single- and Multi-process Data Loading; the
+Performance Tuning Guide, Enable asynchronous data loading and augmentation.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding
+from gpulint.index import Value
+from gpulint.rule import Calls, Rule
+from gpulint.script import Loader, Script
+from gpulint.script.loader_options import (
+    fed_by_framework,
+    has_reason,
+    into_loader_kwargs,
+    trains_on_cpu,
+    unpicklable,
+    written_options,
+)
+from gpulint.script.loaders import LOADER
+from gpulint.script.reuse import built_again
+from gpulint.script.serial import is_serial
+
+TITLE = "Let the runtime choose the workers"
+
+
+class SerialLoading(Rule):
+    effect = Effect.RANDOM
+    needs = Calls(LOADER)
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Loaders with 0 or 1 workers whose samples take work."""
+        if script.is_test or trains_on_cpu(script):
+            return
+        for loader in script.loaders:
+            if fed_by_framework(script, loader) or not is_serial(loader):
+                continue
+            values = loader.values("num_workers").known
+            if any(has_reason(script, v.node) for v in values):
+                continue
+            yield self._finding(script, loader, values)
+
+    def _finding(
+        self, script: Script, loader: Loader, values: tuple[Value, ...]
+    ) -> Finding:
+        withheld = why_not(script, loader, values)
+        fix = None
+        if withheld is None:
+            given = written_options(loader)
+            was = {k: v for k, v in given.items() if k == "num_workers"}
+            fix, withheld = into_loader_kwargs(script, loader, TITLE, was=was)
+        elsewhere = [v for v in values if not script.index.inside(v.node, loader.call)]
+        places = [(v.node, f"{v.constant} is written here") for v in elsewhere]
+        work = loader.dataset.place or loader.call
+        return self.finding(
+            script,
+            loader.call.func,
+            message(loader, values),
+            fix=fix,
+            withheld=withheld,
+            related=places,
+            evidence=[*places, (work, loader.dataset.reason)],
+            effect=Effect.EXACT if exact(loader) else Effect.RANDOM,
+        )
+
+
+def message(loader: Loader, values: tuple[Value, ...]) -> str:
+    reason = loader.dataset.reason
+    is_clause = reason[0] == "`" or reason[0].isupper()
+    what = reason if is_clause else f"the dataset {reason}"
+    numbers = sorted({str(v.constant) for v in values})
+    if not numbers:
+        return f"`num_workers` is not set, so the training process loads alone: {what}"
+    who = "one process" if numbers == ["1"] else "the training process"
+    return f"`num_workers` is {' or '.join(numbers)}, so {who} loads alone: {what}"
+
+
+def why_not(script: Script, loader: Loader, values: tuple[Value, ...]) -> str | None:
+    """The guard of the fix that fails."""
+    dataset = loader.dataset
+    if any(v.default for v in values):
+        return "the number is a default that a caller or user may replace"
+    if dataset.iterable and not shards(script, dataset.owner):
+        return "every worker would yield all samples of the iterable dataset"
+    if dataset.mutated:
+        return "samples change the dataset, and each worker would change its own copy"
+    if dataset.generator is not None:
+        return "all workers would have a copy of the dataset's random generator"
+    if built_again(script, loader):
+        return "the loader is built in a loop"
+    return unpicklable(script, loader)
+
+
+def shards(script: Script, owner: ast.ClassDef | None) -> bool:
+    return any(
+        owner is None or script.index.inside(call, owner)
+        for name, calls in script.index.calls.items()
+        if name.endswith("get_worker_info")
+        for call in calls
+    )
+
+
+def exact(loader: Loader) -> bool:
+    """Whether workers make the same samples, bit for bit."""
+    dataset = loader.dataset
+    if dataset.random is not False or dataset.torch_math or dataset.iterable:
+        return False
+    return all(loader.argument(n).absent for n in ("collate_fn", "worker_init_fn"))

@@ -1,0 +1,168 @@
+"""Worker processes end with every epoch and start again with the next one.
+
+## Why
+Without `persistent_workers=True` each pass over a loader starts its workers anew: every
+worker is forked or imports the script again, gets a copy of the dataset and fills its
+first batches while the GPU waits. With the start methods `spawn` and `forkserver` that
+is seconds in every epoch.
+
+## Example
+```python
+import torch
+from torch.utils.data import DataLoader
+from torchvision import datasets, transforms
+
+device = torch.device("cuda")
+train_set = datasets.CIFAR10("data", transform=transforms.ToTensor())
+loader = DataLoader(
+    train_set,
+    batch_size=128,
+    num_workers=4,
+)
+for epoch in range(90):
+    for images, labels in loader:
+        loss = criterion(model(images.to(device)), labels.to(device))
+        loss.backward()
+        optimizer.step()
+```
+becomes
+```python
+import torch
+from torch.utils.data import DataLoader
+from torchvision import datasets, transforms
+from gpulint import runtime
+
+device = torch.device("cuda")
+train_set = datasets.CIFAR10("data", transform=transforms.ToTensor())
+loader = DataLoader(
+    train_set,
+    batch_size=128,
+    **runtime.loader_kwargs(device, persistent=True, num_workers=4),
+)
+for epoch in range(90):
+    for images, labels in loader:
+        loss = criterion(model(images.to(device)), labels.to(device))
+        loss.backward()
+        optimizer.step()
+```
+
+## Fix
+`persistent_workers` is an error without workers, and their number is often an option:
+`runtime.loader_kwargs` sets it only where there are some. The script's number and its
+other options move into the call and stay as they are. From the second epoch on the
+random draws differ, the order of a shuffled loader too: the seed that a loader draws
+for its workers is drawn once instead of once an epoch.
+
+No fix where samples change the dataset, since workers that live on would keep those
+changes, and where its class has a `set_epoch` that another file may call.
+
+## When not
+A dataset or transform that the script changes between epochs (`dataset.set_epoch`,
+`dataset.ng_sample()`, `loader.dataset.mode = …`): workers that live on do not see it.
+A loader that is iterated once, built in a loop (GPU205), or whose iterators are kept or
+nested: persistent workers serve one iterator at a time.
+
+## Source
+PyTorch documentation, `torch.utils.data.DataLoader`, `persistent_workers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding
+from gpulint.rule import Calls, Rule
+from gpulint.script import Loader, Script
+from gpulint.script.loader_options import (
+    fed_by_framework,
+    has_reason,
+    into_loader_kwargs,
+    trains_on_cpu,
+    written_options,
+)
+from gpulint.script.loaders import LOADER
+from gpulint.script.reuse import built_again, dataset_change, kept_iterator, runs_once
+from gpulint.script.serial import is_serial
+
+TITLE = "Keep the workers between epochs"
+
+
+class RestartingWorkers(Rule):
+    effect = Effect.RANDOM
+    needs = Calls(LOADER)
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Loaders with workers that are iterated again and again."""
+        if script.is_test or trains_on_cpu(script):
+            return
+        for loader in script.loaders:
+            if fed_by_framework(script, loader) or is_serial(loader):
+                continue
+            if restarts(script, loader) and stays_the_same(script, loader):
+                yield self._finding(script, loader)
+
+    def _finding(self, script: Script, loader: Loader) -> Finding:
+        withheld = why_not(loader)
+        fix = None
+        if withheld is None:
+            given = written_options(loader)
+            was = {k: v for k, v in given.items() if k == "persistent_workers"}
+            fix, withheld = into_loader_kwargs(
+                script, loader, TITLE, was=was, persistent=True
+            )
+        evidence = [(x.node, "iterated here in every epoch") for x in loader.loops]
+        return self.finding(
+            script,
+            loader.call.func,
+            message(loader),
+            fix=fix,
+            withheld=withheld,
+            evidence=evidence,
+        )
+
+
+def message(loader: Loader) -> str:
+    values = loader.values("num_workers")
+    numbers = {v.constant for v in values.known} if values.complete else set()
+    number = numbers.pop() if len(numbers) == 1 else ""
+    if number == 1:
+        return "the loader's worker starts again in every epoch"
+    if number and any(v.default for v in values.known):
+        return f"the loader's workers ({number} by default) start again in every epoch"
+    return f"the loader's {f'{number} workers'.strip()} start again in every epoch"
+
+
+def restarts(script: Script, loader: Loader) -> bool:
+    """Whether a loader has workers, or may be given some, and starts them anew."""
+    if loader.decided_by_runtime or not loader.reused:
+        return False
+    workers, kept = (
+        loader.argument("num_workers"),
+        loader.argument("persistent_workers"),
+    )
+    if not workers.given or loader.values("num_workers").all_in(0, None):
+        return False
+    if kept.absent:
+        return True
+    off = kept.given and loader.values("persistent_workers").all_in(False)
+    return off and not any(has_reason(script, node) for node in kept.nodes)
+
+
+def stays_the_same(script: Script, loader: Loader) -> bool:
+    """Whether workers that live on would see what new ones see."""
+    if runs_once(script, loader) or built_again(script, loader):
+        return False
+    if kept_iterator(script, loader) is not None:
+        return False
+    return dataset_change(script, loader) is None
+
+
+def why_not(loader: Loader) -> str | None:
+    """The guard of the fix that fails."""
+    dataset = loader.dataset
+    if dataset.mutated:
+        return "samples change the dataset, and workers that live on would keep that"
+    names = loader.evaluator.resolver.methods(dataset.owner) if dataset.owner else {}
+    if "set_epoch" in names:
+        return "the dataset's `set_epoch` may be called in another file"
+    return None

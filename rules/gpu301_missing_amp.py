@@ -1,0 +1,172 @@
+"""A training loop on the GPU in float32 throughout, with tensor cores idle.
+
+## Why
+In mixed precision matrix products and convolutions run in bfloat16 or float16 on
+tensor cores, and the activations that are kept for the backward pass take half the
+memory. Losses, sums and softmax stay in float32, as do the weights. A loop that never
+asks for it takes longer for every step and fits a smaller batch.
+
+## Example
+```python
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(1024, 1024).to(device)
+criterion = nn.MSELoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+```
+becomes
+```python
+import torch
+from torch import nn
+from gpulint import runtime
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(1024, 1024).to(device)
+criterion = nn.MSELoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler(
+    device.type, enabled=runtime.amp_dtype(device) is torch.float16
+)
+amp_dtype = runtime.amp_dtype(device)
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    with torch.autocast(device.type, dtype=amp_dtype, enabled=amp_dtype is not None):
+        loss = criterion(model(x), y)
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+```
+
+## Fix
+Forward and loss under `torch.autocast`, in the format that the GPU has: bfloat16, or
+float16 with a gradient scaler, or none, as `runtime.amp_dtype` decides when the script
+runs. The scaler is made beside the optimizer and reaches the step as the optimizer
+does: as a variable, an attribute or a parameter. Second derivatives that are a
+statement of their own stay outside, in float32.
+
+Withheld, with the reason, wherever something in the step is not known to bear it: a
+loss other than PyTorch's own, `BCELoss`, custom `autograd.Function`s, Fourier
+transforms and linear algebra, `DataParallel`, FSDP, gradient hooks and `.grad`, several
+models, optimizers or backward calls, numpy conversion of what the model returns,
+numbers that float16 cannot hold, checkpoints with the optimizer's state.
+
+## When not
+Mixed or half precision in any form is there already, also behind a switch that is off.
+float64, closures (LBFGS), reinforcement learning, graph networks, models of less than
+10 000 weights and training on one fixed input gain nothing. Lightning, Accelerate,
+DeepSpeed, fastai, Ignite and the Hugging Face Trainer have a setting for it.
+
+## Source
+PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and
+"Automatic Mixed Precision examples". That clipping without `unscale_` shrinks the
+gradients to nothing, and that `BCELoss` raises under autocast on CUDA only, was
+measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpulint.finding import Effect, Finding, Severity
+from gpulint.rule import Rule, Words
+from gpulint.script import Script
+from gpulint.script.autocast import with_autocast
+from gpulint.script.edits import CannotFix
+from gpulint.script.model_size import weights
+from gpulint.script.started import trains_in_double, trains_on_gpu, uses_a_trainer
+from gpulint.script.training_step import Step, find_steps, inputs_vary
+
+OWN_SETTINGS = frozenset(
+    {"lightning", "accelerate", "deepspeed", "fastai", "ignite", "xla"}
+)
+OTHER_FIELDS = frozenset(
+    "gym gymnasium envpool procgen pettingzoo stable_baselines3 dm_control dm_env brax "
+    "isaacgym torch_geometric dgl torch_sparse torch_scatter ogb".split()
+)
+SMALL = 10_000  # weights
+
+
+class MissingAMP(Rule):
+    """Reports the forward call of each training loop of a file without any AMP."""
+
+    effect = Effect.NUMERICS
+    needs = Words("torch backward(")
+    torch = (2, 3)
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """One finding for a training step."""
+        if script.is_test or not script.training_loops:
+            return
+        if script.precision.amp is not None:
+            return
+        if not _is_candidate(script):
+            return
+        for step in find_steps(script):
+            if _gains(script, step):
+                yield self._report(script, step)
+
+    def _report(self, script: Script, step: Step) -> Finding:
+        fix, withheld = None, None
+        try:
+            fix = with_autocast(script, step)
+        except CannotFix as error:
+            withheld = str(error)
+        at = step.forward or step.backward
+        name = f"`{script.text(step.forward.func)}`" if step.forward else "this step"
+        found = self.finding(
+            script,
+            at.func,
+            f"{name} trains in float32 throughout: "
+            "no mixed precision in this training loop",
+            fix=fix,
+            withheld=withheld,
+            related=[(step.loop.node, "the training loop")],
+        )
+        return found if found.fix else replace(found, severity=Severity.NOTE)
+
+
+def _is_candidate(script: Script) -> bool:
+    if script.frameworks & OWN_SETTINGS or uses_a_trainer(script):
+        return False
+    heads = {v.partition(".")[0] for v in script.index.imports.values()}
+    if heads & OTHER_FIELDS or _acts(script):
+        return False
+    return trains_on_gpu(script) and trains_in_double(script) is None
+
+
+def _acts(script: Script) -> bool:
+    """Whether a reinforcement-learning environment is stepped."""
+    return any(
+        name.rpartition(".")[0].rpartition(".")[2] in ("env", "envs")
+        and name.endswith(".step")
+        for name in script.index.called_names
+    )
+
+
+def _gains(script: Script, step: Step) -> bool:
+    """Whether the step is one that mixed precision is for."""
+    if any(call.args or call.keywords for call in step.loop.steps):
+        return False  # a closure
+    if any(name.endswith("LBFGS") for name in script.index.called_names):
+        return False
+    if len(step.loop.backward) > 1 and script.precision.second_order:
+        return False  # a gradient penalty between several models
+    if not inputs_vary(script, step):
+        return False
+    if step.forward is None:
+        return True
+    size = weights(script, step.forward.func)
+    return size is None or size >= SMALL

@@ -1,0 +1,144 @@
+"""An evaluation loop records a graph of every batch that nobody differentiates.
+
+## Why
+Outside `torch.no_grad()` each operation on the model's parameters keeps its inputs for
+a backward pass. In an evaluation that pass never comes: the activations of every layer
+take memory until the outputs are gone, so that the evaluation batch can be no larger
+than the training batch, and recording costs host time for every operation.
+`model.eval()` only switches layers such as dropout; it does not stop the recording.
+
+## Example
+```python
+import torch
+from torchvision.models import resnet18
+
+model = resnet18().cuda()
+
+
+def validate(loader):
+    model.eval()
+    correct = 0
+    for images, labels in loader:
+        predicted = model(images.cuda()).argmax(dim=1)
+        correct += (predicted == labels.cuda()).sum()
+    return correct.item() / len(loader.dataset)
+```
+becomes
+```python
+import torch
+from torchvision.models import resnet18
+
+model = resnet18().cuda()
+
+
+@torch.no_grad()
+def validate(loader):
+    model.eval()
+    correct = 0
+    for images, labels in loader:
+        predicted = model(images.cuda()).argmax(dim=1)
+        correct += (predicted == labels.cuda()).sum()
+    return correct.item() / len(loader.dataset)
+```
+
+## Fix
+`@torch.no_grad()` on a function that does nothing but evaluate; `with torch.no_grad():`
+around the loop where the function does more. The outputs are the same, bit for bit. If
+the model may hold `nn.Transformer…` layers or `nn.MultiheadAttention`, these take
+another path in evaluation mode without gradients, which rounds differently; with a
+padding mask that path also fills padded positions with zeros, so there is no fix then.
+`torch.inference_mode()` saves a little more, but tensors made under it can never take
+part in training.
+
+## When not
+Evaluations that need gradients are not reported: `autograd.grad`, `backward` or
+`requires_grad` in the loop or in what it calls (physics residuals, adversarial attacks,
+saliency maps, adaptation at test time), nor losses that are collected for a later
+`backward()`, nor functions whose callers switch gradients off.
+
+## Source
+"Autograd mechanics, Locally disabling gradient computation" in the PyTorch
+documentation; the conditions of the fast path stand in that of
+`torch.nn.TransformerEncoderLayer` and `torch.nn.MultiheadAttention`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding
+from gpulint.index.walk import FUNCTIONS, walk, walk_scope
+from gpulint.rule import Rule, Words
+from gpulint.script import Loop, Script
+from gpulint.script.attention import may_hold_attention, takes_padding_mask
+from gpulint.script.edits import InsertBefore, Rewrite, Wrap
+from gpulint.script.evaluation import called_module, graph_builder
+from gpulint.script.loops import is_backward, is_step
+
+
+class GradInEval(Rule):
+    """Fires on the `for` statement of the evaluation loop."""
+
+    effect = Effect.EXACT
+    needs = Words(
+        *(
+            f"torch for {name} {moves}"
+            for name in ("eval", "val", "test", "infer", "pred")
+            for moves in (".to(", "cuda")
+        )
+    )
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """One finding a loop."""
+        for loop in script.eval_loops:
+            call = graph_builder(script, loop)
+            if call is not None:
+                yield self._finding(script, loop, call)
+
+    def _finding(self, script: Script, loop: Loop, call: ast.Call) -> Finding:
+        attention = may_hold_attention(script, called_module(call))
+        masked = attention and takes_padding_mask(script)
+        withheld = (
+            "attention with a padding mask gives other values without gradients"
+            if masked
+            else None
+        )
+        return self.finding(
+            script,
+            loop.node,
+            f"`{script.text(call.func)}` builds a graph for every evaluation batch, "
+            "and nothing differentiates it",
+            fix=None if masked else _rewrite(script, loop),
+            withheld=withheld,
+            related=[(call.func, "the model runs here")],
+            effect=Effect.NUMERICS if attention else Effect.EXACT,
+        )
+
+
+def _rewrite(script: Script, loop: Loop) -> Rewrite:
+    torch, imports = script.torch
+    function = loop.function
+    if function is not None and _only_evaluates(loop, function):
+        edit = InsertBefore(function, f"@{torch}.no_grad()")
+        return Rewrite(f"Run `{function.name}` without gradients", (edit,), imports)
+    wrap = Wrap((loop.node,), f"with {torch}.no_grad():")
+    return Rewrite("Run the loop without gradients", (wrap,), imports)
+
+
+def _only_evaluates(
+    loop: Loop, function: ast.FunctionDef | ast.AsyncFunctionDef
+) -> bool:
+    """Whether a decorator changes nothing but the evaluation."""
+    if isinstance(function, ast.AsyncFunctionDef) or function.decorator_list:
+        return False
+    if loop.node not in function.body:
+        return False
+    if any(isinstance(n, (*FUNCTIONS, ast.ClassDef)) for n in walk(*function.body)):
+        return False
+    return not any(
+        isinstance(node, (ast.Yield, ast.YieldFrom))
+        or (isinstance(node, ast.Call) and (is_backward(node) or is_step(node)))
+        or (isinstance(node, ast.Attribute) and node.attr == "requires_grad_")
+        for node in walk_scope(function)
+    )

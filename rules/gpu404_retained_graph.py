@@ -1,0 +1,91 @@
+"""A sum or list of losses keeps the graph of every batch in memory.
+
+## Why
+A loss tensor holds the graph that leads to it: the nodes of every operation, the views
+of every tensor that was saved for them. It is freed when the last tensor that refers to
+it goes. `total += loss` and `losses.append(loss)` refer to the graphs of all batches so
+far, so memory grows with every step until the epoch ends or memory runs out.
+
+## Example
+```python
+import torch
+
+
+def train(model, loader, criterion, optimizer):
+    total = 0.0
+    for x, y in loader:
+        loss = criterion(model(x.cuda()), y.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss
+    return total / len(loader)
+```
+becomes
+```python
+import torch
+
+
+def train(model, loader, criterion, optimizer):
+    total = 0.0
+    for x, y in loader:
+        loss = criterion(model(x.cuda()), y.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.detach()
+    return total / len(loader)
+```
+
+## Fix
+`.detach()` on what is added or appended: the same value without its graph, still on the
+device. `.item()` would do as well, but makes the host wait in every step.
+
+## When not
+Sums that are differentiated (several losses of one step, truncated backpropagation,
+meta-learning), sums that start anew in every step, and everything under `no_grad()`.
+
+## Source
+"My model reports cuda runtime error(2): out of memory, Don't accumulate history across
+your training loop" in the FAQ of the PyTorch documentation.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding, Severity
+from gpulint.rule import Rule, Words
+from gpulint.script import Script
+from gpulint.script.edits import ReplaceCode, Rewrite
+from gpulint.script.retained import Kept, find_kept
+
+
+class RetainedGraph(Rule):
+    """Fires on the sum or `append` that keeps losses with their graphs."""
+
+    effect = Effect.EXACT
+    severity = Severity.ERROR
+    needs = Words("torch backward( +=", "torch backward( append(", "torch backward( +")
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """One finding a statement."""
+        for kept in find_kept(script):
+            yield self.finding(
+                script,
+                kept.at,
+                f"`{kept.name}` keeps the graph of `{script.text(kept.losses[0])}` of "
+                "every step in memory, and is never differentiated",
+                fix=_rewrite(script, kept),
+                related=[(kept.backward.func, "only this differentiates the loss")],
+            )
+
+
+def _rewrite(script: Script, kept: Kept) -> Rewrite:
+    edits = tuple(
+        ReplaceCode(loss, f"{script.text(loss)}.detach()") for loss in kept.losses
+    )
+    names = " and ".join(f"`{script.text(loss)}`" for loss in kept.losses)
+    verb = "appended" if isinstance(kept.at, ast.Attribute) else "added"
+    return Rewrite(f"Detach {names} before it is {verb}", edits)

@@ -1,0 +1,63 @@
+"""An attribute that is set on some paths only keeps its older value on the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpulint.index import Evaluator, Resolver, Values, build_index
+from gpulint.source import Source
+
+OPTION = """\
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--n", type=int, default=8)
+args = p.parse_args()
+"""
+
+
+def values(text: str) -> Values:
+    evaluator = Evaluator(Resolver(build_index(Source(Path("a.py"), text))))
+    (call,) = evaluator.index.calls["use"]
+    return evaluator.values(call.args[0])
+
+
+@pytest.mark.parametrize(
+    "text, known",
+    [
+        (OPTION + "if dry:\n    args.n = 0\nuse(args.n)\n", [0, 8]),
+        (OPTION + "if dry:\n    args.n = 0\ndef f():\n    use(args.n)\n", [0, 8]),
+        (OPTION + "for x in y:\n    args.n = 0\nuse(args.n)\n", [0, 8]),
+        (OPTION + "try:\n    args.n = 0\nexcept E:\n    pass\nuse(args.n)\n", [0, 8]),
+        (
+            OPTION + "if dry:\n    args.n = 0\nelse:\n    args.n = 4\nuse(args.n)\n",
+            [0, 4],
+        ),
+        (OPTION + "args.n = 0\nuse(args.n)\n", [0]),
+        (OPTION + "args.n = 0\ndef f():\n    use(args.n)\n", [0]),
+        (OPTION + "if dry:\n    args.n = 0\nn = args.n\nuse(n)\n", [0, 8]),
+    ],
+)
+def test_values_of_an_attribute(text: str, known: list[int]) -> None:
+    found = values(text)
+    assert sorted(v.constant for v in found.known) == known  # type: ignore[type-var]
+    assert found.complete
+
+
+def test_a_parameter_keeps_what_the_caller_gave() -> None:
+    text = "def f(args):\n    if dry:\n        args.n = 0\n    use(args.n)\n"
+    assert not values(text).complete
+
+
+def test_a_member_set_again_on_one_path_keeps_the_first_value() -> None:
+    text = (
+        "class A:\n"
+        "    def __init__(self, n):\n"
+        "        self.n = n\n"
+        "    def go(self):\n"
+        "        if dry:\n"
+        "            self.n = 0\n"
+        "        use(self.n)\n"
+    )
+    assert not values(text).complete

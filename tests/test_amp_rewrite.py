@@ -1,0 +1,199 @@
+"""What GPU301 makes of the scenarios computes what it should, in half precision too."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from equivalence import assert_same_losses, run_script
+
+from gpulint import runtime
+from gpulint.engine import Options, fix_source
+from gpulint.finding import Effect
+from gpulint.registry import find_rule
+from gpulint.script.half import SAFE_LOSSES
+from gpulint.source import read_source
+
+torch = pytest.importorskip("torch")
+np = pytest.importorskip("numpy")
+
+SCRIPTS = Path(__file__).parent.parent / "fixtures" / "scripts"
+STEPS = 4
+# Losses that cannot be run on tensors without data where torch has no CUDA.
+NEED_A_GPU = {"CosineEmbedding", "MarginRanking", "MultiLabelMargin"}
+
+
+def rewritten(name: str) -> str:
+    """A scenario after the fix of GPU301 alone."""
+    rule = find_rule("GPU301")
+    assert rule is not None
+    source = read_source(SCRIPTS / name / "before.py")
+    fixed = fix_source(source, Options((rule,), frozenset(Effect)))
+    assert [f.code for f in fixed.applied] == ["GPU301"]
+    assert fixed.remaining == ()
+    return fixed.text
+
+
+def load(text: str, folder: Path) -> ModuleType:
+    """Import a script without running it."""
+    path = folder / "rewritten.py"
+    path.write_text(text, "utf-8")
+    spec = importlib.util.spec_from_file_location("rewritten", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def ionosphere(text: str, folder: Path) -> Any:
+    """The trainer of the ionosphere script with a small network and few steps."""
+    module = load(text, folder)
+    config = {**module.CONFIG, "tracks": 4, "hidden": 16}
+    torch.manual_seed(0)
+    device = torch.device("cpu")
+    train, validation = module.build_loaders(config, np.random.default_rng(0))
+    path = folder / "bank.npy"
+    module.write_gradient_maps(path, config["grid"])
+    bank = module.GradientBank(path, config["grid"], device)
+    trainer = module.Trainer(config, train, validation, bank, device)
+    trainer.train_loader = [
+        batch for batch, _ in zip(train, range(STEPS), strict=False)
+    ]
+    return trainer
+
+
+def record_norms(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The gradient norms that clipping sees from now on."""
+    norms: list[float] = []
+    clip = torch.nn.utils.clip_grad_norm_
+
+    def recorded(parameters: Any, max_norm: float) -> Any:
+        norm = clip(parameters, max_norm)
+        norms.append(norm.item())
+        return norm
+
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", recorded)
+    return norms
+
+
+def use_amp(monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
+    """Make the runtime decide on mixed precision on the CPU."""
+    monkeypatch.setattr(runtime, "amp_dtype", lambda device, prefer="auto": dtype)
+
+
+@pytest.mark.parametrize("name", ["ionosphere", "pm25"])
+def test_without_a_gpu_the_losses_are_the_same(name: str) -> None:
+    before = run_script(SCRIPTS / name / "before.py", args=["--epochs", "1"])
+    after = run_script(rewritten(name), args=["--epochs", "1"])
+    assert_same_losses(before, after)
+
+
+def test_second_derivatives_stay_in_float32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_amp(monkeypatch, torch.bfloat16)
+    trainer = ionosphere(rewritten("ionosphere"), tmp_path)
+    formats: list[Any] = []
+    trainer.model.register_forward_hook(lambda m, i, out: formats.append(out.dtype))
+    loss = trainer.train_epoch()
+    assert formats == [torch.bfloat16, torch.float32] * STEPS
+    assert np.isfinite(loss)
+
+
+def test_clipping_sees_gradients_that_are_not_scaled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    norms = record_norms(monkeypatch)
+    before = (SCRIPTS / "ionosphere" / "before.py").read_text("utf-8")
+    ionosphere(before, tmp_path).train_epoch()
+    plain = norms.copy()
+    norms.clear()
+    use_amp(monkeypatch, torch.float16)
+    scaler = functools.partial(torch.amp.GradScaler, init_scale=1024.0)
+    monkeypatch.setattr(torch.amp, "GradScaler", scaler)
+    trainer = ionosphere(rewritten("ionosphere"), tmp_path)
+    trainer.train_epoch()
+    assert trainer.scaler.get_scale() == 1024.0
+    assert norms == pytest.approx(plain, rel=0.05)
+
+
+def test_one_scaler_serves_all_epochs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_amp(monkeypatch, torch.float16)
+    made: list[Any] = []
+    scaler = torch.amp.GradScaler
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        made.append(scaler(*args, **kwargs))
+        return made[-1]
+
+    monkeypatch.setattr(torch.amp, "GradScaler", counted)
+    module = load(rewritten("pm25"), tmp_path)
+    monkeypatch.setattr("sys.argv", ["pm25", "--epochs", "2", "--device", "cpu"])
+    module.main()
+    assert len(made) == 1
+    # it counts the steps since the last that overflowed, on from epoch to epoch
+    assert made[0].state_dict()["_growth_tracker"] > math.ceil(
+        (3000 - 24) / module.BATCH_SIZE
+    )
+
+
+@contextmanager
+def cuda_autocast(dtype: Any) -> Iterator[None]:
+    """CUDA autocast on tensors without data, where there is no GPU."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    before = torch.get_autocast_dtype("cuda")
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        torch.set_autocast_enabled("cuda", True)
+        torch.set_autocast_dtype("cuda", dtype)
+        torch.autocast_increment_nesting()
+        try:
+            yield
+        finally:
+            torch.autocast_decrement_nesting()
+            torch.clear_autocast_cache()
+            torch.set_autocast_enabled("cuda", False)
+            torch.set_autocast_dtype("cuda", before)
+
+
+def predicted() -> tuple[Any, Any, Any]:
+    """Half-precision predictions, float32 targets, class numbers."""
+    x = torch.empty(8, 16, device="cuda")
+    p = torch.nn.functional.linear(x, torch.empty(10, 16, device="cuda"))
+    classes = torch.empty(8, dtype=torch.long, device="cuda")
+    return p, torch.empty(8, 10, device="cuda"), classes
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", sorted(SAFE_LOSSES - NEED_A_GPU))
+def test_known_losses_are_float32_under_cuda_autocast(name: str, dtype: str) -> None:
+    options = {"reduction": "batchmean"} if name == "KLDiv" else {}
+    loss = getattr(torch.nn, f"{name}Loss")(**options)
+    with cuda_autocast(getattr(torch, dtype)):
+        p, target, classes = predicted()
+        assert p.dtype is getattr(torch, dtype)
+        if name in ("CrossEntropy", "NLL", "MultiMargin"):
+            result = loss(p, classes)
+        elif name == "TripletMargin":
+            result = loss(p, p, p)
+        else:
+            result = loss(p, target)
+        assert result.dtype is torch.float32
+
+
+def test_bce_loss_raises_under_cuda_autocast() -> None:
+    loss = torch.nn.BCELoss()
+    with cuda_autocast(torch.float16):
+        p, target, _ = predicted()
+        with pytest.raises(RuntimeError, match="unsafe to autocast"):
+            loss(torch.sigmoid(p), target)
