@@ -21,7 +21,7 @@ from gpulint.finding import (
 )
 from gpulint.index import build_index
 from gpulint.registry import find_rule
-from gpulint.rule import Rule
+from gpulint.rule import Rule, Text
 from gpulint.source import Source, SourceError, may_be_deep, read_source, shield
 from gpulint.suppress import suppress
 
@@ -83,7 +83,8 @@ def _findings(source: Source, options: Options) -> list[Finding]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(source.text)
-        rules = [r for r in options.rules if r.needs.in_text(source.text)]
+        text = Text(source.text)
+        rules = [r for r in options.rules if r.needs.in_text(text)]
         if not rules and not may_be_deep(source):
             return []
         return _run(source, tree, rules, options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,21 +17,47 @@ if TYPE_CHECKING:
     from gpulint.script.edits import Rewrite
 
 
+# One of these stands in every file with a loop that trains or iterates batches.
+STEP_WORDS = (
+    *("backward", "oader", "batches", "iterator", "_iter", "train_data", "ing_data"),
+    *("validation_data", " dl", "_dl", "(dl"),
+)
+
+
+class Text:
+    """A text that is asked for the same words by many rules."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._known: dict[str, bool] = {}
+
+    def has(self, word: str) -> bool:
+        """Whether a string stands in the text."""
+        known = self._known.get(word)
+        if known is None:
+            known = self._known[word] = word in self._text
+        return known
+
+
 @dataclass(frozen=True)
 class Needs:
     """What must stand in a file for a rule to have a chance there.
 
     `words`: alternatives; each is a set of strings that must all occur in the text.
     `calls`: qualified names, one of which must be called (aliases resolved); empty
-    means that the words decide alone.
+    means that the words decide alone. `step_loop`: a loop that trains or evaluates.
     """
 
     words: tuple[frozenset[str], ...]
     calls: frozenset[str] = field(default_factory=frozenset)
+    step_loop: bool = False
 
-    def in_text(self, text: str) -> bool:
+    def in_text(self, text: Text | str) -> bool:
         """Whether the words let the file through."""
-        return any(all(word in text for word in group) for group in self.words)
+        text = Text(text) if isinstance(text, str) else text
+        if self.step_loop and not any(map(text.has, STEP_WORDS)):
+            return False
+        return any(all(map(text.has, group)) for group in self.words)
 
     def in_index(self, index: FileIndex) -> bool:
         """Whether the calls let the file through."""
@@ -40,6 +67,11 @@ class Needs:
 def Words(*groups: str) -> Needs:
     """Each group is one alternative: words separated by spaces, all of them needed."""
     return Needs(tuple(frozenset(group.split()) for group in groups))
+
+
+def StepLoops(*groups: str) -> Needs:
+    """Like `Words`, in a file that may hold a training or evaluation loop."""
+    return dataclasses.replace(Words(*groups), step_loop=True)
 
 
 def Calls(*names: str) -> Needs:
@@ -129,4 +161,4 @@ class Rule:
         )
 
 
-__all__ = ["Calls", "Needs", "Place", "Rule", "Words"]
+__all__ = ["Calls", "Needs", "Place", "Rule", "StepLoops", "Words"]

@@ -55,7 +55,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.index import Target
 from gpulint.index.walk import dotted, walk
-from gpulint.rule import Rule, Words
+from gpulint.rule import Rule, StepLoops
 from gpulint.script import Script
 from gpulint.script.edits import Edit, InsertBefore, Replace, Rewrite
 from gpulint.script.loops import Loop
@@ -69,7 +69,7 @@ class BlockingTransfer(Rule):
     """Fires once for each training or evaluation loop, at its first such copy."""
 
     effect = Effect.EXACT
-    needs = Words(".to(", ".cuda(", ".type(", ".copy_(")
+    needs = StepLoops(".to(", ".cuda(", ".type(", ".copy_(")
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each loop."""

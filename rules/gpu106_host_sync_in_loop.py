@@ -76,7 +76,7 @@ import ast
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
-from gpulint.rule import Rule, Words
+from gpulint.rule import Rule, StepLoops
 from gpulint.script import Loop, Script
 from gpulint.script.device_sums import sum_on_device
 from gpulint.script.edits import CannotFix
@@ -89,7 +89,7 @@ class HostSyncInLoop(Rule):
     """One finding for each loop whose steps wait for the device."""
 
     effect = Effect.EXACT
-    needs = Words(
+    needs = StepLoops(
         *(
             f"torch {runs} {moves}"
             for runs in ("backward(", "no_grad", "inference_mode", ".eval(", "loader")

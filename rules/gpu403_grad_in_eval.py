@@ -69,7 +69,7 @@ from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding
 from gpulint.index.walk import FUNCTIONS, walk, walk_scope
-from gpulint.rule import Rule, Words
+from gpulint.rule import Rule, StepLoops
 from gpulint.script import Loop, Script
 from gpulint.script.attention import may_hold_attention, takes_padding_mask
 from gpulint.script.edits import InsertBefore, Rewrite, Wrap
@@ -81,7 +81,7 @@ class GradInEval(Rule):
     """Fires on the `for` statement of the evaluation loop."""
 
     effect = Effect.EXACT
-    needs = Words(
+    needs = StepLoops(
         *(
             f"torch for {name} {moves}"
             for name in ("eval", "val", "test", "infer", "pred")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
+from gpulint.index.walk import FIELDS as _FIELDS
 from gpulint.index.walk import FUNCTIONS, dotted, fields
 from gpulint.source import Source, SourceError
 
@@ -17,14 +18,17 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Node = TypeVar("Node", bound=ast.AST)
 
 _SCOPES = frozenset((*FUNCTIONS, ast.ClassDef, ast.Module))
-_LINKS = (
-    ast.BinOp,
-    ast.UnaryOp,
-    ast.Attribute,
-    ast.Call,
-    ast.Subscript,
-    ast.Lambda,
-    ast.IfExp,
+_LEAVES = frozenset((ast.Name, ast.Constant, ast.Call, ast.Assign, ast.Expr))
+_LINKS = frozenset(
+    (
+        ast.BinOp,
+        ast.UnaryOp,
+        ast.Attribute,
+        ast.Call,
+        ast.Subscript,
+        ast.Lambda,
+        ast.IfExp,
+    )
 )
 
 
@@ -195,32 +199,42 @@ def build_index(source: Source, tree: ast.Module | None = None) -> FileIndex:
     tree = tree if tree is not None else ast.parse(source.text)
     index = FileIndex(tree, {}, defaultdict(list))
     nodes, parents = index.nodes, index.parents
-    stack: list[tuple[ast.AST, int]] = [(tree, 0)]
+    links: dict[ast.AST, int] = {}
+    stack: list[ast.AST] = [tree]
     while stack:
-        node, links = stack.pop()
-        kind = type(node)
+        node = stack.pop()
+        kind = node.__class__
         nodes[kind].append(node)
-        links = links + 1 if kind in _LINKS else 0
-        if links > MAX_LINKS or (kind is ast.If and _elif_chain(node) > MAX_LINKS):
-            raise SourceError(
-                f"not analysed: an expression of more than {MAX_LINKS} links",
-                getattr(node, "lineno", 1),
-            )
-        below: list[tuple[ast.AST, int]] = []
-        for name in fields(kind):
+        if kind in _LINKS:
+            length = links.get(parents[node], 0) + 1
+            links[node] = length
+            if length > MAX_LINKS:
+                _refuse(node)
+        elif kind is ast.If and _elif_chain(node) > MAX_LINKS:
+            _refuse(node)
+        first = len(stack)
+        names = _FIELDS.get(kind)
+        for name in fields(kind) if names is None else names:
             value = getattr(node, name, None)
             if value.__class__ is list:
                 for item in value:
-                    if isinstance(item, ast.AST):
+                    if item.__class__ in _LEAVES or isinstance(item, ast.AST):
                         parents[item] = node
-                        below.append((item, links))
-            elif isinstance(value, ast.AST):
+                        stack.append(item)
+            elif value is not None and isinstance(value, ast.AST):
                 parents[value] = node
-                below.append((value, links))
-        below.reverse()
-        stack.extend(below)
+                stack.append(value)
+        if len(stack) - first > 1:
+            stack[first:] = stack[: first - 1 if first else None : -1]
     _read_imports(index)
     return index
+
+
+def _refuse(node: ast.AST) -> None:
+    raise SourceError(
+        f"not analysed: an expression of more than {MAX_LINKS} links",
+        getattr(node, "lineno", 1),
+    )
 
 
 def _elif_chain(node: ast.AST) -> int:

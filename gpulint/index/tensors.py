@@ -235,7 +235,9 @@ class Tensors:
         if not origin.default or origin.definition is None:
             return False
         function = enclosing_function(self.index, origin.definition)
-        return function is not None and not self.resolver.callers(function)  # type: ignore[call-overload]
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        return not self.resolver.callers(function)
 
     def _called_target(self, call: ast.Call) -> Target:
         name = self.index.qualified(call.func) or ""

@@ -9,20 +9,25 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
-# Fields that hold no code: contexts, operators and type comments.
-_NOT_CODE = {"ctx", "op", "ops", "type_comment", "type_ignores", "kind", "type_params"}
-_fields: dict[type, tuple[str, ...]] = {}
+# Fields that hold no nodes, or none that matter: contexts, operators, plain names.
+_NOT_CODE = frozenset(
+    "ctx op ops type_comment type_ignores kind type_params id attr arg asname module "
+    "level conversion is_async simple rest kwd_attrs".split()
+)
+FIELDS: dict[type, tuple[str, ...]] = {}
 
 
 def fields(kind: type) -> tuple[str, ...]:
     """The fields of an `ast` class that may hold child nodes, in source order."""
-    known = _fields.get(kind)
+    known = FIELDS.get(kind)
     if known is None:
         names = [n for n in getattr(kind, "_fields", ()) if n not in _NOT_CODE]
+        if kind is ast.Constant or kind is ast.alias:
+            names = []
         if "decorator_list" in names:  # decorators stand before the definition
             names.remove("decorator_list")
             names.insert(0, "decorator_list")
-        known = _fields[kind] = tuple(names)
+        known = FIELDS[kind] = tuple(names)
     return known
 
 
