@@ -65,7 +65,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.edits import InsertAfter, Rewrite
@@ -86,6 +86,7 @@ class MissingTF32(Rule):
     """Reports the first training loop of a file that never sets the precision."""
 
     effect = Effect.NUMERICS
+    severity = Severity.NOTE
     needs = Words("torch backward(")
     torch = (1, 12)
 

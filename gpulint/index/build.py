@@ -18,7 +18,6 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Node = TypeVar("Node", bound=ast.AST)
 
 _SCOPES = frozenset((*FUNCTIONS, ast.ClassDef, ast.Module))
-_LEAVES = frozenset((ast.Name, ast.Constant, ast.Call, ast.Assign, ast.Expr))
 _LINKS = frozenset(
     (
         ast.BinOp,
@@ -218,7 +217,7 @@ def build_index(source: Source, tree: ast.Module | None = None) -> FileIndex:
             value = getattr(node, name, None)
             if value.__class__ is list:
                 for item in value:
-                    if item.__class__ in _LEAVES or isinstance(item, ast.AST):
+                    if isinstance(item, ast.AST):
                         parents[item] = node
                         stack.append(item)
             elif value is not None and isinstance(value, ast.AST):

@@ -1,4 +1,18 @@
-"""The script model: what a training script is made of, and how to rewrite it."""
+"""The script model: what a training script is made of, and how to rewrite it.
+
+`Script` (`model`) is what a rule gets. Its facts are found once, in these modules:
+
+- what there is: `loops`, `loaders`, `datasets`, `batches`, `precision`, `losses`,
+  `training_step`, `scalars`, `creations`, `model_size`, `attention`
+- what runs when: `runners`, `every_step`, `invariants`, `started`, `reuse`, `reads`
+- one topic each, for the rule that asks: `columns`, `column_uses`, `column_fates`
+  (GPU101), `transfers` (102), `host_arrays`, `residency` (103), `at_creation` (104),
+  `hoists`, `module_moves` (105), `waits`, `accumulators`, `device_sums` (106),
+  `serial`, `loader_options` (201), `pinning` (202), `autocast`, `autocast_region`,
+  `scaled_update`, `half`, `half_outputs`, `beside`, `named_devices` (301), `old_amp`
+  (303), `evaluation` (403), `retained` (404), `zeroing`, `gradients` (405)
+- rewriting: `edits` and `syntax` for rules; `compiler` and `tree` turn edits into text
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, replace
 
 from gpulint.index import Argument, Evaluator, Function
-from gpulint.index.walk import COMPREHENSIONS, dotted, walk
+from gpulint.index.walk import COMPREHENSIONS, FUNCTIONS, dotted, walk
 
 
 class Work(enum.Enum):
@@ -29,7 +29,9 @@ class Dataset:
     an open file or database that worker processes must not share; `device` whether
     samples are moved to the device; `generator` a use of a random generator that
     every worker would have a copy of; `torch_math` whether torch computes something
-    whose rounding may depend on the number of threads, which is 1 in a worker.
+    whose rounding may depend on the number of threads, which is 1 in a worker;
+    `gradients` where samples get gradients; `unpicklable` what the dataset holds that
+    spawned workers cannot receive; `methods` the functions that make a sample.
     """
 
     work: Work
@@ -43,6 +45,9 @@ class Dataset:
     mutated: bool = False
     generator: ast.AST | None = None
     torch_math: bool = True
+    gradients: ast.AST | None = None
+    unpicklable: ast.AST | None = None
+    methods: tuple[Function, ...] = ()
 
 
 _IN_MEMORY = frozenset(
@@ -100,6 +105,19 @@ _GENERATORS = frozenset(
 _GENERATOR_NAME = re.compile(
     r"^(self|cls)\.(\w+\.)*_?(rng|generator|random_state|prng)$"
 )
+_DATASET_NAME = re.compile(
+    r"dataset|^(base|source|inner|wrapped|subset|parent|orig|original|ds)$|_ds$",
+    re.IGNORECASE,
+)
+_PLAIN_CLASSES = ("numpy.", "torch.", "pandas.", "pathlib.", "collections.")
+_NOT_PICKLED = (
+    "threading.", "queue.", "socket.", "concurrent.futures.", "subprocess.Popen",
+)  # fmt: skip
+_WRITERS = frozenset(
+    "numpy.copyto numpy.put numpy.place numpy.putmask numpy.random.shuffle setattr "
+    "random.shuffle heapq.heappush heapq.heappop heapq.heapify heapq.heapreplace "
+    "next".split()
+)
 _EXACT_TORCH = frozenset(
     f"torch.{n}"
     for n in "from_numpy tensor as_tensor Tensor FloatTensor LongTensor stack cat "
@@ -135,6 +153,9 @@ def _worst(found: list[Dataset]) -> Dataset:
         mutated=any(d.mutated for d in found),
         generator=next((d.generator for d in found if d.generator is not None), None),
         torch_math=any(d.torch_math for d in found),
+        gradients=next((d.gradients for d in found if d.gradients is not None), None),
+        unpicklable=next((d.unpicklable for d in found if d.unpicklable), None),
+        methods=tuple(m for d in found for m in d.methods),
     )
 
 
@@ -201,19 +222,37 @@ def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
         mutated=_mutates_itself(bodies, evaluator),
         generator=_kept_generator(bodies, evaluator),
         torch_math=_computes_with_torch(bodies, evaluator),
+        gradients=_asks_for_gradients(bodies),
+        unpicklable=_holds_unpicklable(owner, evaluator),
+        methods=tuple(bodies),
     )
 
 
 def _reachable(entry: Function, evaluator: Evaluator) -> list[Function]:
-    """The entry method and the functions of this file that it calls."""
+    """The entry method and the functions of this file that it calls or reads."""
     found = [entry]
     for function in found:
         for node in walk(function):
-            if isinstance(node, ast.Call):
-                callee = evaluator.resolver.callee(node)
-                if callee is not None and callee not in found and len(found) < 20:
-                    found.append(callee)
+            for used in _functions(node, evaluator):
+                if used not in found and len(found) < 20:
+                    found.append(used)
     return found
+
+
+def _functions(node: ast.AST, evaluator: Evaluator) -> list[Function]:
+    """Functions of this file that a node calls, names, or runs by a subscript."""
+    resolver = evaluator.resolver
+    if isinstance(node, ast.Call):
+        callee = resolver.callee(node)
+        return [callee] if callee is not None else []
+    if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+        reached = (d.node for d in resolver.definitions(node))
+        return [d for d in reached if isinstance(d, FUNCTIONS)]
+    if isinstance(node, ast.Subscript):
+        owners = resolver.classes_of(node.value)
+        its = (resolver.methods(owner).get("__getitem__") for owner in owners)
+        return [f for f in its if f is not None]
+    return []
 
 
 def _first_work(
@@ -260,11 +299,13 @@ def _draws(bodies: list[Function], evaluator: Evaluator) -> bool | None:
     unknown = False
     for function in bodies:
         for node in walk(*function.body):
+            unknown = unknown or _may_run_another_dataset(node, evaluator)
             if not isinstance(node, ast.Call):
                 continue
             name = evaluator.index.qualified(node.func) or ""
             if name.startswith(_RANDOM_HEADS) or name in _RANDOM_TORCH:
                 return True
+            unknown = unknown or name in ("hash", "id")  # others in another process
             written = dotted(node.func) or ""
             if "rng" in written or "random" in written or "Random" in written:
                 return True
@@ -279,6 +320,66 @@ def _draws(bodies: list[Function], evaluator: Evaluator) -> bool | None:
             )
             unknown = unknown or not (known or library or builtin)
     return None if unknown else False
+
+
+def _may_run_another_dataset(node: ast.AST, evaluator: Evaluator) -> bool:
+    """Whether a subscript may run code that is not seen, as `self.base[index]`."""
+    if not isinstance(node, ast.Subscript):
+        return False
+    holder = node.value
+    if _DATASET_NAME.search((dotted(holder) or "").rpartition(".")[2]):
+        return not evaluator.resolver.classes_of(holder)
+    for origin in evaluator.resolver.origins(holder):
+        func = origin.call.func if origin.call is not None else None
+        name = evaluator.index.qualified(func) or "" if func is not None else ""
+        makes = name.rpartition(".")[2][:1].isupper()
+        local = func is not None and evaluator.resolver.local_class(func) is not None
+        if makes and not local and not name.startswith(_PLAIN_CLASSES):
+            return True
+    return False
+
+
+def _asks_for_gradients(bodies: list[Function]) -> ast.AST | None:
+    """Where a sample gets gradients: workers cannot hand such tensors over."""
+    for node in walk(*bodies):
+        if isinstance(node, ast.keyword) and node.arg == "requires_grad":
+            off = isinstance(node.value, ast.Constant) and not node.value.value
+            if not off:
+                return node.value
+        if isinstance(node, ast.Attribute) and node.attr.startswith("requires_grad"):
+            return node
+    return None
+
+
+def _holds_unpicklable(owner: ast.ClassDef, evaluator: Evaluator) -> ast.AST | None:
+    """A lambda, local function, generator or lock that a dataset keeps."""
+    init = evaluator.resolver.methods(owner).get("__init__")
+    if init is None:
+        return None
+    for node in walk(*init.body):
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets = [node.target]
+        if not any(isinstance(t, ast.Attribute) for t in targets):
+            continue
+        value: ast.expr = node.value  # type: ignore[attr-defined]
+        for part in walk(value):
+            if isinstance(part, (ast.Lambda, ast.GeneratorExp)):
+                if part is value or isinstance(part, ast.Lambda):
+                    return part
+            if isinstance(part, ast.Name):
+                reached = evaluator.resolver.definitions(part)
+                if any(evaluator.index.function(d.node) is init
+                       for d in reached if d.kind in ("function", "class")):  # fmt: skip
+                    return part
+            name = (
+                evaluator.index.qualified(part.func) or ""
+                if isinstance(part, ast.Call)
+                else ""
+            )
+            if name.startswith(_NOT_PICKLED):
+                return part
+    return None
 
 
 def _open_handle(owner: ast.ClassDef, evaluator: Evaluator) -> ast.AST | None:
@@ -312,26 +413,67 @@ def _moves(bodies: list[Function]) -> ast.AST | None:
 def _mutates_itself(bodies: list[Function], evaluator: Evaluator) -> bool:
     """Whether a sample changes the dataset: each worker would change its own copy."""
     for function in bodies:
-        own = evaluator.resolver.self_name(function)
         for node in walk(*function.body):
-            targets: list[ast.expr] = []
-            if isinstance(node, ast.Global):
+            if isinstance(node, (ast.Global, ast.Nonlocal)):
                 return True
-            if isinstance(node, ast.Assign):
-                targets = node.targets
-            elif isinstance(node, ast.AugAssign):
-                targets = [node.target]
-            elif (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr in _MUTATORS
-            ):
-                targets = [node.func.value]
-            for target in targets:
-                base = target.value if isinstance(target, ast.Subscript) else target
-                name = dotted(base) or ""
-                if own and name.startswith(f"{own}."):
+            for target in changed_by(node, evaluator):
+                if _outlives(target, function, evaluator, 0):
                     return True
+    return False
+
+
+def changed_by(node: ast.AST, evaluator: Evaluator) -> list[ast.expr]:
+    """What a statement or call stores to or changes in place."""
+    if isinstance(node, (ast.Assign, ast.Delete)):
+        parts = walk(*node.targets)
+        kinds = (ast.Attribute, ast.Subscript)
+        return [p for p in parts if isinstance(p, kinds) and not _is_load(p)]
+    if isinstance(node, ast.AnnAssign):
+        return [node.target] if node.value is not None else []
+    if isinstance(node, ast.AugAssign):
+        return [node.target]
+    if not isinstance(node, ast.Call):
+        return []
+    name = evaluator.index.qualified(node.func) or ""
+    found = [k.value for k in node.keywords if k.arg == "out"]
+    if node.args and (name in _WRITERS or name.endswith(".at")):
+        found.append(node.args[0])
+    if isinstance(node.func, ast.Attribute):
+        last = node.func.attr
+        in_place = last.endswith("_") and not last.endswith("__")
+        if last in _MUTATORS or in_place:
+            found.append(node.func.value)
+    return found
+
+
+def _is_load(node: ast.Attribute | ast.Subscript) -> bool:
+    return isinstance(node.ctx, ast.Load)
+
+
+def _outlives(
+    target: ast.expr, function: Function, evaluator: Evaluator, depth: int
+) -> bool:
+    """Whether what is changed is part of the dataset, or global."""
+    own = evaluator.resolver.self_name(function)
+    root: ast.expr = target
+    while isinstance(root, (ast.Attribute, ast.Subscript)):
+        root = root.value
+    if not isinstance(root, ast.Name):
+        return False
+    if root.id == own:
+        return root is not target
+    reached = evaluator.resolver.definitions(root)
+    for definition in reached:
+        if isinstance(definition.node, ast.AST) and isinstance(
+            evaluator.index.scope(definition.node), ast.Module
+        ):
+            if definition.kind in ("assign", "augment") and root is not target:
+                return True
+            continue
+        value = definition.value if definition.kind == "assign" else None
+        if depth < 3 and isinstance(value, (ast.Attribute, ast.Subscript)):
+            if _outlives(value, function, evaluator, depth + 1):
+                return True
     return False
 
 
