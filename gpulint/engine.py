@@ -276,7 +276,7 @@ def apply_fixes(source: Source, fixes: Iterable[Fix]) -> str:
     return text
 
 
-def complete(source: Source, fix: Fix) -> tuple[TextEdit, ...]:
+def complete(source: Source, fix: Fix) -> Sequence[TextEdit]:
     """The edits of one fix with the insertion of the imports it needs."""
     added = import_edit(source, fix.imports)
     return fix.edits if added is None else (*fix.edits, added)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import enum
 import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import overload
 
 
 class Effect(enum.Enum):
@@ -80,6 +83,27 @@ class TextEdit:
     content: str
 
 
+class LazyEdits(Sequence[TextEdit]):
+    """Edits that are made when somebody looks at them."""
+
+    def __init__(self, make: Callable[[], tuple[TextEdit, ...]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _edits(self) -> tuple[TextEdit, ...]:
+        return self._make()
+
+    @overload
+    def __getitem__(self, index: int) -> TextEdit: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[TextEdit]: ...
+    def __getitem__(self, index: int | slice) -> TextEdit | Sequence[TextEdit]:
+        return self._edits[index]
+
+    def __len__(self) -> int:
+        return len(self._edits)
+
+
 @dataclass(frozen=True)
 class Fix:
     """One rewrite: all its edits are applied, or none.
@@ -90,7 +114,7 @@ class Fix:
 
     title: str
     effect: Effect
-    edits: tuple[TextEdit, ...]
+    edits: Sequence[TextEdit]
     imports: tuple[str, ...] = ()
 
 

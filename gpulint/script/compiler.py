@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
-import libcst as cst
-
-from gpulint.finding import Effect, Fix, TextEdit
+from gpulint.finding import Effect, Fix, LazyEdits, TextEdit
 from gpulint.index.walk import walk
 from gpulint.script.edits import (
-    Build,
     CannotFix,
     Edit,
     InsertAfter,
@@ -23,12 +21,20 @@ from gpulint.script.edits import (
     Rewrite,
     Wrap,
 )
-from gpulint.script.tree import Tree
-from gpulint.source import Source, node_span
+from gpulint.source import Source, SourceError, node_span
+
+if TYPE_CHECKING:
+    from gpulint.script.tree import Tree
+
+_FIRST_INDENT = re.compile(r":[ \t]*(?:#[^\r\n]*)?[\r\n]+([ \t]+)[^\s#]")
 
 
 class Compiler:
-    """Turns the edits of one file into text edits."""
+    """Turns the edits of one file into text edits.
+
+    LibCST is imported and the file parsed by it only when the text of a replaced
+    expression is asked for.
+    """
 
     def __init__(
         self,
@@ -42,16 +48,37 @@ class Compiler:
 
     def compile(self, rewrite: Rewrite, effect: Effect) -> Fix:
         """The fix. CannotFix where the text does not allow it."""
+        self._edits(rewrite, self._outline)
+        edits = LazyEdits(lambda: self._written(rewrite))
+        return Fix(rewrite.title, effect, edits, rewrite.imports)
+
+    def _written(self, rewrite: Rewrite) -> tuple[TextEdit, ...]:
+        """The edits with their text; none where LibCST refuses what `ast` accepts."""
+        try:
+            return self._edits(rewrite, self._replace)
+        except SourceError:
+            return ()
+
+    def _edits(
+        self,
+        rewrite: Rewrite,
+        replace: Callable[[Replace, list[Replace]], TextEdit],
+    ) -> tuple[TextEdit, ...]:
         replaced = [e for e in rewrite.edits if isinstance(e, Replace)]
         edits: list[TextEdit] = []
         for edit in rewrite.edits:
             if isinstance(edit, Replace):
                 if not any(self._inside(edit, other) for other in replaced):
-                    edits.append(self._replace(edit, replaced))
+                    edits.append(replace(edit, replaced))
             else:
                 edits.extend(self._plain(edit))
-        merged = _merge(edits, self.source.newline)
-        return Fix(rewrite.title, effect, merged, rewrite.imports)
+        wrapped = [e for e in rewrite.edits if isinstance(e, Wrap)]
+        _keep_strings(wrapped, replaced)
+        return _merge(edits, self.source.newline)
+
+    def _outline(self, edit: Replace, _: list[Replace]) -> TextEdit:
+        """Where an expression will be replaced; enough to see what it would meet."""
+        return TextEdit(*node_span(self.source, edit.node), "")
 
     def _plain(self, edit: Edit) -> Iterable[TextEdit]:
         if isinstance(edit, ReplaceCode):
@@ -87,12 +114,9 @@ class Compiler:
             for other in edits
             if other is edit or self._inside(other, edit)
         }
-        new = node.visit(_Builder(builds))
-        if not isinstance(new, cst.CSTNode):
-            raise CannotFix("the expression cannot be removed")
         start, end = tree.span(node)
         indent = self._indent(self._statement(edit.node))
-        return TextEdit(start, end, tree.code(new, indent))
+        return TextEdit(start, end, tree.rebuilt(node, builds, indent))
 
     # Statements
 
@@ -153,7 +177,8 @@ class Compiler:
         indent = self._indent(first)
         header = indent + self._lines(edit.header, indent) + self.source.newline
         edits = [TextEdit(start, start, header)]
-        unit = self._tree().module.default_indent
+        found = _FIRST_INDENT.search(self.source.text)
+        unit = found.group(1) if found else "    "
         kept = _string_rows(edit.statements)
         assert last.end_lineno is not None
         for row in range(self.source.position(start).row, last.end_lineno + 1):
@@ -161,6 +186,16 @@ class Compiler:
                 at = self.source.starts[row - 1]
                 edits.append(TextEdit(at, at, unit))
         return edits
+
+
+def _keep_strings(wrapped: list[Wrap], replaced: list[Replace]) -> None:
+    """CannotFix where a replaced expression that is indented holds a long string."""
+    for wrap in wrapped:
+        kept = _string_rows(wrap.statements)
+        for edit in replaced:
+            last = edit.node.end_lineno or edit.node.lineno
+            if kept.intersection(range(edit.node.lineno + 1, last + 1)):
+                raise CannotFix("a string runs over several lines")
 
 
 def _string_rows(statements: tuple[ast.stmt, ...]) -> set[int]:
@@ -172,18 +207,6 @@ def _string_rows(statements: tuple[ast.stmt, ...]) -> set[int]:
             first, last = node.lineno, node.end_lineno  # type: ignore[attr-defined]
             rows.update(range(first + 1, last + 1))
     return rows
-
-
-class _Builder(cst.CSTTransformer):
-    """Applies builders bottom-up, each to the node as its children left it."""
-
-    def __init__(self, builds: dict[cst.CSTNode, Build]) -> None:
-        super().__init__()
-        self.builds = builds
-
-    def on_leave(self, original_node: Any, updated_node: Any) -> Any:
-        build = self.builds.get(original_node)
-        return updated_node if build is None else build(updated_node)
 
 
 def _merge(edits: list[TextEdit], newline: str) -> tuple[TextEdit, ...]:

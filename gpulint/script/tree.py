@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import libcst as cst
 from libcst._nodes.internal import CodegenState
 
+from gpulint.script.edits import Build
 from gpulint.source import Source, SourceError, node_span
 
 STACK_BYTES = 512 * 1024 * 1024
@@ -94,12 +95,31 @@ class Tree:
         place = f"{self.source.path}:{node.lineno}:{node.col_offset + 1}"
         raise LookupError(f"{place}: no LibCST node for {type(node).__name__}")
 
-    def code(self, node: cst.CSTNode, indent: str) -> str:
-        """The text of a (changed) node in a statement indented by `indent`."""
+    def rebuilt(
+        self, node: cst.CSTNode, builds: dict[cst.CSTNode, Build], indent: str
+    ) -> str:
+        """The text of a node after builders, in a statement indented by `indent`."""
+        new = node.visit(_Builder(builds))
+        assert isinstance(new, cst.CSTNode), "an expression cannot be removed"
+        return self._code(new, indent)
+
+    def _code(self, node: cst.CSTNode, indent: str) -> str:
         state = CodegenState(self.module.default_indent, self.module.default_newline)
         state.increase_indent(indent)
         with_deep_stack(lambda: node._codegen(state))
         return "".join(state.tokens)
+
+
+class _Builder(cst.CSTTransformer):
+    """Applies builders bottom-up, each to the node as its children left it."""
+
+    def __init__(self, builds: dict[cst.CSTNode, Build]) -> None:
+        super().__init__()
+        self.builds = builds
+
+    def on_leave(self, original_node: Any, updated_node: Any) -> Any:
+        build = self.builds.get(original_node)
+        return updated_node if build is None else build(updated_node)
 
 
 def with_deep_stack(work: Callable[[], T]) -> T:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -162,6 +164,42 @@ def test_wrapping_indents_all_but_the_insides_of_strings() -> None:
         'if a:\n    with c:\n        x = """one\n  two"""\n\n        # why\n'
         "        y = f(\n            1, b=2)\n    z = 3\n"
     )
+
+
+def test_a_long_string_in_a_changed_call_is_not_indented() -> None:
+    script = script_of('if a:\n    x = f("""one\ntwo""")\n')
+    block = script.index.tree.body[0].body  # type: ignore[attr-defined]
+    change = Replace(call(script, "f"), set_keywords(b="2"))
+    with pytest.raises(CannotFix, match="several lines"):
+        rewritten(script, Wrap((block[0],), "with c:"), change)
+
+
+def test_a_text_that_libcst_refuses_has_no_edits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(text: str) -> None:
+        raise RecursionError
+
+    script = script_of("f(x)\n")
+    monkeypatch.setattr("libcst.parse_module", refuse)
+    edit = Replace(call(script, "f"), set_keywords(a="1"))
+    assert rewritten(script, edit) == "f(x)\n"
+
+
+def test_checking_imports_no_libcst() -> None:
+    code = (
+        "import sys; from pathlib import Path;"
+        "from gpulint.engine import Options, check_source;"
+        "from gpulint.registry import all_rules; from gpulint.source import Source;"
+        "text = 'import torch\\nfor x, y in train_loader:\\n  loss = model(x.cuda())'"
+        "'\\n  loss.backward()\\n  optimizer.step()\\n';"
+        "found = check_source(Source(Path('a.py'), text), Options(all_rules()));"
+        "print(any(f.fix for f in found.findings), 'libcst' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True", "False"]
 
 
 def test_a_statement_goes_with_its_line() -> None:
