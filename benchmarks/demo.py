@@ -174,7 +174,7 @@ def main() -> None:
         "Exact fixes change no result. The others may change random draws, rounding or "
         "hyperparameters, and are applied only where --allow names them. Without a GPU "
         "only what is loaded and computed on the host can get faster, and differences "
-        "of some 10–20 % in speed are the machine's noise."
+        "of some 20–30 % in speed are the machine's noise."
     )
 
 

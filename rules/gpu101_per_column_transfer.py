@@ -35,10 +35,11 @@ for batch in loader:
 ## Fix
 One move before the first slice, each index expression kept as it is, casts kept per
 slice after the move. Where the tensor is read on the host later, the copy gets a name
-of its own. Slices that go to code that is not known, or to `view`, become
-`.contiguous()`, as the move made them. All values are the same. One exception is stated
-with the finding: where a slice stays strided and enters an operation that sums, a
-*reduction* over it on the GPU may round its last bit differently.
+of its own. Slices that go to code that is not known, or to `view`, get a `.clone()`,
+as the move made them: memory of their own, without gaps. All values are the same. One
+exception is stated with the finding: where a slice stays strided and enters an
+operation that sums, a *reduction* over it on the GPU may round its last bit
+differently.
 
 Withheld where a slice or the tensor is changed in place (slices share memory then),
 where slices are stored and saved, and where the moves may take less than about half of
@@ -131,7 +132,7 @@ def _copied(call: cst.Call) -> cst.CSTNode:
 
     slice_ = without_move(call)
     assert isinstance(slice_, cst.BaseExpression)
-    return cst.Call(cst.Attribute(slice_, cst.Name("contiguous")))
+    return cst.Call(cst.Attribute(slice_, cst.Name("clone")))
 
 
 def _new_name(columns: Columns, taken: frozenset[str] | set[str]) -> str:

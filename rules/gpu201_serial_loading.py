@@ -74,14 +74,17 @@ Other options of the call move into it and win over its choice; the number that 
 replaces stays in `was`.
 
 Workers draw their own random numbers, so the fix is of the effect `random`; it is
-`exact` where the dataset draws none, no function collates or sets up workers, and torch
-computes nothing that rounds by the number of threads.
+`exact` where the dataset draws none, no function collates or sets up workers, torch
+computes nothing that rounds by the number of threads, and the order of the samples is
+drawn at the same time: not where shuffled loaders are zipped or their iterators kept.
 
 No fix where workers would change what is trained on, or could not start: an iterable
 dataset without `get_worker_info`, a dataset that changes itself, a random generator
-kept on it (all workers would draw the same), a lambda or local function handed over, a
-loader built in a loop, and a number that is the default of an option or parameter: who
-sets that must be obeyed.
+kept on it (all workers would draw the same), a lambda, lock or local function handed
+over, samples that require gradients, a loader built in a loop, a dataset or sampler
+that the training loop steers, global variables that change or stand under the main
+guard, and a number that is the default of an option, parameter or class: who sets that
+must be obeyed.
 
 ## When not
 In-memory data are copied between processes for nothing. Batches that a dataset makes on
@@ -112,7 +115,8 @@ from gpulint.script.loader_options import (
 )
 from gpulint.script.loaders import LOADER
 from gpulint.script.reuse import built_again
-from gpulint.script.serial import is_serial
+from gpulint.script.serial import declared, is_serial
+from gpulint.script.worker_state import draws_alike, why_not_shared
 
 TITLE = "Let the runtime choose the workers"
 
@@ -153,7 +157,7 @@ class SerialLoading(Rule):
             withheld=withheld,
             related=places,
             evidence=[*places, (work, loader.dataset.reason)],
-            effect=Effect.EXACT if exact(loader) else Effect.RANDOM,
+            effect=Effect.EXACT if exact(script, loader) else Effect.RANDOM,
         )
 
 
@@ -171,7 +175,7 @@ def message(loader: Loader, values: tuple[Value, ...]) -> str:
 def why_not(script: Script, loader: Loader, values: tuple[Value, ...]) -> str | None:
     """The guard of the fix that fails."""
     dataset = loader.dataset
-    if any(v.default for v in values):
+    if any(v.default for v in values) or declared(loader):
         return "the number is a default that a caller or user may replace"
     if dataset.iterable and not shards(script, dataset.owner):
         return "every worker would yield all samples of the iterable dataset"
@@ -181,7 +185,7 @@ def why_not(script: Script, loader: Loader, values: tuple[Value, ...]) -> str | 
         return "all workers would have a copy of the dataset's random generator"
     if built_again(script, loader):
         return "the loader is built in a loop"
-    return unpicklable(script, loader)
+    return unpicklable(script, loader) or why_not_shared(script, loader)
 
 
 def shards(script: Script, owner: ast.ClassDef | None) -> bool:
@@ -193,9 +197,11 @@ def shards(script: Script, owner: ast.ClassDef | None) -> bool:
     )
 
 
-def exact(loader: Loader) -> bool:
-    """Whether workers make the same samples, bit for bit."""
+def exact(script: Script, loader: Loader) -> bool:
+    """Whether workers make the same samples in the same order, bit for bit."""
     dataset = loader.dataset
     if dataset.random is not False or dataset.torch_math or dataset.iterable:
         return False
+    if loader.values("batch_size").any_in(None) or not draws_alike(script, loader):
+        return False  # batches that are views of the dataset, or drawn at other times
     return all(loader.argument(n).absent for n in ("collate_fn", "worker_init_fn"))

@@ -58,6 +58,7 @@ from gpulint.rule import Calls, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.edits import Edit, Replace, ReplaceCode, Rewrite
 from gpulint.script.pinning import (
+    changed_in_dataset,
     goes_to_gpu,
     pin_condition,
     written_off,
@@ -90,12 +91,17 @@ class UnpinnedLoader(Rule):
         state = "is False" if off else "is not set"
         if any(v.default for v in off):
             state += " by default"
+        withheld = "the value is written in another place" if elsewhere else None
+        changed = changed_in_dataset(script, loader)
+        if changed is not None and withheld is None:
+            line = getattr(changed, "lineno", 0)
+            withheld = f"line {line} changes the batch, which may be the dataset's own"
         return self.finding(
             script,
             loader.call.func,
             f"`pin_memory` {state}, and the batches go to the GPU",
-            fix=None if elsewhere else _rewrite(script, loader),
-            withheld="the value is written in another place" if elsewhere else None,
+            fix=None if withheld else _rewrite(script, loader),
+            withheld=withheld,
             related=[(node, "`pin_memory` is False here") for node in elsewhere],
         )
 

@@ -58,7 +58,8 @@ changes, and where its class has a `set_epoch` that another file may call.
 
 ## When not
 A dataset or transform that the script changes between epochs (`dataset.set_epoch`,
-`dataset.ng_sample()`, `loader.dataset.mode = …`): workers that live on do not see it.
+`dataset.ng_sample()`, `loader.dataset.mode = …`), or what it was made from, or a global
+variable that samples read: workers that live on do not see it.
 A loader that is iterated once, built in a loop (GPU205), or whose iterators are kept or
 nested: persistent workers serve one iterator at a time.
 
@@ -83,6 +84,7 @@ from gpulint.script.loader_options import (
 from gpulint.script.loaders import LOADER
 from gpulint.script.reuse import built_again, dataset_change, kept_iterator, runs_once
 from gpulint.script.serial import is_serial
+from gpulint.script.worker_state import changing_variable
 
 TITLE = "Keep the workers between epochs"
 
@@ -153,6 +155,8 @@ def stays_the_same(script: Script, loader: Loader) -> bool:
     if runs_once(script, loader) or built_again(script, loader):
         return False
     if kept_iterator(script, loader) is not None:
+        return False
+    if changing_variable(script, loader) is not None:
         return False
     return dataset_change(script, loader) is None
 

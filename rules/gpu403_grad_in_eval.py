@@ -45,8 +45,10 @@ def validate(loader):
 `@torch.no_grad()` on a function that does nothing but evaluate; `with torch.no_grad():`
 around the loop where the function does more. The outputs are the same, bit for bit. If
 the model may hold `nn.Transformer…` layers or `nn.MultiheadAttention`, these take
-another path in evaluation mode without gradients, which rounds differently; with a
-padding mask that path also fills padded positions with zeros, so there is no fix then.
+another path in evaluation mode without gradients, which rounds differently, as
+`scaled_dot_product_attention` does on MPS; with a padding mask that path also fills
+padded positions with zeros, so there is no fix then. Nor where other code would run
+without gradients in between: while a task waits, or before a generator goes on.
 `torch.inference_mode()` saves a little more, but tensors made under it can never take
 part in training.
 
@@ -73,7 +75,11 @@ from gpulint.rule import Rule, StepLoops
 from gpulint.script import Loop, Script
 from gpulint.script.attention import may_hold_attention, takes_padding_mask
 from gpulint.script.edits import InsertBefore, Rewrite, Wrap
-from gpulint.script.evaluation import called_module, graph_builder
+from gpulint.script.evaluation import (
+    called_module,
+    graph_builder,
+    leaves_evaluation,
+)
 from gpulint.script.loops import is_backward, is_step
 
 
@@ -99,17 +105,17 @@ class GradInEval(Rule):
     def _finding(self, script: Script, loop: Loop, call: ast.Call) -> Finding:
         attention = may_hold_attention(script, called_module(call))
         masked = attention and takes_padding_mask(script)
-        withheld = (
-            "attention with a padding mask gives other values without gradients"
-            if masked
-            else None
-        )
+        withheld = _pauses(script, loop)
+        if masked:
+            withheld = (
+                "attention with a padding mask gives other values without gradients"
+            )
         return self.finding(
             script,
             loop.node,
             f"`{script.text(call.func)}` builds a graph for every evaluation batch, "
             "and nothing differentiates it",
-            fix=None if masked else _rewrite(script, loop),
+            fix=None if withheld else _rewrite(script, loop),
             withheld=withheld,
             related=[(call.func, "the model runs here")],
             effect=Effect.NUMERICS if attention else Effect.EXACT,
@@ -119,17 +125,34 @@ class GradInEval(Rule):
 def _rewrite(script: Script, loop: Loop) -> Rewrite:
     torch, imports = script.torch
     function = loop.function
-    if function is not None and _only_evaluates(loop, function):
+    if function is not None and _only_evaluates(script, loop, function):
         edit = InsertBefore(function, f"@{torch}.no_grad()")
         return Rewrite(f"Run `{function.name}` without gradients", (edit,), imports)
     wrap = Wrap((loop.node,), f"with {torch}.no_grad():")
     return Rewrite("Run the loop without gradients", (wrap,), imports)
 
 
+def _pauses(script: Script, loop: Loop) -> str | None:
+    """Why other code would run without gradients while the loop is under way."""
+    function = loop.function
+    if isinstance(loop.node, ast.AsyncFor) or any(
+        isinstance(n, (ast.Await, ast.AsyncFor, ast.AsyncWith))
+        for n in walk_scope(loop.node)
+    ):
+        return "other tasks run while it waits"
+    gives = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk(loop.node))
+    if gives and not (function and _only_evaluates(script, loop, function)):
+        return "the code that takes what is yielded would run without gradients"
+    return None
+
+
 def _only_evaluates(
-    loop: Loop, function: ast.FunctionDef | ast.AsyncFunctionDef
+    script: Script, loop: Loop, function: ast.FunctionDef | ast.AsyncFunctionDef
 ) -> bool:
-    """Whether a decorator changes nothing but the evaluation."""
+    """Whether a decorator changes nothing but the evaluation.
+
+    A generator under the decorator keeps gradients off only while it runs itself.
+    """
     if isinstance(function, ast.AsyncFunctionDef) or function.decorator_list:
         return False
     if loop.node not in function.body:
@@ -137,8 +160,7 @@ def _only_evaluates(
     if any(isinstance(n, (*FUNCTIONS, ast.ClassDef)) for n in walk(*function.body)):
         return False
     return not any(
-        isinstance(node, (ast.Yield, ast.YieldFrom))
-        or (isinstance(node, ast.Call) and (is_backward(node) or is_step(node)))
+        (isinstance(node, ast.Call) and (is_backward(node) or is_step(node)))
         or (isinstance(node, ast.Attribute) and node.attr == "requires_grad_")
         for node in walk_scope(function)
-    )
+    ) and not leaves_evaluation(script, loop, function)

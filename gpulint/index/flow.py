@@ -307,14 +307,16 @@ class Flow:
             after = _join_envs(after, self._block(case.body, inner))
         return after
 
-    def _definition(self, node: ast.stmt, env: Env) -> Env:
-        for decorator in node.decorator_list:  # type: ignore[attr-defined]
+    def _definition(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, env: Env
+    ) -> Env:
+        for decorator in node.decorator_list:
             self._read(decorator, env)
         if isinstance(node, ast.ClassDef):
             for base in [*node.bases, *(k.value for k in node.keywords)]:
                 self._read(base, env)
             self._define(env, node, node.name, "class")
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        else:
             for default in [*node.args.defaults, *node.args.kw_defaults]:
                 self._read(default, env)
             self._define(env, node, node.name, "function")

@@ -80,6 +80,9 @@ class Resolver:
         flow = self.flow(scope)
         found = flow.uses.get(node)
         if found is not None:
+            if isinstance(scope, ast.Module) and isinstance(node, ast.Name):
+                for function in self._writers.get(node.id, ()):
+                    found += tuple(self.flow(function).definitions.get(node.id, ()))
             return found
         if isinstance(node, ast.Name):
             return tuple(self._outer_definitions(node.id, scope))
@@ -238,10 +241,9 @@ class Resolver:
             return None
         if isinstance(func, ast.Attribute):
             owners = self.classes_of(func.value)
-            for owner in owners:
-                method = self.methods(owner).get(func.attr)
-                if method is not None:
-                    return method
+            methods = {self.methods(owner).get(func.attr) for owner in owners}
+            if len(methods) == 1:
+                return methods.pop()
             if not owners and not self._imported(func):
                 return self._only_method(func.attr)
         return None
@@ -436,11 +438,9 @@ class Resolver:
             else:
                 yield from self._trace(argument, path)
         if definition.value is not None:
-            for origin in self.origins(definition.value):
-                if not path:
-                    yield Origin(
-                        origin.node, origin.kind, origin.path, definition, True
-                    )
+            default = definition.value
+            for origin in self._trace(default, path) if path else self.origins(default):
+                yield Origin(origin.node, origin.kind, origin.path, definition, True)
         if not given and definition.value is None:
             yield Origin(definition.node, "parameter", path, definition)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gpulint.index.flow import Definition
 from gpulint.index.resolve import Origin, Resolver, enclosing_function
-from gpulint.index.values import Evaluator
+from gpulint.index.values import Evaluator, Value
 from gpulint.index.walk import dotted
 
 
@@ -207,7 +207,8 @@ class Tensors:
         node = origin.node
         if origin.kind == "parameter":
             # A default such as "cpu" comes as an origin of its own.
-            return Target.UNKNOWN
+            name = node.arg if isinstance(node, ast.arg) and not origin.path else ""
+            return Target.ANY if _DEVICE_NAME.match(name) else Target.UNKNOWN
         if isinstance(node, ast.Constant):
             named = _named_target(node.value)
             free = named is Target.CPU and self._is_open_default(origin)
@@ -226,8 +227,7 @@ class Tensors:
         if isinstance(node, ast.expr):
             its = self.evaluator.values(node)
             if its.known:
-                names = {_named_target(v.constant) for v in its.known}
-                return names.pop() if len(names) == 1 else Target.ANY
+                return _one_target(its.known)
         return Target.UNKNOWN
 
     def _is_open_default(self, origin: Origin) -> bool:
@@ -251,8 +251,7 @@ class Tensors:
             return Target.ANY
         its = self.evaluator.values(call)
         if its.known:
-            names = {_named_target(v.constant) for v in its.known}
-            return names.pop() if len(names) == 1 else Target.ANY
+            return _one_target(its.known)
         if name.rpartition(".")[2] in ("zeros", "ones", "tensor", "stack", "cat"):
             return Target.NOT_A_DEVICE
         return Target.UNKNOWN
@@ -311,6 +310,8 @@ class Tensors:
             items = (node.elt,)
         elif isinstance(node, ast.DictComp):
             items = (node.value,)
+        else:
+            return Where.UNKNOWN
         found = _union(map(self.where, items))
         return found or Where.PLAIN
 
@@ -482,10 +483,9 @@ class Tensors:
             callee = callee.value
         for origin in self.resolver.origins(callee):
             made = origin.call
-            while made is not None and self._passes_through(made):
-                inner = made.func.value  # type: ignore[attr-defined]
-                made = inner if isinstance(inner, ast.Call) else None
-            if made is not None and self.makes_module(made):
+            while made is not None and not self.makes_module(made):
+                made = self._passed_through(made)
+            if made is not None:
                 return True
         name = (dotted(callee) or "").rpartition(".")[2]
         return (
@@ -493,11 +493,14 @@ class Tensors:
         )
 
     @staticmethod
-    def _passes_through(call: ast.Call) -> bool:
-        return isinstance(call.func, ast.Attribute) and call.func.attr in (
+    def _passed_through(call: ast.Call) -> ast.Call | None:
+        """`Net()` of `Net().to(device)`."""
+        passes = isinstance(call.func, ast.Attribute) and call.func.attr in (
             "to", "cuda", "train", "eval", "float", "half", "double", "apply",
-            "requires_grad_", "compile",
+            "requires_grad_",
         )  # fmt: skip
+        inner = call.func.value if passes else None  # type: ignore[attr-defined]
+        return inner if isinstance(inner, ast.Call) else None
 
     def makes_module(self, call: ast.Call) -> bool:
         """Whether a call constructs an `nn.Module` (or wraps one)."""
@@ -530,6 +533,15 @@ def _named_target(name: object) -> Target:
     return (
         Target.ANY if kind in ("xpu", "hip", "npu", "gpu", "auto") else Target.UNKNOWN
     )
+
+
+def _one_target(values: Iterable[Value]) -> Target:
+    """The target of all these values; a user may replace an option's `"cpu"`."""
+    targets = {
+        Target.ANY if v.default and v.constant == "cpu" else _named_target(v.constant)
+        for v in values
+    }
+    return targets.pop() if len(targets) == 1 else Target.ANY
 
 
 def _on(target: Target) -> Where:

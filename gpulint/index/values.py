@@ -61,12 +61,14 @@ def _among(constant: object, choices: Iterable[object]) -> bool:
 class Mapping:
     """What is known of a dict: for each key the expressions it can hold.
 
-    `maybe`: keys set on some paths only; `complete`: no other key can be there.
+    `maybe`: keys set on some paths only; `complete`: no other key can be there;
+    `replaced`: any key may have been given a value that is not known.
     """
 
     items: dict[str, list[ast.expr]] = field(default_factory=dict)
     maybe: frozenset[str] = frozenset()
     complete: bool = True
+    replaced: bool = False
 
 
 @dataclass(frozen=True)
@@ -205,7 +207,7 @@ class Evaluator:
         elif missing and name not in mapping.maybe:
             parts.append(Values(complete=False))
         complete = mapping.complete or name in mapping.items
-        return _joined(parts, complete)
+        return _joined(parts, complete and not mapping.replaced)
 
     def _attribute(self, node: ast.Attribute) -> Values:
         """`args.x` of parsed options, `cfg.x` of a namespace made from literals."""
@@ -277,14 +279,15 @@ class Evaluator:
             key for key in items if any(key not in p.items for p in found)
         }
         complete = all(p.complete for p in found)
+        replaced = any(p.replaced for p in found)
         for written, value in self._writes(node):
             if written is None:
-                complete = False
+                complete, replaced = False, True
                 continue
             if written not in items:
                 maybe.add(written)
             items.setdefault(written, []).append(value)
-        return Mapping(items, frozenset(maybe), complete)
+        return Mapping(items, frozenset(maybe), complete, replaced)
 
     def _origin_mapping(self, origin: Origin) -> Mapping:
         node = origin.expression
@@ -301,8 +304,6 @@ class Evaluator:
                 inner = node.args[0] if node.args else getattr(node.func, "value", None)
                 if inner is not None:
                     return self.mapping(inner)
-            if name == "vars" and len(node.args) == 1:
-                return Mapping(complete=False)
         if isinstance(node, ast.Subscript):
             return self._nested(node.value, node.slice)
         return Mapping(complete=False)
@@ -317,11 +318,14 @@ class Evaluator:
     def _literal(self, node: ast.Dict) -> Mapping:
         items: dict[str, list[ast.expr]] = {}
         complete = True
+        replaced = False
         maybe: set[str] = set()
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
                 inner = self.mapping(value)
                 complete = complete and inner.complete
+                replaced = replaced or inner.replaced
+                replaced = replaced or bool(items and not inner.complete)
                 maybe |= inner.maybe - set(items)
                 for name, its in inner.items.items():
                     items[name] = list(its)
@@ -332,7 +336,7 @@ class Evaluator:
                     maybe.discard(constant)
                 else:
                     complete = complete and constant is not None
-        return Mapping(items, frozenset(maybe), complete)
+        return Mapping(items, frozenset(maybe), complete, replaced)
 
     def _namespace(self, call: ast.Call) -> Mapping:
         items: dict[str, list[ast.expr]] = {}
@@ -345,12 +349,17 @@ class Evaluator:
         for keyword in call.keywords:
             if keyword.arg is not None:
                 items[keyword.arg] = [keyword.value]
-        return Mapping(items, frozenset(), complete)
+        replaced = any(part.replaced for part in parts)
+        return Mapping(items, frozenset(), complete, replaced)
 
     @cached_property
-    def _updates(self) -> dict[str, list[ast.Assign | ast.Call]]:
+    def _updates(self) -> dict[str, list[ast.Assign | ast.AugAssign | ast.Call]]:
         """Statements and calls that set keys in place, by the dict's written name."""
-        updates: dict[str, list[ast.Assign | ast.Call]] = defaultdict(list)
+        updates: dict[str, list[ast.Assign | ast.AugAssign | ast.Call]]
+        updates = defaultdict(list)
+        for added in self.index.all(ast.AugAssign):
+            if isinstance(added.op, ast.BitOr):
+                updates[dotted(added.target) or ""].append(added)
         for assign in self.index.all(ast.Assign):
             for target in assign.targets:
                 if isinstance(target, ast.Subscript):
@@ -374,6 +383,11 @@ class Evaluator:
             self._busy.add(written)
             if isinstance(written, ast.Call):
                 yield from self._update_items(written)
+            elif isinstance(written, ast.AugAssign):
+                its = self.mapping(written.value)
+                yield from ((k, v) for k, vs in its.items.items() for v in vs)
+                if not its.complete:
+                    yield None, written.value
             else:
                 yield from self._set_items(written, name)
             self._busy.discard(written)
@@ -431,7 +445,7 @@ class Evaluator:
             complete = complete and mapping.complete
             if name in mapping.items:
                 nodes += mapping.items[name]
-                sure = sure or name not in mapping.maybe
+                sure = sure or not (name in mapping.maybe or mapping.replaced)
         if sure:
             return Argument("given", tuple(nodes))
         if nodes:

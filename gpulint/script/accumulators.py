@@ -24,6 +24,9 @@ _TRANSPARENT = frozenset(
 )
 
 
+_BY_NAME = frozenset("locals vars eval exec globals".split())
+
+
 @dataclass(frozen=True)
 class Term:
     """One `total += loss.item() * n`: `wait` is `loss.item()`.
@@ -143,12 +146,24 @@ class Sums:
                 self._is_transparent(item.context_expr) for item in above.items
             ):
                 raise CannotFix(f"`{name}` does not start right before the loop")
-        handlers = (above for above in index.ancestors(self.loop.node)
-                    if isinstance(above, ast.Try))  # fmt: skip
-        for above in handlers:
-            rest = [*above.handlers, *above.finalbody]
-            if any(_is_name(n, name) for n in walk(*rest)):
+        for above in index.ancestors(self.loop.node):
+            if above is self.scope:
+                break
+            if self._catches(above) and any(
+                _is_name(n, name) and not self._is_in_body(n, above)
+                for n in walk_scope(self.scope)
+            ):
                 raise CannotFix(f"`{name}` is read where an exception is handled")
+
+    def _catches(self, node: ast.AST) -> bool:
+        """Whether an exception in a statement may lead to what follows it."""
+        if isinstance(node, (ast.With, ast.AsyncWith)):
+            return not all(self._is_transparent(i.context_expr) for i in node.items)
+        return isinstance(node, (ast.Try, getattr(ast, "TryStar", ast.Try)))
+
+    def _is_in_body(self, node: ast.AST, block: ast.AST) -> bool:
+        body = [*getattr(block, "body", ()), *getattr(block, "orelse", ())]
+        return any(self.script.index.inside(node, statement) for statement in body)
 
     def _leaves_before(self, start: ast.stmt) -> bool:
         return any(
@@ -213,10 +228,25 @@ class Sums:
 
     def _check_places(self, name: str, reads: list[ast.Name]) -> None:
         """`ast` misplaces some names in f-strings before Python 3.12."""
+        scope = self.scope
+        for node in walk_scope(scope):
+            if isinstance(node, ast.Call) and dotted(node.func) in _BY_NAME:
+                raise CannotFix(f"`{dotted(node.func)}` may read `{name}`")
+            if isinstance(node, ast.JoinedStr) and self._is_debug_text(node, reads):
+                raise CannotFix(f"a text shows the name `{name}` with its value")
         places = {(n.lineno, n.col_offset) for n in reads}
         sure = len(places) == len(reads)
         if not sure or any(self.script.text(n) != name for n in reads):
             raise CannotFix(f"`{name}` is read in a text that cannot be edited safely")
+
+    def _is_debug_text(self, text: ast.JoinedStr, reads: list[ast.Name]) -> bool:
+        """`f"{total=}"`: the expression itself is printed."""
+        shown = [v.value for v in text.values if isinstance(v, ast.FormattedValue)]
+        labels = [str(v.value) for v in text.values if isinstance(v, ast.Constant)]
+        if not any(label.rstrip().endswith("=") for label in labels):
+            return False
+        names = {id(n) for value in shown for n in walk(value)}
+        return any(id(read) in names for read in reads)
 
     # Numbers
 

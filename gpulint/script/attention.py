@@ -12,7 +12,7 @@ from gpulint.index.walk import dotted, walk
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
-_ATTENTION = re.compile(r"Transformer|Attention")
+_ATTENTION = re.compile(r"Transformer|Attention|scaled_dot_product")
 _CONVOLUTIONAL = re.compile(
     r"^torchvision\.models\.(resnet|vgg|alexnet|densenet|mobilenet|efficientnet|googlenet|"
     r"inception|squeezenet|shufflenet|regnet|resnext|wide_resnet|mnasnet|convnext)"

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 WIDTH = 88
 _OPTIMIZER = re.compile(r"optim|(^|_)opt", re.IGNORECASE)
-_HOOKS = re.compile(r"register_(full_backward_|backward_|post_accumulate_grad_)?hook$")
+_HOOKS = re.compile(
+    r"register_((module_)?(full_)?backward_(pre_)?|post_accumulate_grad_|multi_grad_)?"
+    r"hook$"
+)
 _SHARDED = re.compile(
     r"^(DataParallel|FSDP|FullyShardedDataParallel|fully_shard|parallelize_module|"
     r"init_device_mesh|DeviceMesh|DTensor|DistributedOptimizer)$"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from gpulint.index import Function
 from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.edits import CannotFix
 from gpulint.script.half import Formats, hazard, reached
@@ -97,11 +98,40 @@ def _check_flow(script: Script, step: Step, region: Statements) -> None:
         for node in walk_scope(statement):
             if isinstance(node, (ast.Return, ast.Yield)):
                 raise CannotFix("the function returns among the forward statements")
-            if isinstance(node, ast.With) and any(map(_no_grad, node.items)):
-                raise CannotFix("a model runs under no_grad in the same step")
+    for root in (*region, *_called(script, region)):
+        if any(map(_no_grad, getattr(root, "decorator_list", ()))) or any(
+            _no_grad(item.context_expr)
+            for node in walk_scope(root)
+            if isinstance(node, ast.With)
+            for item in node.items
+        ):
+            raise CannotFix("a model runs under no_grad in the same step")
 
 
-def _no_grad(item: ast.withitem) -> bool:
-    node = item.context_expr
-    name = dotted(node.func if isinstance(node, ast.Call) else node) or ""
-    return name.rpartition(".")[2] in ("no_grad", "inference_mode")
+def _called(script: Script, region: Statements) -> list[Function]:
+    """Functions of this file, methods of modules apart, that run a model."""
+    found: list[Function] = []
+    roots: list[ast.AST] = list(region)
+    for root in roots:
+        for call in model_calls(script, root):
+            function = script.resolver.callee(call)
+            owner = script.index.parent(function) if function is not None else None
+            if function is None or function in found or len(found) > 20:
+                continue
+            if isinstance(owner, ast.ClassDef) and script.tensors.is_module_class(
+                owner
+            ):
+                continue
+            found.append(function)
+            roots.append(function)
+    return found
+
+
+def _no_grad(node: ast.expr) -> bool:
+    """`torch.no_grad()`, `torch.inference_mode()`, `torch.set_grad_enabled(False)`."""
+    call = node if isinstance(node, ast.Call) else None
+    last = (dotted(call.func if call else node) or "").rpartition(".")[2]
+    if last == "set_grad_enabled" and call is not None:
+        values = [*call.args, *(k.value for k in call.keywords)]
+        return any(isinstance(v, ast.Constant) and not v.value for v in values)
+    return last in ("no_grad", "inference_mode")

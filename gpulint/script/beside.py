@@ -144,10 +144,25 @@ class Beside:
         callees = [c.func for c in calls]
         if any(use not in callees for use in uses):
             raise CannotFix(f"`{name}` is not only called")
+        named = (c for c in index.all(ast.Constant) if c.value == name)
+        if any(map(self._looks_up, named)):
+            raise CannotFix(f"`{name}` is named in a string")
         if any(isinstance(a, ast.Starred) for c in calls for a in c.args) or any(
             k.arg is None for c in calls for k in c.keywords
         ):
             raise CannotFix(f"`{name}` is called with unpacked arguments")
+
+    def _looks_up(self, name: ast.Constant) -> bool:
+        """Whether a string finds a function: in `__all__`, `globals()`, `getattr`."""
+        index = self.script.index
+        above = index.parent(name)
+        if isinstance(above, ast.Subscript):
+            above = above.value
+        if isinstance(above, ast.Call):
+            return dotted(above.func) in ("globals", "locals", "vars", "getattr")
+        statement = index.statement(name)
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        return any(dotted(t) == "__all__" for t in targets)
 
     def _parameter(self, function: Function) -> bool:
         """Add the parameter; whether callers must name it."""

@@ -28,6 +28,13 @@ _NO_TENSOR = frozenset(
     "shape size dim ndim dtype device numel nelement requires_grad".split()
 )
 _READS = frozenset("len print isinstance type".split())
+# Their results share memory with the slice, and may be changed in place.
+_VIEWS = frozenset(
+    "chunk split tensor_split hsplit vsplit dsplit unbind narrow select diagonal "
+    "unfold movedim moveaxis swapaxes swapdims expand_as view_as reshape_as "
+    "unflatten squeeze unsqueeze transpose permute reshape flatten t "
+    "atleast_1d atleast_2d broadcast_to as_tensor".split()
+)
 
 
 class Fate(enum.IntEnum):
@@ -53,8 +60,10 @@ class Fates:
         if isinstance(above, ast.Attribute):
             return self._attribute(above, depth)
         if isinstance(above, ast.Subscript):
-            used = node is above.slice
-            return Fate.ELEMENTWISE if used else self.of(above, depth)
+            if node is above.slice:
+                return Fate.ELEMENTWISE
+            stored = not isinstance(above.ctx, ast.Load)
+            return Fate.UNKNOWN if stored else self.of(above, depth)
         if isinstance(above, (ast.List, ast.Tuple)):
             return self._element(above, node, depth)
         if isinstance(above, ast.keyword):
@@ -65,6 +74,8 @@ class Fates:
             return self._returned(above, (), depth)
         if isinstance(above, ast.Assign):
             return self._assigned(node, above, depth)
+        if isinstance(above, ast.AugAssign) and node is above.target:
+            return Fate.UNKNOWN  # changed in place
         harmless = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.AugAssign, ast.Expr)
         return Fate.ELEMENTWISE if isinstance(above, harmless) else Fate.UNKNOWN
 
@@ -76,6 +87,8 @@ class Fates:
             return Fate.UNKNOWN
         if above.attr in SAME_VALUES:
             return self.of(call, depth)
+        if above.attr in _VIEWS or above.attr.endswith("_"):
+            return Fate.UNKNOWN
         return Fate.ELEMENTWISE if above.attr in _ELEMENTWISE else Fate.REDUCED
 
     def _element(self, above: ast.expr, node: ast.AST, depth: int) -> Fate:
@@ -94,13 +107,19 @@ class Fates:
         name = self.index.qualified(call.func) or ""
         if name in _READS:
             return Fate.ELEMENTWISE
+        if _in_place(call):
+            return Fate.UNKNOWN
         if name.startswith("torch."):
             last = name.rpartition(".")[2]
+            if last in _VIEWS or last.endswith("_"):
+                return Fate.UNKNOWN
             return Fate.ELEMENTWISE if last in _ELEMENTWISE else Fate.REDUCED
         made = [o.call for o in self.script.resolver.origins(call.func)]
         names = [self.index.qualified(c.func) or "" for c in made if c is not None]
         of_torch = len(names) == len(made) and bool(made)
         known = of_torch and all(n.startswith("torch.nn.") for n in names)
+        if any(_in_place(c) for c in made if c is not None):
+            return Fate.UNKNOWN
         return Fate.REDUCED if known else Fate.UNKNOWN
 
     def _assigned(self, node: ast.AST, statement: ast.Assign, depth: int) -> Fate:
@@ -156,3 +175,10 @@ class Fates:
         for use, reached in flow.uses.items():
             if any(d.node is target for d in reached):
                 yield use
+
+
+def _in_place(call: ast.Call) -> bool:
+    """Whether a call, or a module that it makes, may write to what it is given."""
+    return any(
+        isinstance(n, ast.keyword) and n.arg in ("inplace", "out") for n in walk(call)
+    )

@@ -62,6 +62,10 @@ def creation(script: Script, node: ast.expr) -> Creation | None:
         name = script.index.qualified(node.func) or ""
         head, _, last = name.rpartition(".")
         if name == "torch.autograd.Variable" and node.args:
+            if len(node.args) > 1 or any(
+                k.arg == "requires_grad" for k in node.keywords
+            ):
+                return None  # a leaf that takes the gradient
             node = node.args[0]
             continue
         converts = head == "torch" and last in _CONVERT and bool(node.args)

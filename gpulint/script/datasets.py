@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, replace
 
 from gpulint.index import Argument, Evaluator, Function
-from gpulint.index.walk import COMPREHENSIONS, FUNCTIONS, dotted, walk
+from gpulint.index.walk import COMPREHENSIONS, dotted, walk
 
 
 class Work(enum.Enum):
@@ -170,7 +170,8 @@ def _read_origin(node: ast.AST, evaluator: Evaluator, depth: int) -> Dataset:
     if name in _PASS_THROUGH and node.args:
         inner = [
             _read_origin(o.node, evaluator, depth + 1)
-            for o in evaluator.resolver.origins(node.args[0])
+            for part in _joined(node.args[0], name, evaluator)
+            for o in evaluator.resolver.origins(part)
         ]
         return _worst(inner) if inner else Dataset(Work.UNKNOWN)
     if name.startswith("torchvision.datasets."):
@@ -179,6 +180,20 @@ def _read_origin(node: ast.AST, evaluator: Evaluator, depth: int) -> Dataset:
     if owner is not None:
         return read_class(owner, evaluator)
     return Dataset(Work.UNKNOWN)
+
+
+def _joined(given: ast.expr, name: str, evaluator: Evaluator) -> list[ast.expr]:
+    """The datasets in the list that `ConcatDataset` takes."""
+    parts: list[ast.expr] = []
+    for origin in evaluator.resolver.origins(given):
+        listed = name.endswith("ConcatDataset") and origin.expression
+        if isinstance(listed, (ast.List, ast.Tuple)):
+            parts += listed.elts
+        elif isinstance(listed, (ast.ListComp, ast.GeneratorExp)):
+            parts.append(listed.elt)
+        else:
+            return [given]
+    return parts
 
 
 def _torchvision(node: ast.Call, name: str, evaluator: Evaluator) -> Dataset:
@@ -247,7 +262,9 @@ def _functions(node: ast.AST, evaluator: Evaluator) -> list[Function]:
         return [callee] if callee is not None else []
     if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
         reached = (d.node for d in resolver.definitions(node))
-        return [d for d in reached if isinstance(d, FUNCTIONS)]
+        return [
+            d for d in reached if isinstance(d, (ast.FunctionDef, ast.AsyncFunctionDef))
+        ]
     if isinstance(node, ast.Subscript):
         owners = resolver.classes_of(node.value)
         its = (resolver.methods(owner).get("__getitem__") for owner in owners)
@@ -363,23 +380,26 @@ def _holds_unpicklable(owner: ast.ClassDef, evaluator: Evaluator) -> ast.AST | N
         if not any(isinstance(t, ast.Attribute) for t in targets):
             continue
         value: ast.expr = node.value  # type: ignore[attr-defined]
-        for part in walk(value):
-            if isinstance(part, (ast.Lambda, ast.GeneratorExp)):
-                if part is value or isinstance(part, ast.Lambda):
-                    return part
-            if isinstance(part, ast.Name):
-                reached = evaluator.resolver.definitions(part)
-                if any(evaluator.index.function(d.node) is init
-                       for d in reached if d.kind in ("function", "class")):  # fmt: skip
-                    return part
-            name = (
-                evaluator.index.qualified(part.func) or ""
-                if isinstance(part, ast.Call)
-                else ""
-            )
-            if name.startswith(_NOT_PICKLED):
-                return part
+        found = (p for p in walk(value) if _stays_here(p, init, evaluator))
+        first = next(found, None)
+        if first is not None:
+            return first
     return None
+
+
+def _stays_here(node: ast.AST, init: Function, evaluator: Evaluator) -> bool:
+    """Whether a part of what a dataset keeps cannot be pickled."""
+    if isinstance(node, ast.GeneratorExp):
+        kept = evaluator.index.parent(node)
+        return isinstance(kept, (ast.Assign, ast.AnnAssign))
+    if isinstance(node, ast.Name):
+        reached = evaluator.resolver.definitions(node)
+        local = (d for d in reached if d.kind in ("function", "class"))
+        return any(evaluator.index.function(d.node) is init for d in local)
+    if isinstance(node, ast.Call):
+        name = evaluator.index.qualified(node.func) or ""
+        return name.startswith(_NOT_PICKLED)
+    return isinstance(node, ast.Lambda)
 
 
 def _open_handle(owner: ast.ClassDef, evaluator: Evaluator) -> ast.AST | None:
@@ -464,16 +484,15 @@ def _outlives(
         return root is not target
     reached = evaluator.resolver.definitions(root)
     for definition in reached:
-        if isinstance(definition.node, ast.AST) and isinstance(
-            evaluator.index.scope(definition.node), ast.Module
-        ):
-            if definition.kind in ("assign", "augment") and root is not target:
+        if isinstance(evaluator.index.scope(definition.node), ast.Module):
+            stored = root is target and isinstance(root.ctx, ast.Store)
+            if definition.kind in ("assign", "augment") and not stored:
                 return True
             continue
         value = definition.value if definition.kind == "assign" else None
-        if depth < 3 and isinstance(value, (ast.Attribute, ast.Subscript)):
-            if _outlives(value, function, evaluator, depth + 1):
-                return True
+        part = depth < 3 and isinstance(value, (ast.Attribute, ast.Subscript))
+        if part and value and _outlives(value, function, evaluator, depth + 1):
+            return True
     return False
 
 

@@ -126,8 +126,20 @@ def _same_device(script: Script, device: ast.expr, at: ast.stmt) -> bool:
     """Whether an expression of a helper means the same as its text does at `at`."""
     index, resolver = script.index, script.resolver
     scope, name = index.scope(at), dotted(device)
-    if index.scope(device) is scope or name is None:
+    if name is None:
         return True
+    if index.scope(device) is scope:
+        names: list[ast.Name | ast.Attribute] = [
+            *index.all(ast.Name),
+            *index.all(ast.Attribute),
+        ]
+        return not any(
+            dotted(n) in (name, name.partition(".")[0])
+            and not isinstance(n.ctx, ast.Load)
+            and index.scope(n) is scope
+            and n.lineno > at.lineno
+            for n in names
+        )
     head, _, rest = name.partition(".")
     owner = index.owner(at)
     if rest and resolver.self_name(scope) == head and owner is not None:

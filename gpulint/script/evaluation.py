@@ -23,7 +23,7 @@ _NAMED = re.compile(
 )
 _GRADIENTS = re.compile(
     r"^(backward|manual_backward|requires_grad_|enable_grad|grad|jacobian|hessian|vjp|jvp|"
-    r"jac(rev|fwd)|retain_grad|register_\w*hook)$|attack|adversar|saliency|grad_?cam|"
+    r"jac(rev|fwd)|retain_grad|register_\w*hook|is_grad_enabled)$|attack|adversar|saliency|grad_?cam|"
     r"(^|_)(pgd|fgsm)(_|$)|perturb|captum",
     re.IGNORECASE,
 )
@@ -115,8 +115,10 @@ def _grad_switched_off(script: Script, loop: Loop) -> bool:
 
 
 def _graph_is_wanted(script: Script, loop: Loop) -> bool:
-    functions = [*loop.helpers, *_forwards(script)]
+    functions = [*loop.helpers, *_forwards(script), *_objects(script, loop)]
     if _differentiates(script, [*loop.node.body, *_reachable(script, functions)]):
+        return True
+    if script.backpropagated.computed_in(loop.node) or _strange(script, loop):
         return True
     scope = script.index.scope(loop.node)
     for node in walk_scope(scope):  # a loss collected for later
@@ -125,9 +127,45 @@ def _graph_is_wanted(script: Script, loop: Loop) -> bool:
             its = script.loop_of(node)
             if after and (its is None or script.index.inside(loop.node, its.node)):
                 return True
-    return loop.function is not None and _differentiated_by_caller(
-        script, loop.function
-    )
+    return False
+
+
+def _objects(script: Script, loop: Loop) -> Iterator[Function]:
+    """`__call__` and `forward` of this file's objects that the loop calls."""
+    for call in loop.calls:
+        for origin in script.resolver.origins(call.func):
+            if origin.call is None:
+                continue
+            owner = script.resolver.local_class(origin.call.func)
+            if owner is not None:
+                methods = script.resolver.methods(owner)
+                yield from (methods[m] for m in ("__call__", "forward") if m in methods)
+
+
+def _strange(script: Script, loop: Loop) -> bool:
+    """Whether the loop calls an object of another library that has the model.
+
+    That may differentiate: attacks and explanations are made so.
+    """
+    for call in loop.calls:
+        if script.tensors.is_module(call.func):
+            continue
+        for origin in script.resolver.origins(call.func):
+            made = origin.call
+            if made is None or not _is_foreign(script, made.func):
+                continue
+            given = [*made.args, *(k.value for k in made.keywords)]
+            if any(script.tensors.is_module(g) for g in given):
+                return True
+    return False
+
+
+def _is_foreign(script: Script, callee: ast.expr) -> bool:
+    if script.resolver.local_class(callee) is not None:
+        return False
+    head = (dotted(callee) or "").partition(".")[0]
+    library = script.index.imports.get(head, "").partition(".")[0]
+    return library not in ("torch", "torchvision", "copy", "functools")
 
 
 def _forwards(script: Script) -> Iterator[Function]:
@@ -166,22 +204,27 @@ def _differentiates(script: Script, roots: Iterable[ast.AST]) -> bool:
     return False
 
 
-def _differentiated_by_caller(script: Script, function: Function) -> bool:
-    """`validate(…).backward()`, directly or through a name."""
-    for call in script.resolver.callers(function):
-        scope = script.index.scope(call)
-        names = {
-            d.name
-            for its in script.resolver.flow(scope).definitions.values()
-            for d in its
-            if d.value is call
-        }
-        for node in walk_scope(scope):
-            if isinstance(node, ast.Call) and is_backward(node):
-                read = {dotted(n) for n in walk(node)}
-                if call in walk(node) or names & read:
-                    return True
-    return False
+def leaves_evaluation(script: Script, loop: Loop, function: Function) -> bool:
+    """Whether a function of an evaluation does something that may need gradients."""
+    if script.backpropagated.computed_in(function):
+        return True
+    inside = {id(n) for n in walk(loop.node)}
+    calls = [
+        n
+        for n in walk_scope(function)
+        if isinstance(n, ast.Call) and id(n) not in inside
+    ]
+    called = [script.resolver.callee(call) for call in calls]
+    functions = [f for f in called if f is not None]
+    if _differentiates(script, _reachable(script, functions)):
+        return True
+    return any(
+        callee is None
+        and _is_foreign(script, call.func)
+        and (dotted(call.func) or "").partition(".")[0] in script.index.imports
+        and any(script.tensors.is_module(a) for a in call.args)
+        for call, callee in zip(calls, called, strict=True)
+    )
 
 
 # The model

@@ -6,8 +6,11 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from gpulint.index import Where
 from gpulint.index.walk import dotted, walk
-from gpulint.script.loops import Loop, is_backward
+from gpulint.script.loaders import in_loop
+from gpulint.script.loops import Loop, is_backward, is_step
+from gpulint.script.training_step import model_calls
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
 _BRANCHES = (ast.If, ast.IfExp, ast.While, ast.Try, ast.Match)
 _SHARDED = ("FullyShardedDataParallel", "fully_shard", "FSDP", "deepspeed.initialize")
 _LIBRARIES = ("torch", "torchvision", "math", "numpy", "collections", "copy", "typing")
+_RANDOM = ("random.", "numpy.random.")
 _QUIET = frozenset("print format log info debug set_postfix set_description".split())
 
 
@@ -78,6 +82,8 @@ def _frozen_or_read(script: Script, apart_from: set[ast.AST]) -> str | None:
         reads = attribute.attr == "grad" and attribute not in apart_from
         if reads and index.qualified(attribute) != "torch.autograd.grad":
             return f"`{script.text(attribute)}` is used elsewhere"
+    if any(text.value == "grad" for text in index.all(ast.Constant)):
+        return "`grad` is looked up by its name"
     for call in index.all(ast.Call):
         name = dotted(call.func) or ""
         if name.endswith(".requires_grad_") and not _is_true(call):
@@ -106,14 +112,76 @@ def _step_varies(script: Script, loop: Loop, apart_from: set[ast.AST]) -> str | 
             break
         if isinstance(above, (*_BRANCHES, ast.For)):
             return "backward is not called in every step"
+    steps = [
+        c for c in index.all(ast.Call) if is_step(c) and _is_of_optimizer(script, c)
+    ]
+    if len(steps) != 1 or steps[0] not in loop.steps:
+        return "the optimizer does not step at exactly one place in the loop"
+    helper = index.function(steps[0])
+    if helper in loop.helpers and len(script.resolver.callers(helper)) != 1:
+        return "the optimizer does not step at exactly one place in the loop"
     bodies: list[ast.AST] = [*loop.node.body, *loop.helpers]
     for node in walk(*bodies):
+        early = not _after(node, backward[0], loop, script)
+        picks = _picks(script, node, loop) if early else None
+        if picks is not None:
+            return picks
         if not isinstance(node, _BRANCHES) or node in apart_from:
             continue
         if _after(node, backward[0], loop, script):
             continue
         if any(map(_changes, walk(*_branches(node)))):
             return f"what is computed depends on a condition in line {node.lineno}"
+    return None
+
+
+def _is_of_optimizer(script: Script, call: ast.Call) -> bool:
+    """Whether `x.step()` may be an optimizer's, and not a schedule's or profiler's."""
+    assert isinstance(call.func, ast.Attribute)
+    origins = script.resolver.origins(call.func.value)
+    made = [o.call for o in origins]
+    names = [script.index.qualified(c.func) or "" for c in made if c is not None]
+    others = ("torch.optim.lr_scheduler.", "torch.profiler.")
+    return not (names and all(n.startswith(others) for n in names))
+
+
+def _may_be_run(script: Script, node: ast.Subscript) -> bool:
+    """Whether an item may be a module or a result: it is called, or passed on."""
+    if not isinstance(node.ctx, ast.Load):
+        return False
+    made = [node.value, *(o.node for o in script.resolver.origins(node.value))]
+    if any(next(model_calls(script, part), None) is not None for part in made):
+        return True  # of several results, the loss may take one at a time
+    if script.where(node.value) & (Where.HOST | Where.DEVICE):
+        return False
+    above = script.index.parent(node)
+    if not isinstance(above, ast.Assign):
+        return isinstance(above, (ast.Call, ast.keyword))
+    names = {dotted(target) for target in above.targets}
+    calls = (c for c in walk(script.index.scope(node)) if isinstance(c, ast.Call))
+    return any(dotted(c.func) in names for c in calls)
+
+
+def _picks(script: Script, node: ast.AST, loop: Loop) -> str | None:
+    """Why a node of a step may use another part of the model each time."""
+    run = isinstance(node, ast.Subscript) and _may_be_run(script, node)
+    chosen = walk(node.slice) if isinstance(node, ast.Subscript) and run else ()
+    if any(isinstance(part, (ast.Name, ast.Call)) for part in chosen):
+        return f"`{script.text(node)}` may pick another part each time"
+    if not isinstance(node, ast.Call):
+        return None
+    name = script.index.qualified(node.func) or ""
+    if name.startswith(_RANDOM) or name == "getattr":
+        return f"`{script.text(node)}` may pick another part each time"
+    if isinstance(node.func, ast.Name):
+        for made in script.resolver.definitions(node.func):
+            outside = not script.index.inside(made.node, loop.node)
+            if (
+                made.kind == "assign"
+                and outside
+                and in_loop(script.resolver, made.node)
+            ):
+                return f"`{name}` is set in a loop around the step"
     return None
 
 
@@ -154,6 +222,10 @@ def _forward_varies(script: Script, model: ast.expr) -> str | None:
         name = script.index.qualified(call.func) if call is not None else None
         if not (name or "").startswith(("torch.nn.", "torchvision.models.")):
             return "how the model is made is not known"
+        if call is not None:
+            found = _parts_vary(script, call, set())
+            if found is not None:
+                return found
     return None
 
 
@@ -182,7 +254,21 @@ def _class_varies(script: Script, owner: ast.ClassDef, seen: set[str]) -> str | 
                 return f"`{owner.name}.{name}` computes by a condition"
             if isinstance(node, ast.Subscript) and not _fixed(node):
                 return f"`{owner.name}.{name}` picks parts of the model"
+            if isinstance(node, ast.Call) and _chooses(script, node):
+                return f"`{owner.name}.{name}` picks parts of the model"
     return None
+
+
+def _chooses(script: Script, call: ast.Call) -> bool:
+    """Whether a call draws a number, or may take some of the model's parts."""
+    name = script.index.qualified(call.func) or ""
+    if name.startswith(_RANDOM) or name == "getattr":
+        return True
+    if name.startswith("torch.") or name in ("enumerate", "reversed", "len", "super"):
+        return False
+    owned = (a for a in call.args if (dotted(a) or "").startswith("self."))
+    whole = not (dotted(call.func) or "").startswith("self.")
+    return whole and any(True for _ in owned)
 
 
 def _parts_vary(script: Script, init: ast.AST, seen: set[str]) -> str | None:

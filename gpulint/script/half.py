@@ -43,8 +43,16 @@ _WRITES = frozenset(
     "scatter_ scatter_add_ scatter_reduce_ index_add_ index_copy_ index_put_ "
     "masked_scatter_ lerp lerp_ scatter scatter_add index_add index_copy".split()
 )
+# Take float32 and float64 only, or want two tensors of one format.
+_PICKY = frozenset(
+    "quantile nanquantile bucketize searchsorted histc MultivariateNormal "
+    "LowRankMultivariateNormal".split()
+)
+_FILLS = ("masked_fill", "full_like", "where", "fill_", "new_full", "index_fill")
+_LOGARITHMS = frozenset("log log2 log10".split())
 _LARGEST = 65504.0  # of float16
 _SMALLEST = 5.97e-8
+_NEAREST_TO_1 = 0.9961  # the last number before 1 in bfloat16
 
 
 def exact_mathematics(script: Script) -> str | None:
@@ -208,18 +216,24 @@ def reached(script: Script, statements: tuple[ast.stmt, ...]) -> list[ast.AST]:
 
 def hazard(script: Script, statements: tuple[ast.stmt, ...]) -> str | None:
     """Why these statements may fail or go wrong in half precision."""
+    formats = Formats(script)
     for node in walk(*reached(script, statements)):
-        reason = _hazard(script, node)
+        reason = _hazard(script, formats, node)
         if reason is not None:
             return f"`{script.text(node).splitlines()[0]}` {reason}"
     return None
 
 
-def _hazard(script: Script, node: ast.AST) -> str | None:
-    if isinstance(node, ast.BinOp):
+def _hazard(script: Script, formats: Formats, node: ast.AST) -> str | None:
+    if isinstance(node, (ast.BinOp, ast.AugAssign)):
         added = isinstance(node.op, (ast.Add, ast.Sub))
-        vanishes = _vanishes(script, node.left) or _vanishes(script, node.right)
-        return "adds what is 0 in float16" if added and vanishes else None
+        terms = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.value]
+        vanishes = added and any(_vanishes(script, term) for term in terms)
+        return "adds what is 0 in float16" if vanishes else None
+    if isinstance(node, ast.Assign):
+        written = any(isinstance(t, ast.Subscript) for t in node.targets)
+        too_large = written and _overflows(script, node.value)
+        return "holds a number that float16 cannot" if too_large else None
     if not isinstance(node, ast.Call):
         return None
     name = script.index.qualified(node.func) or ""
@@ -229,23 +243,97 @@ def _hazard(script: Script, node: ast.AST) -> str | None:
         return "makes an array of what may be bfloat16"
     if "sparse" in name or "sparse" in last or last == "spmm":
         return "has no half-precision form"
+    if last in _PICKY:
+        return "does not take half precision"
+    if name == "torch.autograd.grad" or last == "backward":
+        return "makes gradients that are not scaled"
+    return _bad_numbers(script, formats, node, last, values)
+
+
+def _bad_numbers(
+    script: Script, formats: Formats, node: ast.Call, last: str, values: list[ast.expr]
+) -> str | None:
+    """Why numbers in a call, or what it is applied to, do not suit half precision."""
     if last in _WRITES and not isinstance(values[-1] if values else None, ast.Constant):
         return "writes values of another precision into a tensor"
-    if last.startswith(("masked_fill", "full_like", "where")) and any(
-        _overflows(script, v) for v in values
-    ):
+    fills = last.startswith(_FILLS) or last in _WRITES or last == "pad"
+    if fills and any(_overflows(script, v) for v in values):
         return "holds a number that float16 cannot"
-    if last.startswith(("clamp", "clip")) and any(_vanishes(script, v) for v in values):
-        return "has a limit that is 0 in float16"
+    if last.startswith(("clamp", "clip")):
+        if any(_vanishes(script, v) for v in values):
+            return "has a limit that is 0 in float16"
+        if any(_is_nearly_1(script, v) for v in values):
+            return "has a limit that is 1 in half precision"
+    if last in ("add", "sub", "add_", "sub_") and any(
+        _vanishes(script, v) for v in values
+    ):
+        return "adds what is 0 in float16"
+    if last in _LOGARITHMS:
+        name = script.index.qualified(node.func) or ""
+        of = node.args[0] if name.startswith("torch.") and node.args else None
+        if of is None and isinstance(node.func, ast.Attribute) and not node.args:
+            of = node.func.value
+        half = of is not None and not formats.float32(of)
+        if half and of is not None and _is_probability(script, formats, of):
+            return "is infinite where half precision rounds to 0"
     return None
+
+
+def _is_probability(script: Script, formats: Formats, node: ast.expr) -> bool:
+    """Whether a logarithm is taken of what comes from a sigmoid in half precision."""
+    todo: list[ast.AST] = [node]
+    for root in todo:
+        for part in walk(root):
+            if not isinstance(part, (ast.Call, ast.Name)):
+                continue
+            if isinstance(part, ast.Call):
+                last = (dotted(part.func) or "").rpartition(".")[2]
+                last = last or getattr(part.func, "attr", "")
+                if last == "float":
+                    continue
+                made = (o.call for o in script.resolver.origins(part.func))
+                kinds = [dotted(c.func) or "" for c in made if c is not None]
+                if "sigmoid" in " ".join([last, *kinds]).lower() and "log" not in last:
+                    return True
+                if runs_a_model(script, part) and not formats.float32(part):
+                    return True
+            elif len(todo) < 30:
+                todo += [
+                    d.value
+                    for d in script.resolver.definitions(part)
+                    if d.value is not None and d.value not in todo
+                ]
+    return False
+
+
+def runs_a_model(script: Script, call: ast.Call) -> bool:
+    """Whether a call is of a module, which may return probabilities."""
+    return script.tensors.is_module(call.func)
 
 
 def _number(script: Script, node: ast.expr) -> float | None:
     if isinstance(node, ast.BinOp):
-        return None
+        left, right = _number(script, node.left), _number(script, node.right)
+        if left is None or right is None:
+            return None
+        return _computed(node.op, left, right)
     value = script.evaluator.constant(node)
     known = isinstance(value, (int, float)) and not isinstance(value, bool)
     return float(value) if known else None  # type: ignore[arg-type]
+
+
+def _computed(operator: ast.operator, left: float, right: float) -> float | None:
+    """`10 ** -9`, `1 - eps`, `-2 ** 32 + 1`."""
+    try:
+        if isinstance(operator, ast.Pow):
+            return float(left**right)
+        if isinstance(operator, (ast.Mult, ast.Div)):
+            return left * right if isinstance(operator, ast.Mult) else left / right
+        if isinstance(operator, (ast.Add, ast.Sub)):
+            return left + right if isinstance(operator, ast.Add) else left - right
+    except (ArithmeticError, TypeError):
+        pass
+    return None
 
 
 def _vanishes(script: Script, node: ast.expr) -> bool:
@@ -253,12 +341,17 @@ def _vanishes(script: Script, node: ast.expr) -> bool:
     return number is not None and 0.0 < abs(number) < _SMALLEST
 
 
+def _is_nearly_1(script: Script, node: ast.expr) -> bool:
+    number = _number(script, node)
+    return number is not None and _NEAREST_TO_1 < number < 1.0
+
+
 def _overflows(script: Script, node: ast.expr) -> bool:
     number = _number(script, node)
     if number is not None:
         return _LARGEST < abs(number) < float("inf")
     return any(
-        script.index.qualified(n.func) == "torch.finfo"
+        script.index.qualified(n.func) in ("torch.finfo", "numpy.finfo")
         and not any(isinstance(a, ast.Attribute) and a.attr == "dtype" for a in n.args)
         for n in walk(node)
         if isinstance(n, ast.Call)

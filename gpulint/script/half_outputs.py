@@ -24,6 +24,7 @@ class Outputs:
         "all".split()
     )
     _PAIRS = frozenset({"max", "min", "topk", "sort"})  # values and indices
+    _PRODUCTS = frozenset("mm bmm matmul mv dot addmm baddbmm inner outer lerp".split())
     _TORCH = frozenset(
         "mean sum abs sqrt exp log stack cat round sigmoid softmax log_softmax norm "
         "squeeze unsqueeze tanh relu std var clamp isnan isfinite max min".split()
@@ -68,9 +69,14 @@ class Outputs:
                 if above.attr == "numpy":
                     return self.script.text(above)
             elif isinstance(above, ast.Call) and node is above.func:
-                pair = isinstance(node, ast.Attribute) and node.attr in self._PAIRS
-                if pair and above.args:
+                name = node.attr if isinstance(node, ast.Attribute) else ""
+                if name in self._PAIRS and above.args:
                     return None
+                if name in self._PRODUCTS and not self._inside(above):
+                    return self.script.text(above).splitlines()[0]
+            elif isinstance(above, ast.BinOp) and isinstance(above.op, ast.MatMult):
+                if not self._inside(above):
+                    return self.script.text(above).splitlines()[0]
             elif isinstance(above, ast.Call):
                 if self._takes(above):
                     return None
@@ -132,10 +138,13 @@ class Outputs:
         head, _, last = name.rpartition(".")
         if name in ("zip", "enumerate", "list", "tuple", "reversed"):
             return True
-        if any(self.script.index.inside(call, s) for s in self.region):
+        if self._inside(call):
             model = runs_model(self.script, call) or is_loss(self.script, call.func)
             return model or head in ("torch", "torch.nn.functional")
         return head in ("torch", "torch.nn.functional") and last in self._TORCH
+
+    def _inside(self, node: ast.AST) -> bool:
+        return any(self.script.index.inside(node, s) for s in self.region)
 
     def _has_numpy(self, function: Function) -> bool:
         for node in walk(function):

@@ -17,6 +17,14 @@ from gpulint.script.reads import changed_at
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
+MAX_SHARED = 20
+# Functions whose result may share memory with their first argument.
+_KEEP_MEMORY = frozenset(
+    "from_numpy as_tensor asarray Variable asanyarray ascontiguousarray reshape ravel "
+    "squeeze unsqueeze transpose permute flatten narrow select broadcast_to view "
+    "atleast_1d atleast_2d moveaxis movedim swapaxes expand_dims require "
+    "split chunk unbind array_split".split()
+)
 _BLOCKS = frozenset("autocast no_grad enable_grad inference_mode tqdm trange".split())
 
 
@@ -121,6 +129,12 @@ class _TensorHoist:
                 return f"`{script.text(name)}` is not known before the loop"
         if not self._is_set(receiver):
             return f"`{receiver.id}` may not be set before the loop"
+        if any(
+            isinstance(o.node, ast.Constant) for o in script.resolver.origins(receiver)
+        ):
+            return f"`{receiver.id}` may be no tensor"
+        if script.index.called_names & {"globals", "locals", "exec"}:
+            return "the file may set its names in other ways"
         changed = self._changed_on_host()
         if changed is not None:
             line = getattr(changed, "lineno", 0)
@@ -138,28 +152,64 @@ class _TensorHoist:
 
     def _changed_on_host(self) -> ast.AST | None:
         """Where the host's tensor may be changed, under this name or another."""
-        receiver = self.first.receiver
-        assert isinstance(receiver, ast.Name)
-        shared = [receiver]
-        for origin in self.script.resolver.origins(receiver):
-            made = origin.call
-            name = self.script.index.qualified(made.func) if made is not None else ""
-            if made is not None and name in ("torch.from_numpy", "torch.as_tensor"):
-                shared += [a for a in made.args[:1] if isinstance(a, ast.Name)]
         own = {m.receiver for m in self.moves}
-        for name_node in shared:
-            definitions = set(self.script.definitions(name_node))
-            for node in self.script.index.all(ast.Name):
-                if node.id != name_node.id or node in own:
+        for shared in self._shared(self.first.receiver, []):
+            for node in self._same(shared):
+                if node in own or self._is_after(node):
                     continue
-                if not isinstance(node.ctx, ast.Load) or self._is_after(node):
-                    continue
-                if definitions.isdisjoint(self.script.definitions(node)):
-                    continue
-                changed = changed_at(self.script, node)
+                changed = self._change_at(node)
                 if changed is not None:
                     return changed
         return None
+
+    def _shared(self, node: ast.expr, found: list[ast.expr]) -> list[ast.expr]:
+        """Names and attributes that may be, or share memory with, an expression."""
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            if len(found) > MAX_SHARED or any(node is f for f in found):
+                return found
+            found.append(node)
+            for definition in self.script.definitions(node):
+                if definition.value is not None:
+                    self._shared(definition.value, found)
+        elif isinstance(node, (ast.Subscript, ast.Starred)):
+            self._shared(node.value, found)
+        elif isinstance(node, (ast.Tuple, ast.List)):
+            for item in node.elts:
+                self._shared(item, found)
+        elif isinstance(node, ast.IfExp):
+            self._shared(node.body, found)
+            self._shared(node.orelse, found)
+        elif isinstance(node, ast.Call):
+            name = self.script.index.qualified(node.func) or ""
+            library = name.startswith(("torch.", "numpy."))
+            if library and name.rpartition(".")[2] in _KEEP_MEMORY:
+                for argument in node.args[:1]:
+                    self._shared(argument, found)
+            elif not library and isinstance(node.func, ast.Attribute):
+                self._shared(node.func.value, found)
+        return found
+
+    def _same(self, shared: ast.expr) -> Iterator[ast.expr]:
+        """Where a name, or an attribute of any object, means the same."""
+        index = self.script.index
+        if isinstance(shared, ast.Attribute):
+            yield from (n for n in index.all(ast.Attribute) if n.attr == shared.attr)
+            return
+        assert isinstance(shared, ast.Name)
+        definitions = set(self.script.definitions(shared))
+        for node in index.all(ast.Name):
+            if node.id == shared.id and not definitions.isdisjoint(
+                self.script.definitions(node)
+            ):
+                yield node
+
+    def _change_at(self, node: ast.expr) -> ast.AST | None:
+        above = self.script.index.parent(node)
+        if isinstance(above, ast.AugAssign) and above.target is node:
+            return above
+        if not isinstance(getattr(node, "ctx", None), ast.Load):
+            return None
+        return changed_at(self.script, node)
 
     def _is_after(self, node: ast.AST) -> bool:
         """Whether a node of the same function runs when the loop is over."""
@@ -226,6 +276,8 @@ class _TensorHoist:
         flow = self.script.resolver.flow(index.scope(statement))
         name = targets[0].id
         alone = len(flow.definitions.get(name, [])) == 1 and name not in flow.outer
+        deleted = (n for n in index.all(ast.Name) if isinstance(n.ctx, ast.Del))
+        alone = alone and all(n.id != name for n in deleted)
         return statement if alone else None
 
     def _rebindable(self, receiver: ast.Name) -> bool:

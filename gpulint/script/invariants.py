@@ -33,19 +33,10 @@ class Invariants:
         self.index = script.index
 
     def holds(self, node: ast.AST, loop: Loop) -> bool:
-        """Whether an expression of names has one value as long as the loop runs."""
-        if isinstance(node, ast.Constant):
-            return True
+        """Whether a name or attribute has one value as long as the loop runs."""
         if isinstance(node, ast.Attribute):
             return self._attribute(node, loop)
-        if isinstance(node, ast.Name):
-            return self._name(node, loop)
-        if (
-            isinstance(node, ast.Call)
-            and self.index.qualified(node.func) == "torch.device"
-        ):
-            return all(self.holds(a, loop) for a in node.args) and not node.keywords
-        return False
+        return isinstance(node, ast.Name) and self._name(node, loop)
 
     def _name(self, node: ast.Name, loop: Loop) -> bool:
         definitions = self.script.definitions(node)
@@ -74,10 +65,8 @@ class Invariants:
         if len(scopes) != 1:
             return False
         outer = next(iter(scopes))
-        parameter_of = self.index.parent(self.index.parent(outer) or outer)
         return (
             self.index.inside(here, outer)
-            and parameter_of is not None
             and all(isinstance(m, ast.Name) for m in self.script.mutations(name, outer))
             and len(self.script.resolver.flow(outer).definitions.get(name, [])) == 1  # type: ignore[arg-type]
         )
@@ -108,14 +97,16 @@ class Invariants:
         base: ast.expr = node
         while isinstance(base, ast.Attribute):
             base = base.value
-        stored = any(self.script.mutations(name, part) for part in [loop.node])
+        stored = self.script.mutations(name, loop.node) or any(
+            not isinstance(n.ctx, ast.Load) and f"{name}.".startswith(f"{dotted(n)}.")
+            for n in walk(loop.node)
+            if isinstance(n, ast.Attribute)
+        )
         return not stored and self._bound_outside(base, loop)
 
     def _bound_outside(self, base: ast.expr, loop: Loop) -> bool:
-        if not isinstance(base, ast.Name):
-            return False
         found = self.script.definitions(base)
-        return bool(found or base.id in self.index.imports) and not any(
+        return bool(found or dotted(base) in self.index.imports) and not any(
             self.index.inside(d.node, loop.node) for d in found
         )
 

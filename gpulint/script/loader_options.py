@@ -13,6 +13,7 @@ from gpulint.index.walk import walk
 from gpulint.script.edits import Replace, Rewrite
 from gpulint.script.loaders import POSITIONS, Loader
 from gpulint.script.syntax import move_to_spread
+from gpulint.script.worker_state import main_guard
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -72,11 +73,14 @@ def unpicklable(script: Script, loader: Loader) -> str | None:
         for reached in _reached(script, node, 3):
             if isinstance(reached, ast.Lambda):
                 return f"`{name}` holds a lambda, which cannot be spawned"
-            local = isinstance(reached, (ast.FunctionDef, ast.ClassDef))
-            if local and script.index.function(reached) is not None:
+            if not isinstance(reached, (ast.FunctionDef, ast.ClassDef)):
+                continue
+            if script.index.function(reached) is not None:
                 return (
                     f"`{name}` holds a local definition: spawned workers need a global"
                 )
+            if main_guard(script, reached) is not None:
+                return f"`{name}` needs a definition that stands under the main guard"
     return None
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from gpulint.index import FileIndex, Function, Resolver
-from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk, walk_scope
+from gpulint.index.walk import LOOPS, dotted, walk, walk_scope
 
 if TYPE_CHECKING:
     from gpulint.script.loaders import Loader
@@ -108,7 +108,7 @@ class Loops:
         child: ast.AST = node
         for above in self.index.ancestors(node):
             if above is scope:
-                return None
+                break
             if above in self.by_node and child in above.body:  # type: ignore[attr-defined]
                 return self.by_node[above]
             child = above
@@ -117,15 +117,8 @@ class Loops:
     def loop_of(self, node: ast.AST) -> Loop | None:
         """The innermost loop of the same function in whose body a node stands."""
         statement = self.index.statement(node)
-        if statement in self.by_node and node is not statement:
-            child: ast.AST = node
-            while self.index.parents[child] is not statement:
-                child = self.index.parents[child]
-            in_body = child in statement.body  # type: ignore[attr-defined]
-            if in_body or (
-                isinstance(statement, ast.While) and child is statement.test
-            ):
-                return self.by_node[statement]
+        if isinstance(statement, ast.While) and node is not statement:
+            return self.by_node[statement]  # its test runs in each round
         return self._outer(statement)
 
     # What is iterated
@@ -312,15 +305,6 @@ class Loops:
                 or other.function in loop.helpers
             ):
                 return other is not loop
-        return False
-
-    def in_comprehension(self, node: ast.AST, loop: Loop) -> bool:
-        """Whether a node of the loop's body stands in an inner loop over parts."""
-        for above in self.index.ancestors(node):
-            if above is loop.node:
-                return False
-            if isinstance(above, (*LOOPS, *COMPREHENSIONS)):
-                return True
         return False
 
 

@@ -21,6 +21,7 @@ from gpulint.index import (
 )
 from gpulint.index.walk import dotted, walk
 from gpulint.rule import Rule
+from gpulint.script.backpropagated import Backpropagated
 from gpulint.script.batches import Batches
 from gpulint.script.columns import Columns, find_columns
 from gpulint.script.edits import CannotFix, Rewrite
@@ -137,10 +138,11 @@ class Script:
             *self.index.all(ast.ImportFrom),
         ]
         for statement in written:
-            if self.index.scope(statement) is self.index.tree:
+            if self._always_runs(statement):
                 for alias in statement.names:
                     name = alias.asname or alias.name.partition(".")[0]
-                    if self.index.imports.get(name) == module:
+                    same = self.index.imports.get(name) == module
+                    if same and not self._is_shadowed(name):
                         return name, ()
         parent, _, last = module.rpartition(".")
         taken = preferred in self.index.bound_names or preferred in self.index.imports
@@ -149,6 +151,22 @@ class Script:
         if parent:
             return name, (f"from {parent} import {last}{renamed}",)
         return name, (f"import {module}{renamed}",)
+
+    def _always_runs(self, statement: ast.stmt) -> bool:
+        """Whether the module runs a statement, under no condition."""
+        index = self.index
+        conditions = (a for a in index.ancestors(statement) if isinstance(a, ast.If))
+        return index.scope(statement) is index.tree and not any(conditions)
+
+    def _is_shadowed(self, name: str) -> bool:
+        """Whether a function has a parameter or variable of a module's name."""
+        index = self.index
+        return any(a.arg == name for a in index.all(ast.arg)) or any(
+            n.id == name
+            and not isinstance(n.ctx, ast.Load)
+            and index.scope(n) is not index.tree
+            for n in index.all(ast.Name)
+        )
 
     @cached_property
     def torch(self) -> tuple[str, tuple[str, ...]]:
@@ -242,6 +260,11 @@ class Script:
     def invariants(self) -> Invariants:
         """What stays the same while a loop runs."""
         return Invariants(self)
+
+    @cached_property
+    def backpropagated(self) -> Backpropagated:
+        """What may be differentiated anywhere in the file."""
+        return Backpropagated(self)
 
     @cached_property
     def runners(self) -> Runners:

@@ -121,13 +121,10 @@ class OldAmp:
         parent = self.index.parent(node)
         if name.startswith("custom_") and node in getattr(parent, "decorator_list", ()):
             return "decorator"
-        above = [node, *self.index.ancestors(node)]
-        for inner in above:
-            if isinstance(inner, ast.Call):
-                return "check" if dotted(inner.func) in _CHECKS else "value"
-            if isinstance(inner, ast.stmt):
-                break
-        return "value"
+        above = self.index.ancestors(node)
+        holder = next(a for a in above if isinstance(a, (ast.Call, ast.stmt)))
+        checks = isinstance(holder, ast.Call) and dotted(holder.func) in _CHECKS
+        return "check" if checks else "value"
 
     def _is_annotation(self, node: ast.AST) -> bool:
         child = node
@@ -138,7 +135,7 @@ class OldAmp:
             if any(getattr(above, part, None) is child for part in parts):
                 return True
             if isinstance(above, ast.stmt):
-                return False
+                break
             child = above
         return False
 
@@ -235,7 +232,8 @@ def takes_dtype(script: Script, use: Use) -> bool:
         return True
     if _sets_dtype(script):
         return True
-    top = isinstance(script.index.scope(use.node), ast.Module)
+    decorates = use.call in getattr(script.index.parent(use.call), "decorator_list", ())
+    top = isinstance(script.index.scope(use.node), ast.Module) and not decorates
     return not (top or script.loops_around(use.node) or script.step_loop(use.node))
 
 

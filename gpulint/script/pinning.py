@@ -78,6 +78,33 @@ def _sends(script: Script, origin: Origin) -> bool:
     return False
 
 
+def changed_in_dataset(script: Script, loader: Loader) -> ast.AST | None:
+    """Where a loop changes batches in place that may be the dataset's own tensors.
+
+    Without collation a batch is what the dataset gives; a pinned one is a copy.
+    """
+    size = loader.argument("batch_size")
+    if not loader.argument("collate_fn").given and not (
+        size.given and loader.values("batch_size").all_in(None)
+    ):
+        return None
+    for loop in loader.loops:
+        own = set(loop.targets)
+        for name in {target.id for target in loop.targets}:
+            for node in script.mutations(name, loop.node):
+                if isinstance(node, ast.Name):
+                    continue
+                used = [n for n in walk(node) if isinstance(n, ast.Name)]
+                if any(
+                    d.node in own
+                    for n in used
+                    if n.id == name
+                    for d in script.definitions(n)
+                ):
+                    return node
+    return None
+
+
 def made_by_hand(script: Script, source: ast.expr, loop: Loop) -> bool:
     """Whether a tensor lies in ordinary memory that no loader could pin.
 

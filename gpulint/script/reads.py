@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function
+from gpulint.index.build import Scope
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -16,10 +17,20 @@ _VIEWS = frozenset(
     "detach contiguous narrow select split chunk unbind to float double half long int "
     "bool unflatten view_as reshape_as swapaxes movedim diagonal type cuda".split()
 )
+# Methods and attributes of a host tensor that may share its memory.
+SHARES = (_VIEWS - {"type", "cuda", "to"}) | frozenset("numpy data T mT".split())
 _VIEW_FUNCTIONS = frozenset(
     f"torch.{n}"
     for n in "squeeze unsqueeze reshape transpose permute flatten narrow select split "
-    "chunk unbind as_tensor broadcast_to movedim swapaxes t diagonal".split()
+    "chunk unbind as_tensor asarray from_numpy broadcast_to movedim swapaxes t "
+    "diagonal autograd.Variable".split()
+)
+# NumPy's ways to write to an array.
+_WRITES = frozenset("fill sort partition put itemset resize byteswap".split())
+_WRITERS = frozenset(
+    f"numpy.{n}"
+    for n in "copyto put place putmask fill_diagonal put_along_axis "
+    "random.shuffle".split()
 )
 _PLAIN = frozenset("shape dtype device ndim is_cuda requires_grad layout".split())
 _PURE = frozenset("len print isinstance type id str repr float int bool range".split())
@@ -58,11 +69,19 @@ def changed_at(script: Script, value: ast.AST, depth: int = 0) -> ast.AST | None
     return above
 
 
+def changes_argument(script: Script, call: ast.Call) -> bool:
+    """Whether a function of torch or NumPy writes to its first argument."""
+    if any(k.arg == "inplace" for k in call.keywords):
+        return True
+    name = script.index.qualified(call.func) or ""
+    return name in _WRITERS or (name.startswith("torch.") and name.endswith("_"))
+
+
 def changed_through(
-    script: Script, target: ast.AST, scope: ast.AST, depth: int = 0
+    script: Script, target: ast.AST, scope: Scope, depth: int = 0
 ) -> ast.AST | None:
     """The same for a name bound at `target`, over all its uses."""
-    flow = script.resolver.flow(script.index.scope(target))
+    flow = script.resolver.flow(scope)
     for use, reached in flow.uses.items():
         if any(d.node is target for d in reached):
             if isinstance(getattr(use, "ctx", None), ast.Store):
@@ -88,6 +107,8 @@ def _attribute(script: Script, above: ast.Attribute, depth: int) -> ast.AST | No
         return None if above.attr in _PLAIN else above
     if above.attr.endswith("_") or above.attr in ("register_hook", "backward", "numpy"):
         return above
+    if above.attr in _WRITES:
+        return above
     return changed_at(script, call, depth) if above.attr in _VIEWS else None
 
 
@@ -103,8 +124,10 @@ def _argument(
         return None
     if name in _VIEW_FUNCTIONS:
         return changed_at(script, call, depth)
+    if name in _WRITERS:
+        return call
     if name.startswith(("torch.", "numpy.", "math.")):
-        return call if name.endswith("_") else None
+        return call if name.endswith("_") or _keeps(name, call) else None
     if _is_loss(script, call.func):
         return None
     if isinstance(call.func, ast.Attribute) and script.where(call.func.value).device:
@@ -114,6 +137,17 @@ def _argument(
     if function is None or parameter is None:
         return call
     return changed_through(script, parameter, function, depth + 1)
+
+
+def _keeps(name: str, call: ast.Call) -> bool:
+    """Whether torch may write to a tensor later, or here: `F.relu(x, True)`."""
+    if name.startswith(("torch.optim.", "torch.utils.", "torch.distributed.")):
+        return True
+    last = name.rpartition(".")[2]
+    if name.startswith("torch.nn.functional."):
+        return any(isinstance(a, ast.Constant) and a.value is True for a in call.args)
+    made = last[:1].isupper() or last == "from_pretrained"
+    return name.startswith("torch.nn.") and made and not last.endswith("Loss")
 
 
 def _is_loss(script: Script, callee: ast.expr) -> bool:
@@ -158,7 +192,8 @@ def _listed(script: Script, above: ast.Tuple | ast.List) -> ast.AST | None:
     if isinstance(outer, ast.Call):
         name = script.index.qualified(outer.func) or ""
         known = name.startswith("torch.") and not name.endswith("_")
-        return None if known and name not in _VIEW_FUNCTIONS else above
+        known = known and name not in _VIEW_FUNCTIONS and not _keeps(name, outer)
+        return None if known else above
     return above
 
 

@@ -214,12 +214,43 @@ class Residency:
         """A use of the array that needs it on the host."""
         if self._writes and any(w not in self._definitions for w in self._writes):
             return "it is written to"
+        written = self._written_mapping()
+        if written is not None:
+            return f"line {written.lineno} writes to a mapped file, perhaps the same"
         known = {id(x.array) for x in self._every}
         for node in self._reads():
             if id(node) not in known and not self._asks_shape(node):
                 line = getattr(node, "lineno", 0)
                 return f"it is used as an array as well (line {line})"
         return None
+
+    def _written_mapping(self) -> ast.Call | None:
+        """Another mapping in this file that is written to in each step."""
+        for call in self.index.all(ast.Call):
+            if call is self.first.openings[0].node or not self._maps(call):
+                continue
+            statement = self.index.statement(call)
+            targets = statement.targets if isinstance(statement, ast.Assign) else []
+            for name in filter(None, map(dotted, targets)):
+                for node in self.script.mutations(name, self.index.tree):
+                    stored = not isinstance(node, ast.Name)
+                    if stored and self.script.runners.of(node) is not None:
+                        return call
+        return None
+
+    def _maps(self, call: ast.Call) -> bool:
+        """Whether a call maps a file into memory, so that it can be written to."""
+        name = self.index.qualified(call.func) or ""
+        if not name.startswith("numpy.") or name.rpartition(".")[2] not in (
+            "load",
+            "memmap",
+            "open_memmap",
+        ):
+            return False
+        modes = [k.value for k in call.keywords if k.arg in ("mode", "mmap_mode")]
+        modes += call.args[1:]
+        given = {m.value for m in modes if isinstance(m, ast.Constant)}
+        return not given & {"r", "c"}
 
     def _reads(self) -> list[ast.expr]:
         array = self.first.array

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpulint.index import Definition, Where
-from gpulint.index.walk import FUNCTIONS, dotted, walk, walk_scope
+from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.loops import is_backward
-from gpulint.script.losses import differentiated, terms
+from gpulint.script.losses import differentiated
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -205,24 +205,14 @@ def _adds(script: Script, node: ast.AST) -> bool:
 
 
 def _is_wanted(script: Script, target: ast.expr) -> bool:
-    """Whether the sum may be differentiated: directly, by a callee or by a caller."""
+    """Whether the sum may be differentiated, here or where it is handed to."""
+    if script.backpropagated.holds(target):
+        return True
     name = dotted(target)
-    scope = script.index.scope(target)
-    mine = set(script.resolver.flow(scope).definitions.get(name or "", []))
-    for call in script.index.all(ast.Call):
-        if is_backward(call) and mine & differentiated(script, call):
-            return True
-        qualified = script.index.qualified(call.func) or ""
-        if qualified.endswith("autograd.grad") and mine & terms(script, call.args):
-            return True
-    for node in walk_scope(scope):
-        if (
-            isinstance(node, ast.Call)
-            and _passes(node, name)
-            and _may_use(script, node)
-        ):
-            return True
-    return isinstance(scope, FUNCTIONS) and _caller_differentiates(script, scope, name)
+    return any(
+        isinstance(node, ast.Call) and _passes(node, name) and _may_use(script, node)
+        for node in walk_scope(script.index.scope(target))
+    )
 
 
 def _passes(call: ast.Call, name: str | None) -> bool:
@@ -242,30 +232,3 @@ def _may_use(script: Script, call: ast.Call) -> bool:
     if function is not None:
         return any(isinstance(n, ast.Call) and is_backward(n) for n in walk(function))
     return not (script.index.qualified(call.func) or "").startswith("torch.")
-
-
-def _caller_differentiates(script: Script, function: ast.AST, name: str | None) -> bool:
-    """Whether the function returns the sum to one who calls `.backward()` on it."""
-    assert isinstance(function, FUNCTIONS)
-    returned = any(
-        name in {dotted(n) for n in walk(value)}
-        for value in script.resolver.flow(function).returns
-        if value is not None
-    )
-    if not returned or isinstance(function, ast.Lambda):
-        return False
-    for call in script.resolver.callers(function):
-        above = script.index.scope(call)
-        its = [
-            d
-            for reached in script.resolver.flow(above).definitions.values()
-            for d in reached
-            if d.value is call
-        ]
-        if any(
-            set(its) & differentiated(script, node) or call in set(walk(node))
-            for node in walk_scope(above)
-            if isinstance(node, ast.Call) and is_backward(node)
-        ):
-            return True
-    return False

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index.walk import dotted, walk
+from gpulint.script.changes import dataset_changes
 from gpulint.script.loaders import Loader, in_loop
 
 if TYPE_CHECKING:
+    from gpulint.index import Function
+    from gpulint.script.loops import Loop
     from gpulint.script.model import Script
 
-# What may be asked of a dataset every epoch without changing it.
-_READS = frozenset(
-    "__len__ __getitem__ keys items get index count size copy classes decode "
-    "get_labels get_classes tolist".split()
-)
 _KEEP_ITERATORS = frozenset(
     "iter cycle itertools.cycle itertools.tee more_itertools.ichunked".split()
 )
@@ -36,7 +33,49 @@ def kept_iterator(script: Script, loader: Loader) -> ast.AST | None:
             outer = outer.parent
         if len(mine) > 1:
             return mine[1]
+        again = _used_inside(script, loop, loader)
+        if again is not None:
+            return again
     return None
+
+
+def _used_inside(script: Script, loop: Loop, loader: Loader) -> ast.AST | None:
+    """Where the loader is iterated, or handed on, during a pass over it."""
+    for node in walk(*loop.node.body):
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            continue
+        above = script.index.parent(node)
+        if isinstance(above, ast.keyword):
+            above = script.index.parent(above)
+        if not isinstance(above, ast.Call) or node is above.func:
+            continue
+        sized = script.index.qualified(above.func) in ("len", "print", "range")
+        if not sized and _is_loader(script, node, loader):
+            return node
+    for other in loader.loops:
+        if other.function is None or other is loop:
+            continue
+        if _runs_inside(script, other.function, loop, 0):
+            return other.node
+    makes_batches = loop.function is not None and any(
+        isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk(*loop.node.body)
+    )
+    if makes_batches and loop.function is not None:
+        alone = len(script.resolver.callers(loop.function)) == 1
+        return None if alone and len(loader.loops) == 1 else loop.node
+    return None
+
+
+def _runs_inside(script: Script, function: Function, loop: Loop, depth: int) -> bool:
+    """Whether a function may be called from the body of a loop."""
+    for call in script.resolver.callers(function):
+        if any(script.index.inside(call, s) for s in loop.node.body):
+            return True
+        caller = script.index.function(call)
+        further = caller is not None and caller is not function and depth < 3
+        if further and caller and _runs_inside(script, caller, loop, depth + 1):
+            return True
+    return False
 
 
 def _is_loader(script: Script, node: ast.expr, loader: Loader) -> bool:
@@ -72,74 +111,6 @@ def dataset_change(script: Script, loader: Loader) -> ast.AST | None:
 
     Workers that live on keep the dataset as it was when they started.
     """
-    made = set(_made(script, loader))
     if dotted(loader.argument("dataset").direct) == "self":
         return loader.call  # what else happens to the object is not followed
-    for attribute in script.index.all(ast.Attribute):
-        stored = not isinstance(attribute.ctx, ast.Load)
-        if stored and _is_part(script, attribute.value, loader, made):
-            return attribute
-    for item in script.index.all(ast.Subscript):
-        stored = not isinstance(item.ctx, ast.Load)
-        if stored and _is_attribute_of(script, item.value, loader, made):
-            return item
-    for call in script.index.all(ast.Call):
-        func = call.func
-        if not isinstance(func, ast.Attribute) or func.attr in _READS:
-            continue
-        if _is_part(script, func.value, loader, made) and _again(script, call):
-            return call
-    return None
-
-
-def _again(script: Script, call: ast.Call) -> bool:
-    """Whether a call may run after the first epoch: in a loop, or out of sight."""
-    function = script.index.function(call)
-    known = function is None or function.name == "main"
-    if function is not None:
-        known = known or bool(script.resolver.callers(function))
-    return not known or in_loop(script.resolver, call)
-
-
-def _made(script: Script, loader: Loader) -> Iterator[ast.AST]:
-    """The calls that make the dataset and its transforms."""
-    for node in loader.argument("dataset").nodes:
-        for origin in script.resolver.origins(node):
-            if not isinstance(origin.node, ast.Call):
-                continue
-            yield origin.node
-            for value in [*origin.node.args, *(k.value for k in origin.node.keywords)]:
-                for its in script.resolver.origins(value):
-                    if isinstance(its.node, ast.Call) and _transforms(script, its.node):
-                        yield its.node
-
-
-def _transforms(script: Script, call: ast.Call) -> bool:
-    name = (script.index.qualified(call.func) or "").lower()
-    local = script.resolver.local_class(call.func) is not None
-    return local or "transform" in name or "compose" in name
-
-
-def _is_part(
-    script: Script, node: ast.expr, loader: Loader, made: set[ast.AST]
-) -> bool:
-    """Whether an expression is the dataset, its transform, or `loader.dataset`."""
-    for part in walk(node):
-        if isinstance(part, ast.Attribute) and part.attr == "dataset":
-            origins = script.resolver.origins(part.value)
-            calls = [o.node for o in origins if isinstance(o.node, ast.Call)]
-            if loader.call in calls or not calls:
-                return True
-    if not isinstance(node, (ast.Name, ast.Attribute)):
-        return False
-    if not made and dotted(node) == dotted(loader.argument("dataset").direct):
-        return True
-    return any(o.node in made for o in script.resolver.origins(node))
-
-
-def _is_attribute_of(
-    script: Script, node: ast.expr, loader: Loader, made: set[ast.AST]
-) -> bool:
-    if isinstance(node, ast.Attribute):
-        return _is_part(script, node.value, loader, made)
-    return False
+    return next(dataset_changes(script, loader), None)

@@ -141,9 +141,10 @@ class Scalars:
             divides = isinstance(node.op, ast.Div)
             return divides or any(self.floating(s, depth + 1) for s in sides)
         if isinstance(node, ast.Name):
-            values = [d.value for d in self.script.definitions(node) if not d.path]
-            return bool(values) and all(
-                v is not None and self.floating(v, depth + 1) for v in values
+            reached = self.script.definitions(node)
+            return bool(reached) and all(
+                not d.path and d.value is not None and self.floating(d.value, depth + 1)
+                for d in reached
             )
         if not isinstance(node, ast.Call):
             return False
@@ -202,6 +203,7 @@ class Scalars:
             if last in _COMPARES or last == "count_nonzero":
                 return True
             same = last in ("sum", "masked_select") and bool(call.args)
+            same = same and not any(k.arg == "dtype" for k in call.keywords)
             return same and self.whole(call.args[0], depth + 1)
         func = call.func
         if not isinstance(func, ast.Attribute):
@@ -213,16 +215,19 @@ class Scalars:
             "bool",
         ):
             return True
-        if func.attr in ("to", "sum") and any(
+        if func.attr == "to":
+            move = self.script.tensors.move(call)
+            if move is None or move.dtype:
+                return False
+        if func.attr == "sum" and any(
             "type" in (k.arg or "") or self.script.tensors.is_dtype(k.value)
             for k in call.keywords
         ):
-            return False
-        if func.attr == "to" and any(map(self.script.tensors.is_dtype, call.args)):
             return False
         return func.attr in _SAME_NUMBERS and self.whole(func.value, depth + 1)
 
 
 def _has_dimension(call: ast.Call) -> bool:
-    """Whether a reduction names a dimension or another tensor."""
-    return any(k.arg != "dtype" for k in call.keywords)
+    """Whether a reduction may name a dimension or another tensor."""
+    starred = any(isinstance(a, ast.Starred) for a in call.args)
+    return starred or any(k.arg != "dtype" for k in call.keywords)

@@ -110,6 +110,8 @@ class ScaledUpdate:
             if any(isinstance(a, ast.Call) and self._is_clip(a) for a in chain):
                 continue
             known = self.script.resolver.callee(node) is not None
+            values = [*node.args, *(k.value for k in node.keywords)]
+            known = known or any(map(self.script.tensors.is_module, values))
             if known or any(map(_holds_gradients, loads(node))):
                 text = self.script.text(node).splitlines()[0]
                 raise CannotFix(f"`{text}` runs between backward and step")

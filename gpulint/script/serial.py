@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+
+from gpulint.index import Resolver
 from gpulint.script.datasets import Work
 from gpulint.script.loaders import Loader
 
@@ -18,4 +21,39 @@ def is_serial(loader: Loader) -> bool:
     few = workers.absent or (workers.given and values.all_in(0, 1))
     dataset = loader.dataset
     usable = dataset.handle is None and dataset.device is None
-    return few and usable and dataset.work is Work.SOME
+    serial = few and usable and dataset.work is Work.SOME
+    return serial and not set_later(loader)
+
+
+def set_later(loader: Loader) -> bool:
+    """Whether other code sets the number, on the loader or where it is kept."""
+    resolver, index = loader.evaluator.resolver, loader.evaluator.index
+    nodes = loader.argument("num_workers").nodes
+    kept = {n.attr for n in nodes if isinstance(n, ast.Attribute) and _own(resolver, n)}
+    for attribute in index.all(ast.Attribute):
+        if not isinstance(attribute.ctx, ast.Store):
+            continue
+        if attribute.attr in kept and not _own(resolver, attribute):
+            return True
+        if attribute.attr == "num_workers":
+            made = resolver.origins(attribute.value)
+            if any(o.node is loader.call for o in made):
+                return True
+    return False
+
+
+def _own(resolver: Resolver, node: ast.Attribute) -> bool:
+    """Whether an attribute is one of `self`."""
+    own = resolver.self_name(resolver.index.scope(node))
+    return isinstance(node.value, ast.Name) and node.value.id == own
+
+
+def declared(loader: Loader) -> bool:
+    """Whether the number is an attribute of a class, which objects may replace."""
+    evaluator = loader.evaluator
+    return any(
+        isinstance(evaluator.index.scope(definition.node), ast.ClassDef)
+        for node in loader.argument("num_workers").nodes
+        if isinstance(node, ast.Attribute)
+        for definition in evaluator.resolver.definitions(node)
+    )

@@ -13,6 +13,7 @@ from gpulint.index.walk import dotted, walk
 from gpulint.script.columns import on_host
 from gpulint.script.loops import Loop
 from gpulint.script.pinning import made_by_hand, written_off
+from gpulint.script.reads import SHARES, changes_argument
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -156,14 +157,20 @@ def hindrance(script: Script, transfer: Transfer) -> str | None:
 
 def _changed_later(script: Script, transfer: Transfer) -> ast.AST | None:
     """Where the host tensor is changed in place while the copy may be under way."""
-    root: ast.expr = transfer.source
-    while not isinstance(root, ast.Name):
-        if isinstance(root, (ast.Attribute, ast.Subscript)):
-            root = root.value
-        elif isinstance(root, ast.Call) and isinstance(root.func, ast.Attribute):
-            root = root.func.value
-        else:
-            return None
+    found = (_name_changed_later(script, transfer, n) for n in _roots(script, transfer))
+    return next(filter(None, found), None)
+
+
+def _roots(script: Script, transfer: Transfer) -> list[ast.Name]:
+    """The names whose tensors the source may be a part of."""
+    names = [n for n in walk(transfer.source) if isinstance(n, ast.Name)]
+    batch = [n for n in names if script.batches.loop_of(n) is not None]
+    return batch or names[:1]
+
+
+def _name_changed_later(
+    script: Script, transfer: Transfer, root: ast.Name
+) -> ast.AST | None:
     mine = set(script.definitions(root))
     within = script.index.scope(transfer.call)
     inside = {d for d in mine if script.index.inside(d.node, transfer.loop.node)}
@@ -176,6 +183,39 @@ def _changed_later(script: Script, transfer: Transfer) -> ast.AST | None:
             later = (node.lineno, node.col_offset) >= end  # type: ignore[attr-defined]
             if later or mine != inside:
                 return node
+    for use in walk(transfer.loop.node):
+        named = isinstance(use, ast.Name) and use.id == root.id
+        if named and not mine.isdisjoint(script.definitions(use)):
+            assert isinstance(use, ast.Name)
+            changed = _through_another_name(script, use)
+            if changed is not None:
+                return changed
+    return None
+
+
+def _through_another_name(script: Script, use: ast.expr) -> ast.AST | None:
+    """Where a view of a host tensor is changed in place, or a function changes it."""
+    node, above = use, script.index.parent(use)
+    while isinstance(above, (ast.Attribute, ast.Subscript)) and above.value is node:
+        call = script.index.parent(above)
+        if isinstance(above, ast.Attribute) and above.attr in SHARES:
+            called = isinstance(call, ast.Call) and call.func is above
+            node = call if called else above  # type: ignore[assignment]
+        elif isinstance(above, ast.Subscript) and isinstance(above.ctx, ast.Load):
+            node = above
+        else:
+            return None
+        above = script.index.parent(node)
+    if isinstance(above, ast.Call) and node in above.args:
+        return above if changes_argument(script, above) else None
+    if not isinstance(above, ast.Assign):
+        return None
+    within = script.index.scope(use)
+    for target in above.targets:
+        if isinstance(target, ast.Name) and node is not use:
+            for change in script.mutations(target.id, within):
+                if not isinstance(change, ast.Name):
+                    return change
     return None
 
 

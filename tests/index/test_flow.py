@@ -58,6 +58,15 @@ def reaching(text: str, name: str = "x") -> list[int]:
         ("class A:\n  x = 1\n  def f(self):\n    use(x)\nx = 5\n", [5]),
         ("f = lambda x: use(x)\n", [1]),
         ("async def f():\n  async for x in r:\n    use(x)\n", [2]),
+        ("x = 1\ndef f():\n  global x\n  x = 2\nuse(x)\n", [1, 4]),
+        ("global x\nx = 1\nuse(x)\n", [2]),
+        ("x = 1\nf = lambda y=use(x): y\n", [1]),
+        ("x = 1\n[y for y in r if use(x)]\n", [1]),
+        ("x = 1\nx: int\nuse(x)\n", [1]),
+        ("def f(a):\n  x = 1\n  try:\n    return a\n  finally:\n    use(x)\n", [2]),
+        ("x = 1\ndel a[use(x)]\n", [1]),
+        ("x = 1\nf().x = 2\nuse(x)\n", [1]),
+        ("def f():\n  x = 1\n  yield\n  use(x)\n", [2]),
     ],
 )
 def test_definitions_that_reach_a_use(text: str, rows: list[int]) -> None:

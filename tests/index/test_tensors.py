@@ -23,6 +23,9 @@ d = torch.zeros(3, device=device)
 """
 
 
+OPTION = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--d', "
+
+
 def script_of(text: str) -> Script:
     source = Source(Path("a.py"), text)
     return Script(source, build_index(source))
@@ -50,6 +53,12 @@ def where(text: str) -> Where:
         "class A:\n def __init__(self):\n  self.w = d\n def f(self):\n  use(self.w)",
         "use(torch.cuda.FloatTensor(3))", "use(h.type(torch.cuda.FloatTensor))",
         "use(torch.autograd.grad(model(d).sum(), d)[0])", "use(d if a else d * 2)",
+        "use((y := d))", "use({'a': d})", "use(d or d * 2)", "use(sum([d, d]))",
+        "a, *b = [d, d, h]\nuse(a)", "for i, x in enumerate(d):\n  use(x)",
+        "use(d.type(torch.float32))", "models = nn.ModuleList()\nuse(models[0](d))",
+        "def f():\n  if a:\n    return\n  return nn.Identity()\ng = f()\nuse(g(d))",
+        "f = torch.compile(net)\nuse(f(d))", "f = Auto.from_pretrained('a')\nuse(f(d))",
+        "use(torch.zeros(3, device=torch.cuda.current_device()))",
     ],
 )  # fmt: skip
 def test_on_the_device(text: str) -> None:
@@ -90,7 +99,9 @@ def test_no_tensor(text: str) -> None:
         "use(x)", "use(load(d))", "def f(x):\n  use(x)", "use(torch.load('a'))",
         "use(something.attribute)", "use(h if a else d)", "x = d\nif a:\n  x = f()\nuse(x)",
         "import lib\nuse(lib.accuracy(d))",
-        "for x in cuda_prefetcher_loader:\n  use(x)",
+        "for x in cuda_prefetcher_loader:\n  use(x)", "use(nn.Parameter(d))",
+        "f = lambda x: use(x)", "use(torch.zeros(3, device=x))", "use(h or d)",
+        "def f():\n  x = yield\n  use(x)",
     ],
 )  # fmt: skip
 def test_not_sure(text: str) -> None:
@@ -118,6 +129,11 @@ def test_not_sure(text: str) -> None:
         ("x.to(y.device)", Target.ANY),
         ("x.to(device, torch.float32)", Target.ANY),
         ("x.to(args.gpu)", Target.ANY),
+        ("x.to(torch.cuda.current_device())", Target.CUDA),
+        ("x.to(y.get_device())", Target.ANY),
+        ("x.to({'d': 'cuda'}['d'])", Target.CUDA),
+        ("x.to({'d': 'cuda'}.get('d'))", Target.CUDA),
+        ("x.cuda(True)", Target.CUDA),
     ],
 )
 def test_moves(code: str, target: Target) -> None:
@@ -134,11 +150,38 @@ def test_moves(code: str, target: Target) -> None:
         "x.to(torch.float32)", "x.to(dtype=torch.half)", "x.to(y.dtype)", "x.to(y)",
         "x.to(*a)", "x.to(**k)", "torch.cuda.empty_cache()", "x.type(torch.long)",
         "path.to('file.txt')", "x.to(memory_format=torch.channels_last)", "to(device)",
+        "x.to(torch.zeros(3))", "x.to(None)", "x.to(0.5)", "np.to(device)",
     ],
 )  # fmt: skip
 def test_no_moves(code: str) -> None:
     script = script_of(HEAD + code)
     assert not [m for m in script.moves if script.text(m.call) == code]
+
+
+@pytest.mark.parametrize(
+    "text, targets",
+    [
+        ("def f(x, where='cpu'):\n  x.to(where)\n", [Target.ANY]),
+        ("def f(x, where='cpu'):\n  x.to(where)\nf(h)\n", [Target.CPU]),
+        ("def f(x, where='cuda'):\n  x.to(where)\n", [Target.CUDA]),
+        ("f = lambda x, where='cpu': x.to(where)\n", [Target.CPU]),
+        ("kind = torch.float64\nx.to(kind)\n", []),
+        ("kind = torch.float64 if a else pick()\nx.to(kind)\n", []),
+        ("def pick():\n  return h\nx.to(pick)\n", []),
+        (OPTION + "default='cuda')\nx.to(p.parse_args().d)\n", [Target.CUDA]),
+        (OPTION + "default='cpu')\nx.to(p.parse_args().d)\n", [Target.ANY]),
+        (OPTION + "default=None)\nx.to(p.parse_args().d)\n", []),
+    ],
+)
+def test_devices_by_way_of_names(text: str, targets: list[Target]) -> None:
+    moves = script_of(HEAD + text).moves[len(script_of(HEAD).moves) :]
+    assert [m.target for m in moves] == targets
+
+
+def test_the_first_of_two_positions_was_once_whether_to_wait() -> None:
+    move = script_of(HEAD + "x.cuda(True)\n").moves[-1]
+    assert move.device is None
+    assert move.non_blocking is not None
 
 
 def test_a_move_tells_what_it_converts() -> None:

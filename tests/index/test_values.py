@@ -65,6 +65,24 @@ PARSER = "import argparse\np = argparse.ArgumentParser()\n"
         ("use(int('3'))\n", [3]),
         ("use(max(2, 4))\n", [4]),
         ("N = None or 3\nuse(N)\n", [None, 3]),
+        ("use((n := 2))\n", [2]),
+        ("x = 1\nfor i in r:\n  x = -x\nuse(x)\n", [-1, 1]),
+        ("c = {1: 0, 'n': 2}\nuse(c['n'])\n", [2]),
+        ("c = {'n': 1}\na = c['n'] = 2\nuse(c['n'])\n", [1, 2]),
+        ("c = {}\nc.setdefault('n', 5)\nuse(c['n'])\n", [5]),
+        ("a = {'n': 3}\nc = dict(**a)\nuse(c['n'])\n", [3]),
+        ("def f(p):\n  a, b = p\n  use(b)\nf((3, 4))\n", [4]),
+        ("def f(p=(0, 1)):\n  a, b = p\n  use(b)\nf((3, 4))\n", [1, 4]),
+        ("def f(*, n=3):\n  use(n)\nf()\n", [3]),
+        ("def f(n):\n  if n:\n    return f(n - 1)\n  return 2\nuse(f(3))\n", [2]),
+        (("class A:\n def __init__(self, n):\n  use(n)\nA(2)\n"
+         "lib.A(f())\n"), [2]),
+        (("class A:\n n = 1\nclass B(A): pass\nclass C(A): pass\nclass D(B, C):\n"
+         " def f(self):\n  use(self.n)\n"), [1]),
+        (("class A:\n def n(self):\n  return 4\nclass B(A): pass\n"
+         "a = A() if c else B()\nuse(a.n())\n"), [4]),
+        (PARSER + "p.add_argument(*flags)\np.add_argument('--n', default=0)\n"
+         "use(p.parse_args().n)\n", [0]),
     ],
 )  # fmt: skip
 def test_values_that_are_known(text: str, known: list[object]) -> None:
@@ -96,6 +114,21 @@ def test_values_that_are_known(text: str, known: list[object]) -> None:
         "use(max(a, 4))\n",
         "c = {'n': 0}\nuse(c[k])\n",
         "use(getattr(c, 'n', 0))\n",
+        "use(-'a')\n",
+        "from types import SimpleNamespace\nuse(SimpleNamespace(n=4).m)\n",
+        "c = load()\nuse(c.n)\n",
+        "c = {k: 0, 'm': 2}\nuse(c['n'])\n",
+        "c = {'n': 0}\nc.setdefault(k, 1)\nuse(c['m'])\n",
+        "c = {'n': 0}\nc |= load()\nuse(c['n'])\n",
+        "a, b = [1, *r]\nuse(b)\n",
+        "f = lambda n: use(n)\n",
+        "if a:\n  def f(): return 1\nelse:\n  def f(): return 2\nuse(f())\n",
+        "use(f()())\n",
+        (
+            "class A:\n def n(self):\n  return 1\nclass B:\n def n(self):\n  return 2\n"
+            "a = A() if c else B()\nuse(a.n())\n"
+        ),
+        "".join(f"if c:\n  n = {i}\n" for i in range(200)) + "use(n)\n",
     ],
 )
 def test_values_that_stay_unknown(text: str) -> None:
@@ -135,6 +168,11 @@ def test_command_line_defaults_are_marked() -> None:
         ("k = {'m': 1}.copy()\nuse(**k)\n", "absent"),
         ("k = {'x': {'n': 1}}\nuse(**k['x'])\n", "given"),
         ("from gpulint import runtime\nuse(**runtime.loader_kwargs(d))\n", "absent"),
+        ("k = copy()\nuse(**k)\n", "unknown"),
+        ("use(**vars(args))\n", "unknown"),
+        ("c = {1: {'n': 1}}\nuse(**c[1])\n", "unknown"),
+        ("k = {1: 2, 'n': 1}\nuse(**k)\n", "given"),
+        ("while a:\n  k = k\nuse(**k)\n", "unknown"),
     ],
 )
 def test_whether_an_argument_arrives(text: str, state: str) -> None:

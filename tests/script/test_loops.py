@@ -70,6 +70,7 @@ def body(indent: str) -> str:
             ["train"],
         ),
         ("def fit(train_loader):\n for x, y in train_loader:\n" + body("  "), ["train"]),
+        ("for pair in enumerate(loader):\n x, y = pair[1]\n" + body(" "), ["train"]),
         ("for x, y in loader:\n scaler.scale(l).backward()\n scaler.step(opt)\n", ["train"]),
     ],
 )  # fmt: skip
@@ -84,20 +85,49 @@ def test_kinds_of_loops(text: str, expected: list[str]) -> None:
         "a, b = x\nuse(b)", "use({k: v for k, v in x.items()})", "use([x, 1])",
         "use(torch.autograd.Variable(x))", "z = x.cuda()\nuse(z.view(-1))",
         "use(x if c else x * 1)", "use(dict(a=x)) if 0 else use(x)",
+        "use([t.to(device) for t in x])", "use({'a': x})", "use(to_gpu(x))",
     ],
 )  # fmt: skip
 def test_parts_of_a_batch(code: str) -> None:
     lines = "".join(f"  {line}\n" for line in code.splitlines())
-    script = script_of("for x, y in loader:\n" + lines)
+    helper = "def to_gpu(t):\n  if t is None:\n    return\n  return t.cuda()\n"
+    script = script_of(helper + "for x, y in loader:\n" + lines)
     call = script.index.calls["use"][-1]
     assert script.batches.loop_of(call.args[0]) is script.loops[0]
 
 
-@pytest.mark.parametrize("code", ["use(model(x))", "use(1)", "use(w)", "use(len(x))"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "use(model(x))", "use(1)", "use(w)", "use(len(x))", "use(size(x))",
+        "f = lambda t: use(t)", "use(next(weights))", "use(next(others))",
+    ],
+)  # fmt: skip
 def test_no_parts_of_a_batch(code: str) -> None:
-    script = script_of(f"w = torch.ones(3)\nfor x, y in loader:\n  {code}\n")
+    script = script_of(
+        "w = torch.ones(3)\nothers = iter(loader)\ndef size(t):\n  return len(t)\n"
+        f"for x, y in loader:\n  {code}\n"
+    )
     call = script.index.calls["use"][-1]
     assert script.batches.loop_of(call.args[0]) is None
+
+
+def test_rows_of_data_in_memory_are_batches_of_a_training_loop() -> None:
+    script = script_of("for x, y in data:\n" + body("  ") + "  use(x)\n")
+    (call,) = script.index.calls["use"]
+    assert script.batches.loop_of(call.args[0]) is script.loops[0]
+
+
+def test_the_test_of_a_loop_runs_in_each_round() -> None:
+    script = script_of(
+        "for e in r:\n while use(e):\n  f(e)\n for x in use(e):\n  f(x)\n"
+    )
+    epochs, inner, _ = script.loops
+    first, second = script.index.calls["use"]
+    assert script.loop_of(first) is inner
+    assert script.loop_of(second) is epochs
+    assert script.loop_of(inner.node) is epochs
+    assert script.loop_of(epochs.node) is None
 
 
 def test_a_batch_goes_through_helpers_and_iterators() -> None:
@@ -129,6 +159,54 @@ def test_loaders_know_their_loops_and_purpose() -> None:
     assert second.argument("batch_size").given
     assert second.argument("shuffle").given
     assert first.argument("num_workers").absent
+
+
+@pytest.mark.parametrize(
+    "text, train",
+    [
+        ("train_loader = DataLoader(a)\n", True),
+        ("x = DataLoader(train_set)\n", True),
+        ("test_loader = DataLoader(a)\n", False),
+        ("x = DataLoader(val_set)\n", False),
+        ("loaders = {'train': DataLoader(a), 'b': 1}\n", True),
+        ("loaders = {'val': DataLoader(a)}\n", False),
+        ("x = DataLoader(a, shuffle=True)\n", True),
+        ("x = DataLoader(a)\n", None),
+        ("f(DataLoader(a))\n", None),
+    ],
+)
+def test_names_tell_what_a_loader_is_for(text: str, train: bool | None) -> None:
+    loader = script_of(text).loaders[-1]
+    assert loader.train is train
+
+
+@pytest.mark.parametrize(
+    "options, decided",
+    [("**runtime.loader_kwargs(a)", True), ("**options()", False), ("**k", False)],
+)
+def test_whether_the_runtime_decides(options: str, decided: bool) -> None:
+    text = f"from gpulint import runtime\nx = DataLoader(a, {options})\n"
+    assert script_of(text).loaders[-1].decided_by_runtime is decided
+
+
+def nested(depth: int) -> str:
+    calls = "".join(f"def f{n}():\n f{n - 1}()\n" for n in range(1, depth))
+    first = "def f0():\n for x in loader:\n  count(x)\n"
+    return first + calls + f"for e in range(3):\n f{depth - 1}()\n"
+
+
+@pytest.mark.parametrize(
+    "text, reused",
+    [
+        ("for x in loader:\n count(x)\n", False),
+        ("for e in r:\n for x in loader:\n  count(x)\n", True),
+        (nested(1), True),
+        (nested(3), True),
+        (nested(9), False),  # not followed so far
+    ],
+)
+def test_whether_a_loader_is_iterated_again(text: str, reused: bool) -> None:
+    assert script_of(text).loaders[0].reused is reused
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,171 @@
+"""Where a script changes a dataset after it has been made."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index.walk import dotted, walk
+from gpulint.script.datasets import changed_by
+from gpulint.script.loaders import Loader, in_loop
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+# What may be asked of a dataset every epoch without changing it.
+_READS = frozenset(
+    "__len__ __getitem__ keys items get index count size copy classes decode "
+    "get_labels get_classes tolist".split()
+)
+# Functions that only look at what they are given.
+_LOOKS = frozenset(
+    "len print str repr type id isinstance hasattr getattr enumerate zip range list "
+    "tuple set sorted iter next tqdm trange format sum min max info debug log".split()
+)
+_CONTAINERS = (ast.Dict, ast.List, ast.Set, ast.ListComp, ast.DictComp, ast.Call)
+
+
+def dataset_changes(script: Script, loader: Loader) -> Iterator[ast.AST]:
+    """All places that may change the dataset, or a transform of it."""
+    made = set(_made(script, loader))
+    for attribute in script.index.all(ast.Attribute):
+        stored = not isinstance(attribute.ctx, ast.Load)
+        if stored and _is_part(script, attribute.value, loader, made):
+            yield attribute
+    for item in script.index.all(ast.Subscript):
+        stored = not isinstance(item.ctx, ast.Load)
+        if stored and _is_attribute_of(script, item.value, loader, made):
+            yield item
+    for call in script.index.all(ast.Call):
+        func = call.func
+        if not isinstance(func, ast.Attribute) or func.attr in _READS:
+            continue
+        if _is_part(script, func.value, loader, made) and _again(script, call):
+            yield call
+    yield from _indirect_changes(script, loader, made)
+
+
+def _indirect_changes(
+    script: Script, loader: Loader, made: set[ast.AST]
+) -> Iterator[ast.AST]:
+    """Changes of what the dataset was made from, and calls that are handed it."""
+    shared = made | set(_made_from(script, loader))
+    methods = set(loader.dataset.methods)
+    kinds = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.Call)
+    for kind in kinds:
+        for node in script.index.all(kind):
+            if script.index.function(node) in methods or not _again(script, node):
+                continue
+            roots = [_root(t) for t in changed_by(node, script.evaluator)]
+            if any(_is_one_of(script, root, shared) for root in roots):
+                yield node
+            elif isinstance(node, ast.Call) and _may_change(script, node):
+                given = [*node.args, *(k.value for k in node.keywords)]
+                if any(_is_part(script, g, loader, made) for g in given):
+                    yield node
+
+
+def _root(node: ast.expr) -> ast.expr:
+    """`data` of `data.__dict__`, `bank[0]`, `vars(data)`."""
+    while True:
+        if isinstance(node, ast.Attribute) and node.attr != "dataset":
+            if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
+                return node
+            node = node.value
+        elif isinstance(node, ast.Subscript):
+            node = node.value
+        elif isinstance(node, ast.Call) and dotted(node.func) == "vars" and node.args:
+            node = node.args[0]
+        else:
+            return node
+
+
+def _is_one_of(script: Script, node: ast.expr, made: set[ast.AST]) -> bool:
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return False
+    return any(o.node in made for o in script.resolver.origins(node))
+
+
+def _made_from(script: Script, loader: Loader) -> Iterator[ast.AST]:
+    """Where the containers and arrays are made that the dataset was given."""
+    for made in _made(script, loader):
+        if not isinstance(made, ast.Call):
+            continue
+        for value in [*made.args, *(k.value for k in made.keywords)]:
+            if isinstance(value, (ast.Name, ast.Attribute)):
+                for origin in script.resolver.origins(value):
+                    if isinstance(origin.node, _CONTAINERS):
+                        yield origin.node
+
+
+def _may_change(script: Script, call: ast.Call) -> bool:
+    """Whether a call is of a function that is not seen, and may change its arguments.
+
+    Classes and what only reads are left out.
+    """
+    name = script.index.qualified(call.func) or ""
+    last = name.rpartition(".")[2] or getattr(call.func, "attr", "")
+    if last[:1].isupper() or last in _LOOKS or name.startswith("torch.utils.data."):
+        return False
+    return script.resolver.callee(call) is None
+
+
+def _again(script: Script, call: ast.AST) -> bool:
+    """Whether a call may run after the first epoch: in a loop, or out of sight."""
+    function = script.index.function(call)
+    known = function is None or function.name == "main"
+    if function is not None:
+        known = known or bool(script.resolver.callers(function))
+    return not known or in_loop(script.resolver, call)
+
+
+def _made(script: Script, loader: Loader) -> Iterator[ast.AST]:
+    """The calls that make the dataset and its transforms."""
+    nodes = [n for k in ("dataset", "collate_fn") for n in loader.argument(k).nodes]
+    for node in nodes:
+        for origin in script.resolver.origins(node):
+            if not isinstance(origin.node, ast.Call):
+                continue
+            yield origin.node
+            for value in [*origin.node.args, *(k.value for k in origin.node.keywords)]:
+                for its in script.resolver.origins(value):
+                    if isinstance(its.node, ast.Call) and _transforms(script, its.node):
+                        yield its.node
+
+
+def _transforms(script: Script, call: ast.Call) -> bool:
+    name = (script.index.qualified(call.func) or "").lower()
+    local = script.resolver.local_class(call.func) is not None
+    return local or "transform" in name or "compose" in name
+
+
+def _is_part(
+    script: Script, node: ast.expr, loader: Loader, made: set[ast.AST]
+) -> bool:
+    """Whether an expression is the dataset, its transform, or `loader.dataset`."""
+    for part in walk(node):
+        if isinstance(part, ast.Attribute) and part.attr in ("dataset", "collate_fn"):
+            origins = script.resolver.origins(part.value)
+            calls = [o.node for o in origins if isinstance(o.node, ast.Call)]
+            if loader.call in calls or not calls:
+                return True
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return False
+    if not made and dotted(node) == dotted(loader.argument("dataset").direct):
+        return True
+    for origin in script.resolver.origins(node):
+        its = origin.expression
+        if origin.node in made:
+            return True
+        if its is not node and isinstance(its, ast.Attribute) and its.attr == "dataset":
+            return _is_part(script, its, loader, made)
+    return False
+
+
+def _is_attribute_of(
+    script: Script, node: ast.expr, loader: Loader, made: set[ast.AST]
+) -> bool:
+    if isinstance(node, ast.Attribute):
+        return _is_part(script, node.value, loader, made)
+    return False

@@ -1,0 +1,166 @@
+"""What runs in every step of a loop, and what in some steps only."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+
+import pytest
+
+from gpulint.index.walk import dotted
+from gpulint.script.every_step import EveryStep, Part
+
+from .code import script_of
+
+STEP = "loss = F.cross_entropy(model(x), y)\nloss.backward()\nopt.step()\n"
+TRAIN = (
+    "def train(model, loader, opt, args):\n  for step, (x, y) in enumerate(loader):\n"
+)
+
+
+def parts(text: str) -> list[Part]:
+    """The parts of the first training loop of a text."""
+    script = script_of(text)
+    loop = next(x for x in script.loops if x.train)
+    return list(EveryStep(script, loop).parts())
+
+
+def body(lines: str, before: str = "") -> str:
+    return before + TRAIN + textwrap.indent(lines + STEP, "    ")
+
+
+def called(text: str) -> dict[str, Part]:
+    """Calls of every step by name."""
+    return {
+        dotted(p.node.func) or "": p
+        for p in parts(text)
+        if isinstance(p.node, ast.Call)
+    }
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "seen(x)\n",
+        "if model is None:\n  seen(x)\n",
+        "if isinstance(model, nn.Linear):\n  seen(x)\n",
+        "if args.clip > 0:\n  seen(x)\n",
+        "if not args.clip:\n  other()\nelse:\n  seen(x)\n",
+        "if seen(x) > 3:\n  other()\n",
+        "try:\n  seen(x)\nexcept RuntimeError:\n  raise\n",
+        "try:\n  x = x + 1\nfinally:\n  seen(x)\n",
+        "with seen(x):\n  x = x + 1\n",
+        "match seen(x):\n  case 1:\n    other()\n",
+        "x = seen(x) if args.clip else x\n",
+        "x = args.clip and seen(x)\n",
+        "x = seen(x) and y > 0 and other()\n",
+        "for part in seen(x):\n  other(part)\n",
+        "while seen(x):\n  x = x - 1\n",
+    ],
+)
+def test_runs_in_every_step(lines: str) -> None:
+    assert "seen" in called(body(lines))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "if step % 10 == 0:\n  rare(x)\n",
+        "if args.log_every:\n  rare(x)\n",
+        "if args.debug and x:\n  rare(x)\n",
+        "due = step % 50 == 0\nif due:\n  rare(x)\n",
+        "due = not step % 50\nif due:\n  rare(x)\n",
+        "if False:\n  rare(x)\n",
+        "if x.sum() > 3:\n  rare(x)\n",
+        "if not (args.clip and x.any()):\n  rare(x)\n",
+        "if step % 10:\n  continue\nrare(x)\n",
+        "try:\n  x = x + 1\nexcept RuntimeError:\n  rare(x)\n",
+        "match step:\n  case 1:\n    rare(x)\n",
+        "x = rare(x) if step % 10 == 0 else x\n",
+        "x = step % 10 == 0 and rare(x)\n",
+        "def hook():\n  rare(x)\n",
+        "hook = lambda: rare(x)\n",
+        "class Hook:\n  value = rare(1)\n",
+    ],
+)
+def test_runs_in_some_steps_only(lines: str) -> None:
+    found = called(body(lines))
+    assert "rare" not in found
+    assert "loss.backward" in found or "continue" in lines
+
+
+@pytest.mark.parametrize(
+    "lines, inner",
+    [
+        ("seen(x)\n", False),
+        ("for part in x:\n  seen(part)\n", True),
+        ("while x:\n  seen(x)\n", True),
+        ("kept = [seen(p) for p in x]\n", True),
+        ("kept = [p for p in seen(x)]\n", False),
+        ("kept = {n: seen(p) for n, p in x.items() if p}\n", True),
+    ],
+)
+def test_inner_loops_and_comprehensions(lines: str, inner: bool) -> None:
+    assert called(body(lines))["seen"].inner is inner
+
+
+HELPER = """
+def helper(value, flag=None):
+  if {}:
+    seen(value)
+"""
+
+
+@pytest.mark.parametrize(
+    "test, call, runs",
+    [
+        ("flag", "helper(x, args.clip)\n", True),
+        ("flag", "helper(x, y)\n", False),
+        ("flag", "helper(x, args.clip and y)\n", False),
+        ("flag", "helper(x)\n", False),
+        ("value.any()", "helper(x)\n", False),
+        ("value is None", "helper(x)\n", True),
+        ("len([v for v in args])", "helper(x)\n", True),
+    ],
+)
+def test_branches_of_a_helper(test: str, call: str, runs: bool) -> None:
+    found = called(body(call, HELPER.format(test)))
+    assert "helper" in found
+    assert ("seen" in found) is runs
+
+
+def test_helper_of_its_own_value_varies() -> None:
+    helper = "def helper(value):\n  kind = pick(value)\n  if kind:\n    rare(value)\n"
+    found = called(body("helper(x)\n", helper))
+    assert "pick" in found
+    assert "rare" not in found
+
+
+def test_helper_is_walked_once_and_named() -> None:
+    helper = "def helper(value):\n  seen(value)\n"
+    found = parts(body("helper(x)\nhelper(y)\n", helper))
+    inside = [p for p in found if isinstance(p.node, ast.Call) and p.helper is not None]
+    assert [dotted(p.node.func) for p in inside if isinstance(p.node, ast.Call)] == [
+        "seen"
+    ]
+    assert inside[0].helper is not None
+    assert inside[0].helper.name == "helper"
+
+
+def test_steps_of_another_loop_are_not_this_loops() -> None:
+    evaluate = (
+        "def evaluate(model, val_loader):\n  model.eval()\n  with torch.no_grad():\n"
+        "    for x, y in val_loader:\n      other(model(x))\n"
+    )
+    assert "other" not in called(body("evaluate(model, loader)\n", evaluate))
+
+
+def test_evaluation_inside_the_step_is_not_its_own() -> None:
+    lines = "with torch.no_grad():\n  for a, b in val_loader:\n    other(model(a), b)\n"
+    assert "other" not in called(body(lines))
+
+
+def test_condition_of_a_while_loop_runs_in_every_step() -> None:
+    text = "def train(model, opt, batches):\n  while more(batches):\n"
+    text += "    x, y = batches.pop()\n" + textwrap.indent(STEP, "    ")
+    assert "more" in called(text)
