@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,9 +33,9 @@ class FakeRule(Rule):
 
 def make_rule(stem: str, documentation: str, **attributes: object) -> FakeRule:
     """A rule whose module is called `stem`."""
-    module = types.ModuleType(f"gpulint.rules.{stem}", documentation)
-    sys.modules[module.__name__] = module
-    made = type(stem, (FakeRule,), {"__module__": module.__name__, **attributes})
+    shown = property(lambda _: documentation)
+    names = {"__module__": f"gpulint.rules.{stem}", "documentation": shown}
+    made = type(stem, (FakeRule,), {**names, **attributes})
     return made()
 
 

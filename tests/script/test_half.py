@@ -49,7 +49,7 @@ def argument_of(text: str) -> tuple[Script, ast.expr]:
         "use(torch.stack([crit(x, y), crit(y, x)]).mean())",
         "use(torch.mean((x - y) ** 2))", "use(x.pow(2).mean())", "use(dice(x, y))",
         "loss, out = both(x, y)\nuse(loss)",
-        "total = 0\nfor a, b in z:\n  total = total + crit(a, b)\nuse(total)",
+        "loss = crit(x, y)\nfor a in z:\n  loss = loss + crit(a, y)\nuse(loss)",
         "total = 0\nfor a, b in z:\n  total += crit(a, b)\nuse(total)",
     ],
 )  # fmt: skip
@@ -111,10 +111,12 @@ def misuse_of(text: str) -> str | None:
 @pytest.mark.parametrize(
     "text",
     [
+        "y = model(x).mm(w)\nprint(y)\n", "y = model(x) @ w\nprint(y)\n",
         "y = model(x)\nloss = crit(y, z)\n", "y = model(x)\nhits = y.argmax(1) == z\n",
         "y = model(x)\nprint(y)\n", "y = model(x)\nn = len(y)\n", "y = model(x)\nshow(y)\n",
         "y = model(x)\nif y > 0:\n  f()\n", "y = model(x)\nprint(f'{y}')\n",
         "y = model(x)\nbest, at = y.max(1)\n", "y = model(x)\nbest = torch.max(y, 1)\n",
+        "y = model(x)\nz = y.max(1)[1]\nelsewhere(y > 0)\n",
         "y = model(x)\nfor row in zip(y, z):\n  print(row)\n",
         "y = model(x)\nn = y.float().numpy()\n", "loss = crit(model(x), z)\nkeep(loss)\n",
         "y = torch.relu(model(x))\nprint(y)\n", "y: object = model(x)\nprint(y)\n",
@@ -138,6 +140,8 @@ def test_results_that_may_take_half_precision(text: str) -> None:
         ("y = elsewhere(model(x))\n", "elsewhere(model(x))"),
         ("y = model(x)\nfor row in y:\n  elsewhere(row)\n", "elsewhere(row)"),
         ("y = model(x)\nz = [elsewhere(a) for a in y]\n", "y"),
+        ("y = model(x)\nz = y.mm(w)\n", "y.mm(w)"),
+        ("y = model(x)\nz = y @ w\n", "y @ w"),
     ],
 )
 def test_results_that_may_not_take_half_precision(text: str, place: str) -> None:
