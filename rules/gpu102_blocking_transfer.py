@@ -131,7 +131,22 @@ def _shared(
             return None
         if device is not None and not _constant_in(script, device, loop):
             return None
+        if device is not None and _asked_before(script, transfer, device):
+            return None
     return loop.node, condition
+
+
+def _asked_before(script: Script, transfer: Transfer, device: ast.expr) -> bool:
+    """Whether a branch asks for the device first, which may be None before it."""
+    head = (dotted(device) or "").partition(".")[0]
+    for above in script.index.ancestors(transfer.call):
+        if above is transfer.loop.node:
+            return False
+        if isinstance(above, (ast.If, ast.IfExp)) and any(
+            isinstance(n, ast.Name) and n.id == head for n in walk(above.test)
+        ):
+            return True
+    return False
 
 
 def _is_free(script: Script, loop: Loop, condition: str) -> bool:

@@ -60,6 +60,7 @@ from gpulint.script.edits import Edit, Replace, ReplaceCode, Rewrite
 from gpulint.script.pinning import (
     changed_in_dataset,
     goes_to_gpu,
+    needs_tuple,
     pin_condition,
     written_off,
     yields_device,
@@ -96,6 +97,10 @@ class UnpinnedLoader(Rule):
         if changed is not None and withheld is None:
             line = getattr(changed, "lineno", 0)
             withheld = f"line {line} changes the batch, which may be the dataset's own"
+        whole = needs_tuple(script, loader)
+        if whole is not None and withheld is None:
+            line = getattr(whole, "lineno", 0)
+            withheld = f"line {line} needs a tuple, of which pinning may make a list"
         return self.finding(
             script,
             loader.call.func,

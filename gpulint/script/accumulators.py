@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from gpulint.index import Definition, Where
@@ -139,16 +140,14 @@ class Sums:
         if start.lineno > self.loop.node.lineno or self._leaves_before(start):
             raise CannotFix(f"`{name}` does not start right before the loop")
         block = index.parent(start)
-        for above in index.ancestors(self.loop.node):
-            if above is block:
-                break
+        around = index.ancestors(self.loop.node)
+        for above in takewhile(lambda a: a is not block, around):
             if not isinstance(above, ast.With) or not all(
                 self._is_transparent(item.context_expr) for item in above.items
             ):
                 raise CannotFix(f"`{name}` does not start right before the loop")
-        for above in index.ancestors(self.loop.node):
-            if above is self.scope:
-                break
+        around = index.ancestors(self.loop.node)
+        for above in takewhile(lambda a: a is not self.scope, around):
             if self._catches(above) and any(
                 _is_name(n, name) and not self._is_in_body(n, above)
                 for n in walk_scope(self.scope)

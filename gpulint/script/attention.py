@@ -47,15 +47,15 @@ def _is_known(script: Script, made: ast.Call, seen: set[ast.AST]) -> bool:
     name = script.index.qualified(made.func) or ""
     if _CONVOLUTIONAL.match(name):
         return True
+    given = [*made.args, *(k.value for k in made.keywords)]
     if name.startswith("torch.nn."):
         return _is_harmless(script, made, seen) and all(
             _is_harmless(script, node, seen)
-            for argument in made.args
+            for argument in given
             for node in walk(argument)
             if isinstance(node, (ast.Call, ast.Name))
         )
     owner = script.resolver.local_class(made.func)
-    given = [*made.args, *(k.value for k in made.keywords)]
     if owner is None or any(script.where(a) is not Where.PLAIN for a in given):
         return False
     return _is_known_class(script, owner, seen)

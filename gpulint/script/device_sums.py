@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from gpulint.index import Move, Target
@@ -73,6 +74,8 @@ def _device(script: Script, loop: Loop, starts: list[ast.Assign]) -> tuple[str, 
     device = found.pop() or _attribute_at(script, moves, starts)
     if device is None or found or any(m.device is None for m in moves):
         raise CannotFix("no device can be named before the loop")
+    if any(m.device and script.may_be_none(m.device) for m in moves):
+        raise CannotFix(f"`{script.text(device)}` may be None")
     if not all(_same_device(script, m.device, starts[0]) for m in moves if m.device):
         raise CannotFix("no device can be named before the loop")
     return script.text(device), script.tensors.target(device) is Target.CUDA
@@ -114,12 +117,11 @@ def _batch_moves(script: Script, loop: Loop) -> tuple[list[Loop], list[Move]]:
 
 def _conditional(script: Script, call: ast.Call, loop: Loop) -> bool:
     """Whether a branch of the loop (or helper) decides if a call runs."""
-    for above in script.index.ancestors(call):
-        if above is loop.node or isinstance(above, FUNCTIONS):
-            return False
-        if isinstance(above, (ast.If, ast.IfExp, ast.Try)):
-            return True
-    return False
+    around = takewhile(
+        lambda a: a is not loop.node and not isinstance(a, FUNCTIONS),
+        script.index.ancestors(call),
+    )
+    return any(isinstance(above, (ast.If, ast.IfExp, ast.Try)) for above in around)
 
 
 def _same_device(script: Script, device: ast.expr, at: ast.stmt) -> bool:

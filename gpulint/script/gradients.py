@@ -149,12 +149,14 @@ def _may_be_run(script: Script, node: ast.Subscript) -> bool:
     """Whether an item may be a module or a result: it is called, or passed on."""
     if not isinstance(node.ctx, ast.Load):
         return False
+    above = script.index.parent(node)
+    if isinstance(above, ast.Call) and node is above.func:
+        return True
     made = [node.value, *(o.node for o in script.resolver.origins(node.value))]
     if any(next(model_calls(script, part), None) is not None for part in made):
         return True  # of several results, the loss may take one at a time
     if script.where(node.value) & (Where.HOST | Where.DEVICE):
         return False
-    above = script.index.parent(node)
     if not isinstance(above, ast.Assign):
         return isinstance(above, (ast.Call, ast.keyword))
     names = {dotted(target) for target in above.targets}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from gpulint.index import Move, Target
@@ -66,8 +67,7 @@ def _same_in_calls(script: Script, node: ast.expr) -> bool:
     if isinstance(node, ast.Attribute):
         return script.invariants.is_constant_attribute(node)
     definitions = script.definitions(node)
-    if not isinstance(node, ast.Name) or not definitions:
-        return False
+    assert isinstance(node, ast.Name)
     if all(d.kind == "assign" for d in definitions):
         return script.invariants.is_constant_name(node.id, definitions)
     function = script.index.function(node)
@@ -230,9 +230,8 @@ class _TensorHoist:
         return self.script.is_set_at(name, self.loop.node)
 
     def _in_block(self, move: Move) -> bool:
-        for above in self.script.index.ancestors(move.call):
-            if above is self.loop.node:
-                return False
+        around = self.script.index.ancestors(move.call)
+        for above in takewhile(lambda a: a is not self.loop.node, around):
             if isinstance(above, (ast.With, ast.AsyncWith)):
                 for item in above.items:
                     call = item.context_expr
@@ -271,8 +270,7 @@ class _TensorHoist:
         body = self.inner.node.body
         if statement not in body or len(body) < 2 or len(targets) != 1:
             return None
-        if not isinstance(targets[0], ast.Name):
-            return None
+        assert isinstance(targets[0], ast.Name)  # nothing else is only read
         flow = self.script.resolver.flow(index.scope(statement))
         name = targets[0].id
         alone = len(flow.definitions.get(name, [])) == 1 and name not in flow.outer

@@ -6,7 +6,6 @@ import ast
 from typing import TYPE_CHECKING
 
 from gpulint.index import Definition
-from gpulint.script.loops import is_backward
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -23,8 +22,6 @@ def differentiated(script: Script, backward: ast.Call) -> set[Definition]:
 
     Followed through names, arithmetic, `mean()` and the like, and `scaler.scale(…)`.
     """
-    if not is_backward(backward):
-        return set()
     assert isinstance(backward.func, ast.Attribute)
     roots = [backward.func.value, *backward.args]  # accelerator.backward(loss)
     return terms(script, roots)

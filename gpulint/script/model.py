@@ -374,10 +374,28 @@ class Script:
             return f"{torch}.cuda.is_available()", imports
         if self.tensors.target(device) is Target.CUDA:
             return "True", ()
+        if self.may_be_none(device):
+            return f"{torch}.cuda.is_available()", imports
         text = self.text(device)
         if self.is_torch_device(device):
             return f'{text}.type == "cuda"', ()
         return f'{torch}.device({text}).type == "cuda"', imports
+
+    def may_be_none(self, device: ast.expr) -> bool:
+        """Whether a device is None on some path, and the script never asks."""
+        if not isinstance(device, ast.Name) or not any(
+            isinstance(o.node, ast.Constant) and o.node.value is None
+            for o in self.resolver.origins(device)
+        ):
+            return False
+        scope = self.index.scope(device)
+        asks = (ast.Compare, ast.UnaryOp, ast.BoolOp, ast.If, ast.IfExp)
+        return not any(
+            n.id == device.id
+            and isinstance(self.index.parent(n), asks)
+            and self.index.scope(n) is scope
+            for n in self.index.all(ast.Name)
+        )
 
     def device_at(self, at: ast.AST, loops: Iterable[Loop]) -> ast.expr | None:
         """The device to which loops move their batches, if it can be named at `at`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from gpulint.index import Move, Target
@@ -85,12 +86,8 @@ def _returns_to_host(script: Script, name: str) -> bool:
 
 
 def _conditional(script: Script, statement: ast.stmt, loop: Loop) -> bool:
-    for above in script.index.ancestors(statement):
-        if above is loop.node:
-            return False
-        if isinstance(above, (ast.If, ast.Try, ast.With)):
-            return True
-    return False
+    around = takewhile(lambda a: a is not loop.node, script.index.ancestors(statement))
+    return any(isinstance(above, (ast.If, ast.Try, ast.With)) for above in around)
 
 
 def module_hoist(script: Script, move: Move, loop: Loop) -> Hoist:

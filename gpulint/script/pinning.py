@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpulint.index import Definition, Move, Origin, Target, Where
-from gpulint.index.walk import COMPREHENSIONS, dotted, walk
+from gpulint.index.walk import COMPREHENSIONS, children, dotted, walk
 from gpulint.script.columns import SAME_VALUES
 from gpulint.script.datasets import Work
 from gpulint.script.loaders import Loader
@@ -102,6 +102,31 @@ def changed_in_dataset(script: Script, loader: Loader) -> ast.AST | None:
                     for d in script.definitions(n)
                 ):
                     return node
+    return None
+
+
+def needs_tuple(script: Script, loader: Loader) -> ast.AST | None:
+    """Where a loop takes a collated batch for a tuple: pinning may make it a list."""
+    if not loader.argument("collate_fn").given:
+        return None
+    for loop in loader.loops:
+        whole = {t for _, t in loop.items if isinstance(t, ast.Name)}
+        for node in walk(loop.node):
+            if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
+                continue
+            if whole.isdisjoint(d.node for d in script.definitions(node)):
+                continue
+            above = script.index.parent(node)
+            if isinstance(above, ast.Call) and len(above.args) > 1:
+                tested = dotted(above.func) == "isinstance"
+                if tested and "tuple" in map(dotted, walk(above.args[1])):
+                    return above
+            if (
+                isinstance(above, ast.BinOp)
+                and isinstance(above.op, ast.Add)
+                and any(isinstance(n, ast.Tuple) for n in children(above))
+            ):
+                return above
     return None
 
 

@@ -1,0 +1,109 @@
+"""Whether an evaluation loop builds a graph that nothing needs."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from gpulint.script.evaluation import graph_builder
+
+from .code import script_of
+
+MODEL = "model = nn.Linear(8, 2).cuda()\n"
+LOOP = """
+    total = 0
+    for x, y in loader:
+        found = model(x.cuda())
+        total += (found.argmax(1) == y.cuda()).sum()
+"""
+STEP = "opt.zero_grad()\nloss.backward()\nopt.step()\n"
+
+
+def builds(text: str) -> bool:
+    """Whether the evaluation loop of a text is reported."""
+    script = script_of(MODEL + text)
+    loops = [x for x in script.loops if x.eval]
+    return any(graph_builder(script, loop) is not None for loop in loops)
+
+
+def run(
+    before: str = "", inside: str = "", after: str = "", name: str = "score"
+) -> str:
+    """A function with an evaluation loop, and lines around and in it."""
+    lines = f"def {name}(loader):\n" + textwrap.indent(before, "    ") + LOOP
+    return lines + textwrap.indent(inside, " " * 8) + textwrap.indent(after, "    ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        run(name="validate"),
+        run().replace("loader", "val_loader"),
+        run("model.eval()\n"),
+        run("model.train()\nmodel.eval()\n"),
+        run("model.eval()\nmodel.train(False)\n"),
+        run("model.eval()\n", "loss = F.cross_entropy(found, y)\n"),
+        run("model.eval()\n").replace("model(x", "model.forward(x"),
+        run("model.eval()\n") + "def other(x):\n  torch.set_grad_enabled(False)\n",
+        run("model.eval()\n") + "def other():\n  score(test_loader)\nother()\n",
+        "def track(f):\n  return f\n@track\n" + run(name="validate"),
+    ],
+)
+def test_builds_a_graph(text: str) -> None:
+    assert builds(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        run(),
+        run("model.eval()\nmodel.train()\n"),
+        run("log.eval()\n"),
+        run("model.eval()\n", "(found - 1).sum().backward()\n"),
+        run("model.eval()\n", "model.requires_grad_(True)\n"),
+        run("model.eval()\n", "x.requires_grad = True\n"),
+        run("model.eval()\n", "x = torch.tensor(x, requires_grad=True)\n"),
+        run("model.eval()\n", "print(x.grad)\n"),
+        run("model.eval()\n", "x = fgsm_attack(x)\n"),
+        run("model.eval()\n", after="total.backward()\n"),
+        run("model.eval()\n", after="opt.step()\n"),
+        run("model.eval()\ntorch.set_grad_enabled(False)\n"),
+        run("model.eval()\n") + "torch.set_grad_enabled(False)\n",
+        "@inference\n" + run("model.eval()\n"),
+        run("model.eval()\n") + "with torch.no_grad():\n  score(test_loader)\n",
+        run("model.eval()\n")
+        + "def all_of_it():\n  return score(loader)\n"
+        + "with torch.no_grad():\n  all_of_it()\n",
+        run("model.eval()\n").replace("model(x", "criterion(x"),
+        "criterion = nn.MSELoss()\nmodel = criterion\n" + run("model.eval()\n"),
+        run("model.eval()\n").replace("found = model(x.cuda())", "found = model(3)"),
+    ],
+)
+def test_builds_none_or_needs_it(text: str) -> None:
+    assert not builds(text)
+
+
+@pytest.mark.parametrize(
+    "helper, reported",
+    [
+        ("def look(x):\n  return model(x)\n", True),
+        ("@torch.no_grad()\ndef look(x):\n  return model(x)\n", False),
+        ("@no_gradients\ndef look(x):\n  return model(x)\n", False),
+        ("def look(x):\n  model(x).sum().backward()\n  return x\n", False),
+        ("def look(x):\n  return deeper(x)\ndef deeper(x):\n  x.requires_grad_()\n  return model(x)\n", False),
+    ],
+)  # fmt: skip
+def test_model_is_called_in_a_helper(helper: str, reported: bool) -> None:
+    text = helper + run("model.eval()\n").replace("model(x.cuda())", "look(x.cuda())")
+    assert builds(text) is reported
+
+
+def test_loss_object_of_the_file_that_differentiates_needs_the_graph() -> None:
+    loss = (
+        "class Penalty:\n  def __call__(self, out, x):\n"
+        "    return torch.autograd.grad(out.sum(), x)[0].norm()\n"
+        "penalty = Penalty()\n"
+    )
+    assert not builds(loss + run("model.eval()\n", "total += penalty(found, x)\n"))
+    assert builds(run("model.eval()\n", "total += penalty(found, x)\n"))
