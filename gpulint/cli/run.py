@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpulint.engine import Options
 
 STDIN = "-"
-THRESHOLD = (100_000, 50, 100)
+THRESHOLD = (400_000, 20, 100)
 Result = TypeVar("Result")
 
 
