@@ -19,11 +19,11 @@ from gpulint.finding import (
     Position,
     TextEdit,
 )
-from gpulint.index import build_index
+from gpulint.index import SETTINGS, FileIndex, Project, Projects, build_index
 from gpulint.registry import find_rule
 from gpulint.rule import Rule, Text
-from gpulint.source import Source, SourceError, may_be_deep, read_source, shield
-from gpulint.suppress import suppress
+from gpulint.source import Source, SourceError, may_be_deep, parse, read_source
+from gpulint.suppress import suppress, suppress_in_settings
 
 MAX_PASSES = 100
 _IMPORTS = (ast.Import, ast.ImportFrom)
@@ -32,11 +32,16 @@ RECURSION_LIMIT = 6000  # 150 links take a few Python frames each
 
 @dataclass(frozen=True)
 class Options:
-    """What to check with. `torch_version`: the lowest torch the project allows."""
+    """What to check with.
+
+    `torch_version`: the lowest torch the project allows. `projects`: where the other
+    files of a script are found; without it each file stands alone.
+    """
 
     rules: tuple[Rule, ...]
     allow: frozenset[Effect] = frozenset({Effect.EXACT})
     torch_version: tuple[int, int] | None = None
+    projects: Projects | None = None
 
 
 @dataclass(frozen=True)
@@ -79,15 +84,13 @@ def check_source(source: Source, options: Options) -> Checked:
 
 def _findings(source: Source, options: Options) -> list[Finding]:
     try:
-        shield(source)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(source.text)
         text = Text(source.text)
         rules = [r for r in options.rules if r.needs.in_text(text)]
         if not rules and not may_be_deep(source):
+            _parse_only(source, options)
             return []
-        return _run(source, tree, rules, options)
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
+        return _run(source, _index(source, options), rules, options)
     except SourceError as error:
         return list(trouble(source.path, error, options))
     except SyntaxError as error:
@@ -101,20 +104,45 @@ def _findings(source: Source, options: Options) -> list[Finding]:
         return list(trouble(source.path, reason, options))
 
 
+def _parse_only(source: Source, options: Options) -> None:
+    """Nothing to look for; a syntax error is a finding all the same."""
+    project = _project(source, options)
+    if project is None or project.known(source) is None:
+        parse(source)
+
+
+def _index(source: Source, options: Options) -> FileIndex:
+    """The index of a text, as a part of its project where that is known."""
+    project = _project(source, options)
+    if project is None:
+        return build_index(source, parse(source))
+    project.trim()
+    known = project.known(source)
+    return known or project.adopt(build_index(source, parse(source)))
+
+
+def _project(source: Source, options: Options) -> Project | None:
+    named = options.projects is not None and source.path.is_absolute()
+    return options.projects.of(source.path) if named and options.projects else None
+
+
 def _run(
-    source: Source, tree: ast.Module, rules: list[Rule], options: Options
+    source: Source, index: FileIndex, rules: list[Rule], options: Options
 ) -> list[Finding]:
     from gpulint.script import Script
 
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
-    index = build_index(source, tree)
     rules = [r for r in rules if r.needs.in_index(index)]
     if not rules:
         return []
     script = Script(source, index, options.torch_version)
     found = [finding for rule in rules for finding in rule.check(script)]
     found = [_with_ordinal(f, n) for f, n in _ordinals(found)]
-    return sorted(suppress(found, source), key=lambda f: f.order)
+    own = [f for f in found if f.place.path == source.path]
+    settings = [f for f in found if f.place.path.suffix in SETTINGS]
+    return sorted(
+        [*suppress(own, source), *map(suppress_in_settings, settings)],
+        key=lambda f: f.order,
+    )
 
 
 def _ordinals(findings: Iterable[Finding]) -> Iterator[tuple[Finding, int]]:

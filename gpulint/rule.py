@@ -141,7 +141,6 @@ class Rule:
         """
         effect = effect or self.effect
         compiled, reason = script.compile(self, fix, effect)
-        path = script.source.path
         return Finding(
             code=self.code,
             name=self.name,
@@ -152,7 +151,7 @@ class Rule:
             place=script.place(at),
             related=tuple(script.place(node, note) for node, note in related),
             evidence=tuple(
-                Evidence(path, getattr(node, "lineno", 1), note)
+                Evidence(script.source_of(node).path, getattr(node, "lineno", 1), note)
                 for node, note in evidence
             ),
             fix=compiled,

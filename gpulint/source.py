@@ -11,6 +11,7 @@ import re
 import stat
 import tempfile
 import tokenize
+import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -153,6 +154,14 @@ def shield(source: Source) -> None:
         raise SourceError(
             f"not analysed: brackets nested {depth} deep, the limit is {MAX_DEPTH}"
         )
+
+
+def parse(source: Source) -> ast.Module:
+    """The syntax tree. SourceError: too deep; else what `ast.parse` raises."""
+    shield(source)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(source.text)
 
 
 def may_be_deep(source: Source) -> bool:

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gpulint.finding import Finding
-from gpulint.source import Source
+from gpulint.index.settings_file import read_settings
+from gpulint.source import Source, SourceError
 
 _IGNORE = re.compile(r"#\s*gpulint:\s*ignore\[([^\]]*)\]")
 _NOQA = re.compile(r"#\s*noqa:\s*([A-Z]+[0-9]+(?:[\s,]+[A-Z]+[0-9]+)*)", re.IGNORECASE)
@@ -32,6 +33,16 @@ def suppress(findings: Iterable[Finding], source: Source) -> list[Finding]:
         hit = named & {finding.code, finding.name}
         result.append(replace(finding, suppressed="inline") if hit else finding)
     return result
+
+
+def suppress_in_settings(finding: Finding) -> Finding:
+    """The same for a finding in a settings file: a comment at the end of its line."""
+    try:
+        text = read_settings(finding.place.path).line(finding.place.start.row)
+    except (SourceError, IndexError):
+        return finding
+    hit = _codes(text) & {finding.code, finding.name}
+    return replace(finding, suppressed="inline") if hit else finding
 
 
 def _codes(comment: str) -> set[str]:

@@ -59,7 +59,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, Words
@@ -69,9 +68,6 @@ from gpulint.script.column_uses import ColumnUses
 from gpulint.script.columns import Column, Columns, root_of
 from gpulint.script.edits import Edit, InsertBefore, Replace, Rewrite
 from gpulint.script.syntax import code, without_move
-
-if TYPE_CHECKING:
-    import libcst as cst
 
 ROUNDING = "a reduction over a strided slice may round its last bit differently"
 
@@ -126,13 +122,9 @@ def _rewrite(script: Script, columns: Columns, uses: ColumnUses, name: str) -> R
     return Rewrite(f"Copy `{columns.name}` once, then slice it", tuple(edits))
 
 
-def _copied(call: cst.Call) -> cst.CSTNode:
+def _copied(text: str) -> str:
     """The slice as the move gave it: in memory of its own, without gaps."""
-    import libcst as cst
-
-    slice_ = without_move(call)
-    assert isinstance(slice_, cst.BaseExpression)
-    return cst.Call(cst.Attribute(slice_, cst.Name("clone")))
+    return f"{without_move(text)}.clone()"
 
 
 def _new_name(columns: Columns, taken: frozenset[str] | set[str]) -> str:

@@ -119,6 +119,8 @@ class HostSyncInLoop(Rule):
             withheld = str(reason)
         several = len(waits) > 1 or waits[0].inner
         related = {w.at: "waits as well" for w in waits if w.at is not waits[0].at}
+        outside = (w for w in waits if not script.index.holds(w.node))
+        related.update((w.node, "waits here") for w in outside)
         return self.finding(
             script,
             waits[0].at,

@@ -18,6 +18,7 @@ from gpulint.cli.options import (
 
 if TYPE_CHECKING:
     from gpulint.cli.run import Run
+    from gpulint.finding import Finding, Place
     from gpulint.report import Entry, Report
     from gpulint.settings import Settings
 
@@ -75,14 +76,32 @@ def _check(run: Run, paths: tuple[str, ...]) -> list[tuple[Entry, Settings]]:
     if wants_stdin(paths):
         return _check_stdin(run)
     checked = []
+    elsewhere: dict[Path, dict[tuple[str, Place], Finding]] = {}
     for job, result in run.each(
         run.jobs(paths), lambda job: check_path(job.path, job.options)
     ):
         if result.source is None:
             run.unread(job.path)
-        entry = Entry(result.source, result.findings, job.settings.allow)
+        own = tuple(f for f in result.findings if f.path == job.path)
+        for finding in result.findings:
+            if finding.path != job.path:
+                its = elsewhere.setdefault(finding.path, {})
+                its.setdefault((finding.code, finding.place), finding)
+        entry = Entry(result.source, own, job.settings.allow)
         checked.append((entry, job.settings))
-    return checked
+    return checked + [_in_settings(run, path, f) for path, f in elsewhere.items()]
+
+
+def _in_settings(
+    run: Run, path: Path, found: dict[tuple[str, Place], Finding]
+) -> tuple[Entry, Settings]:
+    """What the scripts of the run, together, say about one YAML or JSON file."""
+    from gpulint.index.settings_file import read_settings
+    from gpulint.report import Entry
+
+    settings = run.resolver.of_file(path)
+    findings = tuple(sorted(found.values(), key=lambda f: f.order))
+    return Entry(read_settings(path), findings, settings.allow), settings
 
 
 def _check_stdin(run: Run) -> list[tuple[Entry, Settings]]:

@@ -18,6 +18,7 @@ from gpulint.cli import complain, internal, wants_traceback
 from gpulint.cli.options import Flags
 from gpulint.files import FilesError, is_excluded, list_files
 from gpulint.finding import Finding
+from gpulint.index.project import Projects
 from gpulint.settings import Resolver, Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Run:
         self.flags = flags
         self.failed = False
         self.resolver = Resolver(flags.overrides, flags.config, flags.isolated)
+        self.projects = Projects(self._below)
         self._options: dict[tuple[int, tuple[int, int] | None], Options] = {}
 
     def jobs(self, paths: tuple[str, ...]) -> list[Job]:
@@ -120,8 +122,12 @@ class Run:
                 rules = select_rules(settings.select, settings.ignore)
             except ValueError as error:
                 raise click.UsageError(str(error)) from None
-            self._options[key] = Options(rules, settings.allow, torch)
+            self._options[key] = Options(rules, settings.allow, torch, self.projects)
         return self._options[key]
+
+    def _below(self, root: Path) -> tuple[Path, ...]:
+        """All Python files of a project, whichever of them are checked."""
+        return list_files((str(root),), self.resolver).files
 
     def _say(self, jobs: list[Job]) -> None:
         files = sorted({str(job.settings.file or "defaults") for job in jobs})

@@ -1,14 +1,17 @@
-"""The index: facts of a file that need only its `ast`."""
+"""The index: facts of files that need only their `ast`."""
 
 from __future__ import annotations
 
 from gpulint.index.build import FileIndex, Function, build_index
 from gpulint.index.flow import Definition, Flow
+from gpulint.index.known import Argument, Mapping, Value, Values
+from gpulint.index.project import SETTINGS, Project, Projects
 from gpulint.index.resolve import Origin, Resolver
 from gpulint.index.tensors import Move, Target, Tensors, Where
-from gpulint.index.values import Argument, Evaluator, Mapping, Value, Values
+from gpulint.index.values import Evaluator
 
 __all__ = [
+    "SETTINGS",
     "Argument",
     "Definition",
     "Evaluator",
@@ -18,6 +21,8 @@ __all__ = [
     "Mapping",
     "Move",
     "Origin",
+    "Project",
+    "Projects",
     "Resolver",
     "Target",
     "Tensors",

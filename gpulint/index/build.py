@@ -6,11 +6,15 @@ import ast
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from gpulint.index.walk import FIELDS as _FIELDS
 from gpulint.index.walk import FUNCTIONS, dotted, fields
 from gpulint.source import Source, SourceError
+
+if TYPE_CHECKING:
+    from gpulint.index.flow import Flow
+    from gpulint.index.project import Project
 
 MAX_LINKS = 150
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
@@ -31,20 +35,35 @@ _LINKS = frozenset(
 )
 
 
-@dataclass
+@dataclass(eq=False)
 class FileIndex:
     """Every node of one file by class, with parents and qualified names.
 
     `parents` maps each node to the node that holds it; `nodes` maps an `ast` class
     to its nodes in source order; `imports` maps a local name to what it stands for.
+    What is asked of a node is answered for nodes of other files of the `project` as
+    well, by the index of the file that holds them.
     """
 
+    source: Source
     tree: ast.Module
     parents: dict[ast.AST, ast.AST]
     nodes: dict[type, list[ast.AST]]
     imports: dict[str, str] = field(default_factory=dict)
     stars: tuple[str, ...] = ()
+    project: Project | None = field(default=None, repr=False)
+    flows: dict[Scope, Flow] = field(default_factory=dict, repr=False)
     _scopes: dict[ast.AST, Scope] = field(default_factory=dict, repr=False)
+
+    def holds(self, node: ast.AST) -> bool:
+        """Whether a node stands in this file."""
+        return node in self.parents or node is self.tree
+
+    def home(self, node: ast.AST) -> FileIndex:
+        """The index of the file that holds a node (this one for a made-up node)."""
+        if self.project is None or node in self.parents or node is self.tree:
+            return self
+        return self.project.holder(node) or self
 
     def all(self, kind: type[Node]) -> list[Node]:
         """All nodes of one `ast` class in source order."""
@@ -61,6 +80,35 @@ class FileIndex:
         return calls
 
     @cached_property
+    def calls_by_name(self) -> dict[str, list[ast.Call]]:
+        """Calls by the last part of their callee: `step` for `trainer.step()`."""
+        calls: dict[str, list[ast.Call]] = defaultdict(list)
+        for call in self.all(ast.Call):
+            calls[last_name(call)].append(call)
+        return calls
+
+    @cached_property
+    def writers(self) -> dict[str, list[Function]]:
+        """Functions that assign a name they declare global or nonlocal."""
+        writers: dict[str, list[Function]] = defaultdict(list)
+        for node in [*self.all(ast.Global), *self.all(ast.Nonlocal)]:
+            assert isinstance(node, (ast.Global, ast.Nonlocal))
+            function = self.function(node)
+            if function is not None:
+                for name in node.names:
+                    writers[name].append(function)
+        return writers
+
+    @cached_property
+    def attribute_writes(self) -> dict[str, list[ast.Attribute]]:
+        """Places that set an attribute, of whatever object, by its name."""
+        writes: dict[str, list[ast.Attribute]] = defaultdict(list)
+        for attribute in self.all(ast.Attribute):
+            if isinstance(attribute.ctx, ast.Store):
+                writes[attribute.attr].append(attribute)
+        return writes
+
+    @cached_property
     def called_names(self) -> frozenset[str]:
         """Qualified names that are called somewhere."""
         return frozenset(self.calls)
@@ -73,6 +121,18 @@ class FileIndex:
             *self.all(ast.AsyncFunctionDef),
         ]
         return sorted(both, key=lambda f: (f.lineno, f.col_offset))
+
+    @cached_property
+    def function_names(self) -> frozenset[str]:
+        """Names of all functions and methods."""
+        return frozenset(f.name for f in self.functions)
+
+    @cached_property
+    def uses_project(self) -> bool:
+        """Whether anything is imported from other files of the project."""
+        project = self.project
+        origins = [*self.imports.values(), *self.stars]
+        return project is not None and any(project.owns(self, o) for o in origins)
 
     @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:
@@ -97,33 +157,39 @@ class FileIndex:
         name = dotted(node)
         if name is None:
             return None
+        assert node is not None
+        home = self.home(node)
         head, dot, rest = name.partition(".")
-        origin = self.imports.get(head)
+        origin = home.imports.get(head)
         if origin is not None:
             name = origin + dot + rest
-        elif not dot and self.stars and head not in self.bound_names:
-            for star in self.stars:
+        elif not dot and home.stars and head not in home.bound_names:
+            for star in home.stars:
                 if f"{star}.{head}" in _STAR_NAMES:
                     name = f"{star}.{head}"
         return _CANONICAL.get(name, name)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         """The node that holds this one; None for the module."""
-        return self.parents.get(node)
+        return self.home(node).parents.get(node)
 
     def ancestors(self, node: ast.AST) -> list[ast.AST]:
         """All nodes that hold this one, innermost first."""
         found = []
-        above = self.parents.get(node)
+        parents = self.home(node).parents
+        above = parents.get(node)
         while above is not None:
             found.append(above)
-            above = self.parents.get(above)
+            above = parents.get(above)
         return found
 
     def scope(self, node: ast.AST) -> Scope:
         """The innermost function, lambda, class or module that runs this node."""
         known = self._scopes.get(node)
         if known is None:
+            home = self.home(node)
+            if home is not self:
+                return home.scope(node)
             known = self._scopes[node] = self._find_scope(node)
         return known
 
@@ -155,20 +221,22 @@ class FileIndex:
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The innermost statement that holds this node (itself, if it is one)."""
+        parents = self.home(node).parents
         current: ast.AST | None = node
         while current is not None and not isinstance(current, ast.stmt):
-            current = self.parents.get(current)
+            current = parents.get(current)
         if current is None:
             raise ValueError(f"{type(node).__name__} stands in no statement")
         return current
 
     def inside(self, node: ast.AST, outer: ast.AST) -> bool:
         """Whether `outer` is `node` or holds it."""
+        parents = self.home(node).parents
         current: ast.AST | None = node
         while current is not None:
             if current is outer:
                 return True
-            current = self.parents.get(current)
+            current = parents.get(current)
         return False
 
     def qualname(self, node: ast.AST) -> str:
@@ -179,6 +247,14 @@ class FileIndex:
             if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
         ]
         return ".".join(reversed(names))
+
+
+def last_name(call: ast.Call) -> str:
+    """`step` for `step()` and `trainer.step()`, empty for other callees."""
+    func = call.func
+    if isinstance(func, ast.Attribute):
+        return func.attr
+    return func.id if isinstance(func, ast.Name) else ""
 
 
 def _runs(scope: ast.AST, child: ast.AST) -> bool:
@@ -196,7 +272,7 @@ def _runs(scope: ast.AST, child: ast.AST) -> bool:
 def build_index(source: Source, tree: ast.Module | None = None) -> FileIndex:
     """Index one file. SyntaxError as `ast` raises it; SourceError: too deep."""
     tree = tree if tree is not None else ast.parse(source.text)
-    index = FileIndex(tree, {}, defaultdict(list))
+    index = FileIndex(source, tree, {}, defaultdict(list))
     nodes, parents = index.nodes, index.parents
     links: dict[ast.AST, int] = {}
     stack: list[ast.AST] = [tree]

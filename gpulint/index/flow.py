@@ -13,7 +13,7 @@ from gpulint.index.walk import COMPREHENSIONS, FUNCTIONS, children, dotted
 
 Kind = Literal[
     "assign", "augment", "parameter", "for", "with", "import", "function", "class",
-    "except",
+    "except", "field",
 ]  # fmt: skip
 Step = int | Literal["*", "key"]
 
@@ -23,8 +23,9 @@ class Definition:
     """One place where a name, or an attribute such as `self.x`, gets a value.
 
     `value` is the expression it comes from: what is assigned, iterated (`for`),
-    entered (`with`), added (`augment`), or a parameter's default. `path` leads from
-    that value to this name by unpacking: `(1,)` for `y` in `x, y = pair`.
+    entered (`with`), added (`augment`), or a parameter's default; a `field` is what
+    the call `node` of a dataclass unpacks into it. `path` leads from that value to this
+    name by unpacking: `(1,)` for `y` in `x, y = pair`.
     """
 
     name: str

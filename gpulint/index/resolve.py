@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from gpulint.index.build import FileIndex, Function, Scope
+from gpulint.index.build import FileIndex, Function, Scope, last_name
 from gpulint.index.flow import Definition, Flow, Step
 from gpulint.index.walk import FUNCTIONS, dotted
 
+if TYPE_CHECKING:
+    from gpulint.index.project import Member
+
 MAX_ORIGINS = 24
+_RECORDS = frozenset("dataclass define s attrs frozen mutable".split())
+_RECORD_BASES = frozenset(
+    "BaseModel NamedTuple BaseSettings TrainingArguments Tap PretrainedConfig".split()
+)
+# Calls that give an object of a class they are given.
+_MAKERS = frozenset(
+    "field cli parse parse_args_into_dataclasses structured ib attrib wrap "
+    "Factory".split()
+)
+# Methods of a module that return it.
+_RETURN_SELF = frozenset("cuda eval train half double requires_grad_ apply".split())
+_CLASS_KEYWORDS = ("default_factory", "factory", "config_class")
+# Methods of tensors, arrays and lists: no look at what their object is made of.
+_TENSOR_METHODS = frozenset(
+    "view reshape size permute transpose item backward zero_grad append extend float "
+    "long int unsqueeze squeeze mean sum max min format join split strip numpy cpu "
+    "detach contiguous cuda to parameters state_dict load_state_dict expand repeat "
+    "flatten clone dim numel astype tolist keys values items index count sort pop "
+    "add_argument parse_args register_buffer zeros_like norm pow sqrt abs exp log "
+    "softmax matmul bmm masked_fill gather scatter topk argmax".split()
+)
 # Method names too common to identify a class by.
 _COMMON_METHODS = frozenset(
     "forward step update run get close reset add append load save __call__ to cuda "
@@ -56,23 +78,31 @@ class Origin:
 
 
 class Resolver:
-    """Follows names inside one file, on demand, each answer computed once."""
+    """Follows names from one file, and through what it imports, on demand.
+
+    Each answer is computed once. Nodes may be those of any file of the project.
+    """
 
     def __init__(self, index: FileIndex) -> None:
         self.index = index
         self._flows: dict[Scope, Flow] = {}
         self._origins: dict[ast.AST, tuple[Origin, ...]] = {}
         self._callees: dict[ast.Call, Function | None] = {}
-        self._callers: dict[Function, list[ast.Call]] = {}
+        self._callers: dict[Function, tuple[list[ast.Call], bool]] = {}
         self._members: dict[tuple[ast.ClassDef, str], list[Definition]] = {}
+        self._finals: dict[Definition, tuple[Definition, ...]] = {}
 
     # Scopes and definitions
 
     def flow(self, scope: Scope) -> Flow:
         """Use-definition chains of one scope."""
-        if scope not in self._flows:
-            self._flows[scope] = Flow(scope)
-        return self._flows[scope]
+        found = self._flows.get(scope)
+        if found is None:
+            kept = self.index.home(scope).flows
+            if scope not in kept:
+                kept[scope] = Flow(scope)
+            found = self._flows[scope] = kept[scope]
+        return found
 
     def definitions(self, node: ast.AST) -> tuple[Definition, ...]:
         """The definitions that can reach a name or attribute where it is read."""
@@ -81,7 +111,7 @@ class Resolver:
         found = flow.uses.get(node)
         if found is not None:
             if isinstance(scope, ast.Module) and isinstance(node, ast.Name):
-                for function in self._writers.get(node.id, ()):
+                for function in self.index.home(scope).writers.get(node.id, ()):
                     found += tuple(self.flow(function).definitions.get(node.id, ()))
             return found
         if isinstance(node, ast.Name):
@@ -93,7 +123,7 @@ class Resolver:
     def _outer_definitions(self, name: str, scope: Scope) -> Iterator[Definition]:
         """Definitions of a free name in the scopes around; all of the nearest."""
         if isinstance(scope, ast.Module):
-            yield from self.flow(scope).definitions.get(name, ())
+            yield from self._top_definitions(scope, name)
             return
         mine = self.flow(scope).definitions.get(name)
         if mine and name not in self.flow(scope).outer:
@@ -103,31 +133,82 @@ class Resolver:
         while isinstance(above, ast.ClassDef):
             above = self.index.scope(above)
         yield from self._outer_definitions(name, above)
-        for function in self._writers.get(name, ()):
+        for function in self.index.home(scope).writers.get(name, ()):
             yield from self.flow(function).definitions.get(name, ())
 
-    @cached_property
-    def _writers(self) -> dict[str, list[Function]]:
-        """Functions that assign a name they declare global or nonlocal."""
-        writers: dict[str, list[Function]] = defaultdict(list)
-        for node in [*self.index.all(ast.Global), *self.index.all(ast.Nonlocal)]:
-            assert isinstance(node, (ast.Global, ast.Nonlocal))
-            function = self.index.function(node)
-            if function is not None:
-                for name in node.names:
-                    writers[name].append(function)
-        return writers
+    def _top_definitions(self, module: ast.Module, name: str) -> Iterator[Definition]:
+        """Definitions of a global name of a module, those behind `import *` too."""
+        own = self.flow(module).definitions.get(name)
+        if own:
+            yield from own
+            return
+        home = self.index.home(module)
+        for star in home.stars if home.project is not None else ():
+            found = self._project_member(home, star)
+            if found is not None and not found[1] and found[0] is not home:
+                yield from self._top_definitions(found[0].tree, name)
+
+    # Other files
+
+    def _project_member(self, home: FileIndex, name: str) -> Member | None:
+        return home.project.resolve(home, name) if home.project is not None else None
+
+    def imported(self, definition: Definition) -> Member | None:
+        """Where an import of this project leads: the module, and what is left."""
+        alias = definition.node
+        home = self.index.home(alias)
+        if home.project is None or not isinstance(alias, ast.alias):
+            return None
+        statement = home.parent(alias)
+        if isinstance(statement, ast.ImportFrom):
+            module = "." * statement.level + (statement.module or "")
+            dot = "" if module.endswith(".") else "."
+            return self._project_member(home, f"{module}{dot}{alias.name}")
+        name = alias.name if alias.asname else alias.name.partition(".")[0]
+        return self._project_member(home, name)
+
+    def final(self, definition: Definition) -> tuple[Definition, ...]:
+        """What an imported name is defined as in its own file; else itself."""
+        if definition.kind != "import":
+            return (definition,)
+        if definition not in self._finals:
+            self._finals[definition] = (definition,)  # a cycle leads nowhere
+            target = self.imported(definition)
+            if target is not None and len(target[1]) == 1:
+                found = self._top_definitions(target[0].tree, target[1][0])
+                its = tuple(f for d in found for f in self.final(d))
+                self._finals[definition] = its or (definition,)
+        return self._finals[definition]
+
+    def _module_member(self, node: ast.Attribute) -> tuple[Definition, ...]:
+        """`utils.fit`: the definitions of `fit` in a module of this project."""
+        home = self.index.home(node)
+        name = dotted(node) if home.project is not None else None
+        if name is None or name.partition(".")[0] not in home.imports:
+            return ()
+        target = self._project_member(home, home.qualified(node) or "")
+        if target is None or len(target[1]) != 1:
+            return ()
+        return tuple(self._top_definitions(target[0].tree, target[1][0]))
 
     def _attribute_definitions(self, node: ast.Attribute) -> Iterator[Definition]:
-        for owner in self.classes_of(node.value):
+        owners = self.classes_of(node.value)
+        for owner in owners:
             yield from self.member(owner, node.attr)
+        if owners:
+            yield from self._written_outside(owners, node)
+        imported = self._module_member(node)
+        if imported:
+            yield from imported
+            return
         name = dotted(node)
         if name and "." in name and not name.startswith(("self.", "cls.")):
             head = name.partition(".")[0]
             scope = self.index.scope(node)
             if head in self.flow(scope).definitions or isinstance(scope, ast.Module):
                 return
-            yield from self.flow(self.index.tree).definitions.get(name, ())
+            tree = self.index.home(node).tree
+            yield from self.flow(tree).definitions.get(name, ())
 
     def self_name(self, function: ast.AST) -> str | None:
         """The name of a method's instance parameter; None for a plain function."""
@@ -140,7 +221,7 @@ class Resolver:
         return None if "staticmethod" in decorators or not args else args[0].arg
 
     def classes_of(self, node: ast.expr) -> list[ast.ClassDef]:
-        """Classes of this file that an object can be an instance of (or itself)."""
+        """Classes of this project that an object can be an instance of (or itself)."""
         if isinstance(node, ast.Name):
             scope: Scope = self.index.scope(node)
             while not isinstance(scope, ast.Module):
@@ -149,24 +230,135 @@ class Resolver:
                     assert isinstance(owner, ast.ClassDef)
                     return [owner]
                 scope = self.index.scope(scope)
-        found = []
-        for origin in self.origins(node):
-            if isinstance(origin.node, ast.ClassDef):
-                found.append(origin.node)
-            elif origin.call is not None:
-                owner_class = self.local_class(origin.call.func)
-                if owner_class is not None:
-                    found.append(owner_class)
-        return found
+        found = [self._class_of_origin(origin) for origin in self.origins(node)]
+        return [owner for owner in dict.fromkeys(found) if owner is not None]
 
-    def local_class(self, callee: ast.expr) -> ast.ClassDef | None:
-        """The class of this file that a callee names."""
-        if isinstance(callee, ast.Name) and callee.id in self.index.classes:
-            return self.index.classes[callee.id]
+    def _class_of_origin(self, origin: Origin) -> ast.ClassDef | None:
+        node = origin.node
+        if isinstance(node, ast.ClassDef):
+            return node
+        if isinstance(node, ast.arg):
+            return self._annotated(node.annotation) if origin.path == () else None
+        if isinstance(node, ast.Call) and origin.kind == "expression":
+            return self._class_of_call(node, origin.path)
         return None
 
+    def _class_of_call(
+        self, call: ast.Call, path: tuple[Step, ...]
+    ) -> ast.ClassDef | None:
+        """`Config()`, `tyro.cli(Config)`, `field(default_factory=Config)`."""
+        made = self.class_of(call.func) if path == () else None
+        last = last_name(call)
+        if made is None and last in _RETURN_SELF and path == ():
+            assert isinstance(call.func, ast.Attribute)
+            its = self.classes_of(call.func.value)
+            return its[0] if len(its) == 1 else None
+        if made is not None or last not in _MAKERS:
+            return made
+        if last == "parse_args_into_dataclasses":
+            return self._parsed_class(call, path)
+        given = [k.value for k in call.keywords if k.arg in _CLASS_KEYWORDS]
+        given = given or call.args[:1]
+        return self.class_of(given[0]) if given and path == () else None
+
+    def _parsed_class(
+        self, call: ast.Call, path: tuple[Step, ...]
+    ) -> ast.ClassDef | None:
+        """`HfArgumentParser((A, B)).parse_args_into_dataclasses()`."""
+        assert isinstance(call.func, ast.Attribute)
+        for origin in self.origins(call.func.value):
+            parser = origin.call
+            given = parser.args[0] if parser is not None and parser.args else None
+            classes = (
+                given.elts if isinstance(given, (ast.Tuple, ast.List)) else [given]
+            )
+            step = path[0] if path else None
+            if isinstance(step, int) and step < len(classes) and len(path) == 1:
+                chosen = classes[step]
+                return self.class_of(chosen) if chosen is not None else None
+        return None
+
+    def _annotated(self, node: ast.expr | None) -> ast.ClassDef | None:
+        """The class of this project that an annotation names."""
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            return self.class_of(node)
+        home = self.index.home(node) if node is not None else self.index
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return home.classes.get(node.value)
+        return None
+
+    def is_record(self, owner: ast.ClassDef) -> bool:
+        """Whether a class's `__init__` is made from its annotated attributes."""
+        marks = {
+            dotted(d.func if isinstance(d, ast.Call) else d) or ""
+            for d in owner.decorator_list
+        }
+        names = {m.rpartition(".")[2] for m in marks}
+        bases = {b.rpartition(".")[2] for b in self.base_names(owner)}
+        return bool(names & _RECORDS or bases & _RECORD_BASES)
+
+    def constructors(self, owner: ast.ClassDef) -> list[ast.Call]:
+        """Calls of a class, in its own file and in those that import it."""
+        home = self.index.home(owner)
+        homes = [home]
+        if home.project is not None:
+            homes += home.project.importers(home, owner.name, f"{owner.name}(") or []
+        calls = (c for h in homes for c in h.calls_by_name.get(owner.name, ()))
+        return [call for call in calls if self.class_of(call.func) is owner]
+
+    def _given_fields(self, owner: ast.ClassDef, name: str) -> Iterator[Definition]:
+        """What calls of a dataclass pass for one of its fields."""
+        names = [
+            item.target.id
+            for current in reversed(self.bases(owner))
+            for item in current.body
+            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+        ]
+        names = list(dict.fromkeys(names))
+        for call in self.constructors(owner) if name in names else ():
+            given = {k.arg: k.value for k in call.keywords}
+            position = names.index(name)
+            if name in given:
+                yield Definition(name, given[name], "assign", given[name])
+            elif any(isinstance(a, ast.Starred) for a in call.args[: position + 1]):
+                yield Definition(name, call, "field")
+            elif position < len(call.args):
+                value = call.args[position]
+                yield Definition(name, value, "assign", value)
+            elif None in given:
+                yield Definition(name, call, "field")
+
+    def _written_outside(
+        self, owners: list[ast.ClassDef], node: ast.Attribute
+    ) -> Iterator[Definition]:
+        """`trainer.loader = …` outside the class, in other functions than here."""
+        homes = {self.index.home(node), *(self.index.home(o) for o in owners)}
+        scope = self.index.scope(node)
+        for home in homes:
+            for written in home.attribute_writes.get(node.attr, ()):
+                where = home.scope(written)
+                if where is scope or dotted(written.value) == self.self_name(where):
+                    continue
+                above = home.parent(written)
+                value = above.value if isinstance(above, ast.Assign) else None
+                if set(self.classes_of(written.value)) & set(owners):
+                    yield Definition(node.attr, written, "assign", value)
+
+    def class_of(self, callee: ast.expr) -> ast.ClassDef | None:
+        """The class of this project that a callee names."""
+        home = self.index.home(callee)
+        if isinstance(callee, ast.Name) and callee.id in home.classes:
+            return home.classes[callee.id]
+        if home.project is None or not isinstance(callee, (ast.Name, ast.Attribute)):
+            return None
+        if (dotted(callee) or "").partition(".")[0] not in home.imports:
+            return None
+        found = {f.node for d in self.definitions(callee) for f in self.final(d)}
+        only = found.pop() if len(found) == 1 else None
+        return only if isinstance(only, ast.ClassDef) else None
+
     def bases(self, owner: ast.ClassDef) -> list[ast.ClassDef]:
-        """The class and its base classes in this file, nearest first."""
+        """The class and its base classes in this project, nearest first."""
         order: list[ast.ClassDef] = []
         todo = [owner]
         while todo:
@@ -174,7 +366,7 @@ class Resolver:
             if current not in order:
                 order.append(current)
                 for base in current.bases:
-                    local = self.local_class(base)
+                    local = self.class_of(base)
                     if local is not None:
                         todo.append(local)
         return order
@@ -189,7 +381,7 @@ class Resolver:
         return names
 
     def methods(self, owner: ast.ClassDef) -> dict[str, Function]:
-        """Methods by name, inherited ones of this file included."""
+        """Methods by name, inherited ones of this project included."""
         found: dict[str, Function] = {}
         for current in reversed(self.bases(owner)):
             for item in current.body:
@@ -210,29 +402,40 @@ class Resolver:
                         assert isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
                         its = self.flow(item).definitions
                         found += its.get(f"{own}.{name}", ())
+            if self.is_record(owner):
+                self._members[key] = found
+                found += self._given_fields(owner, name)
             self._members[key] = found
         return self._members[key]
 
     # Functions and their callers
 
     def callee(self, call: ast.Call) -> Function | None:
-        """The function or method of this file that a call runs, if it is sure."""
+        """The function or method of this project that a call runs, if it is sure."""
         if call not in self._callees:
             self._callees[call] = None  # a cycle adds nothing
-            if _last_name(call) in self._function_names:
+            if self._may_be_own(call):
                 self._callees[call] = self._find_callee(call)
         return self._callees[call]
 
-    @cached_property
-    def _function_names(self) -> frozenset[str]:
-        """Names that functions of this file go by, aliases included."""
-        own = {f.name for f in self.index.functions}
-        return frozenset(own)
+    def _may_be_own(self, call: ast.Call) -> bool:
+        """A cheap look at the name: most calls are of other packages."""
+        home = self.index.home(call)
+        name = last_name(call)
+        if name in home.function_names:
+            return True
+        if home.project is None or name in _TENSOR_METHODS:
+            return False
+        head = (dotted(call.func) or "").partition(".")[0]
+        origin = home.imports.get(head)
+        if origin is not None:
+            return home.project.owns(home, origin)
+        return isinstance(call.func, ast.Attribute) and home.uses_project
 
     def _find_callee(self, call: ast.Call) -> Function | None:
         func = call.func
         if isinstance(func, ast.Name):
-            reached = self.definitions(func)
+            reached = {f for d in self.definitions(func) for f in self.final(d)}
             functions = [d.node for d in reached if d.kind == "function"]
             if len(functions) == 1 and len(reached) == 1:
                 found = functions[0]
@@ -244,65 +447,96 @@ class Resolver:
             methods = {self.methods(owner).get(func.attr) for owner in owners}
             if len(methods) == 1:
                 return methods.pop()
-            if not owners and not self._imported(func):
-                return self._only_method(func.attr)
+            if not owners:
+                return self._member_function(func)
         return None
 
-    def _imported(self, func: ast.Attribute) -> bool:
+    def _member_function(self, func: ast.Attribute) -> Function | None:
+        """A module's function, or the only method of that name."""
+        home = self.index.home(func)
         name = dotted(func)
-        return name is None or name.partition(".")[0] in self.index.imports
+        if name is not None and name.partition(".")[0] not in home.imports:
+            return self._only_method(home, func.attr)
+        found = {f.node for d in self._module_member(func) for f in self.final(d)}
+        only = found.pop() if len(found) == 1 else None
+        both = (ast.FunctionDef, ast.AsyncFunctionDef)
+        return only if isinstance(only, both) else None
 
-    def _only_method(self, name: str) -> Function | None:
+    def _only_method(self, home: FileIndex, name: str) -> Function | None:
         """The file's one method of that name, unless the name is a common one."""
         if name in _COMMON_METHODS or name.startswith("__"):
             return None
         found = [
             f
-            for f in self.index.functions
-            if f.name == name and isinstance(self.index.parent(f), ast.ClassDef)
+            for f in home.functions
+            if f.name == name and isinstance(home.parent(f), ast.ClassDef)
         ]
         return found[0] if len(found) == 1 else None
 
     def callers(self, function: Function) -> list[ast.Call]:
-        """Calls in this file of a function, a method, or (as `__init__`) a class."""
+        """Calls of a function, a method, or (as `__init__`) a class, own file first."""
+        return self._all_callers(function)[0]
+
+    def _all_callers(self, function: Function) -> tuple[list[ast.Call], bool]:
+        """The calls that are found, and whether those of too many files are not."""
         if function not in self._callers:
-            self._callers[function] = []  # a cycle adds nothing
-            self._callers[function] = list(self._find_callers(function))
+            self._callers[function] = ([], False)  # a cycle adds nothing
+            home = self.index.home(function)
+            others = self._importers(home, function)
+            found = list(self._callers_in(home, function))
+            for other in others or ():
+                found += self._callers_in(other, function)
+            self._callers[function] = (found, others is None)
         return self._callers[function]
 
-    def _find_callers(self, function: Function) -> Iterator[ast.Call]:
-        for call in self._calls_by_name.get(function.name, ()):
+    def _importers(self, home: FileIndex, function: Function) -> list[FileIndex] | None:
+        """Other files that may call a function."""
+        owner = home.parent(function)
+        method = isinstance(owner, ast.ClassDef)
+        if home.project is None or not (method or owner is home.tree):
+            return []
+        name = function.name
+        if name.startswith("__") and name != "__init__":
+            return []
+        if not isinstance(owner, ast.ClassDef):
+            return home.project.importers(home, name, f"{name}(")
+        call = f"{owner.name}(" if name == "__init__" else f".{name}("
+        return home.project.importers(home, owner.name, call)
+
+    def _callers_in(self, home: FileIndex, function: Function) -> Iterator[ast.Call]:
+        for call in home.calls_by_name.get(function.name, ()):
             if self.callee(call) is function:
                 yield call
         if function.name == "__init__":
-            for name, owner in self.index.classes.items():
-                if self.methods(owner).get("__init__") is function:
-                    for call in self._calls_by_name.get(name, ()):
-                        if self.local_class(call.func) is owner:
-                            yield call
+            yield from self._constructors_in(home, function)
 
-    @cached_property
-    def _calls_by_name(self) -> dict[str, list[ast.Call]]:
-        calls: dict[str, list[ast.Call]] = defaultdict(list)
-        for call in self.index.all(ast.Call):
-            calls[_last_name(call)].append(call)
-        return calls
+    def _constructors_in(
+        self, home: FileIndex, function: Function
+    ) -> Iterator[ast.Call]:
+        """Calls of the classes whose `__init__` a function is."""
+        owner = self.index.parent(function)
+        if not isinstance(owner, ast.ClassDef):
+            return
+        for name in sorted(_named_like(home, owner.name) & set(home.calls_by_name)):
+            for call in home.calls_by_name[name]:
+                made = self.class_of(call.func)
+                if made and self.methods(made).get("__init__") is function:
+                    yield call
 
     def arguments(self, function: Function, name: str) -> list[ast.expr] | None:
-        """What callers in this file pass for a parameter; None if one is not clear."""
-        args = function.args
-        names = [a.arg for a in [*args.posonlyargs, *args.args]]
-        bound = self.self_name(function) is not None
+        """What callers pass for a parameter; None if one is not clear."""
+        if self._all_callers(function)[1]:
+            return None
+        position = self.position(function, name)
         found: list[ast.expr] = []
         for call in self.callers(function):
             given = [k.value for k in call.keywords if k.arg == name]
             if given:
                 found.append(given[0])
                 continue
-            if name in names:
-                position = names.index(name) - bound
+            if position is not None:
                 spread = any(isinstance(a, ast.Starred) for a in call.args)
-                if 0 <= position < len(call.args) and not spread:
+                if position < len(call.args) and not spread:
                     found.append(call.args[position])
                     continue
                 if spread:
@@ -311,7 +545,21 @@ class Resolver:
                 return None
         return found
 
+    def position(self, function: Function, name: str) -> int | None:
+        """Which argument of a call (0-based, without `self`) a parameter is."""
+        args = function.args
+        names = [a.arg for a in [*args.posonlyargs, *args.args]]
+        bound = self.self_name(function) is not None
+        number = names.index(name) - bound if name in names else -1
+        return number if number >= 0 else None
+
     # Origins
+
+    def parameter_origins(self, function: Function, name: str) -> tuple[Origin, ...]:
+        """Everything that a parameter can be when its function is called."""
+        own = self.flow(function).definitions.get(name, ())
+        parameters = [d for d in own if d.kind == "parameter"]
+        return tuple(o for d in parameters for o in self._from_definition(d, ()))
 
     def origins(self, node: ast.AST) -> tuple[Origin, ...]:
         """Everything an expression can come from, names followed to their making."""
@@ -362,7 +610,7 @@ class Resolver:
         if node in flow.uses or self.classes_of(node.value):
             return node in flow.maybe_older
         blocks = (self.index.parent(self.index.statement(d.node)) for d in reached)
-        return all(block is not self.index.tree for block in blocks)
+        return not any(isinstance(block, ast.Module) for block in blocks)
 
     def _before(
         self, node: ast.AST, reached: tuple[Definition, ...], path: tuple[Step, ...]
@@ -390,7 +638,12 @@ class Resolver:
     ) -> Iterator[Origin]:
         path = (*definition.path, *path)
         if definition.kind == "assign" and definition.value is not None:
-            if path == ():
+            if path == () and self._is_field(definition):
+                for origin in self.origins(definition.value):
+                    yield Origin(
+                        origin.node, origin.kind, origin.path, definition, True
+                    )
+            elif path == ():
                 yield from self.origins(definition.value)
             else:
                 yield from self._trace_path(definition, path)
@@ -398,13 +651,31 @@ class Resolver:
             yield from self._from_callers(definition, path)
         elif definition.kind == "for":
             yield Origin(definition.node, "element", path, definition)
-        elif definition.kind in ("import", "function", "class"):
+        elif definition.kind == "import":
+            yield from self._from_import(definition, path)
+        elif definition.kind in ("function", "class"):
             kind = definition.kind
             yield Origin(definition.node, kind, path, definition)
         elif definition.kind == "with" and definition.value is not None:
             yield Origin(definition.value, "expression", path, definition)
         else:
             yield Origin(definition.node, "unknown", path, definition)
+
+    def _is_field(self, definition: Definition) -> bool:
+        """Whether a value is the default of a dataclass's field."""
+        statement = self.index.parent(definition.node)
+        owner = self.index.parent(statement) if statement is not None else None
+        annotated = isinstance(statement, ast.AnnAssign)
+        return annotated and isinstance(owner, ast.ClassDef) and self.is_record(owner)
+
+    def _from_import(
+        self, definition: Definition, path: tuple[Step, ...]
+    ) -> Iterator[Origin]:
+        for final in self.final(definition):
+            if final.kind == "import":
+                yield Origin(final.node, "import", path, final)
+            else:
+                yield from self._from_definition(final, path)
 
     def _trace_path(
         self, definition: Definition, path: tuple[Step, ...]
@@ -425,7 +696,7 @@ class Resolver:
         function = self.index.parent(
             self.index.parent(definition.node) or definition.node
         )
-        given: list[ast.expr] | None = None
+        given: list[ast.expr] | None = []
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if definition.path == ():
                 given = self.arguments(function, definition.name)
@@ -441,7 +712,7 @@ class Resolver:
             default = definition.value
             for origin in self._trace(default, path) if path else self.origins(default):
                 yield Origin(origin.node, origin.kind, origin.path, definition, True)
-        if not given and definition.value is None:
+        if given is None or (not given and definition.value is None):
             yield Origin(definition.node, "parameter", path, definition)
 
     def _follow_returns(self, call: ast.Call) -> bool:
@@ -463,12 +734,15 @@ class Resolver:
         del self._origins[function]
 
 
-def _last_name(call: ast.Call) -> str:
-    """`step` for `step()` and `trainer.step()`."""
-    func = call.func
-    if isinstance(func, ast.Attribute):
-        return func.attr
-    return func.id if isinstance(func, ast.Name) else ""
+def _named_like(home: FileIndex, name: str) -> set[str]:
+    """What a class, and those that derive from it, may be called in a file."""
+    names = {name}
+    names |= {n for n, o in home.imports.items() if o.rpartition(".")[2] == name}
+    for owner in home.classes.values():
+        bases = {(dotted(b) or "").rpartition(".")[2] for b in owner.bases}
+        if bases & names:
+            names.add(owner.name)
+    return names
 
 
 def enclosing_function(index: FileIndex, definition: Definition) -> ast.AST | None:

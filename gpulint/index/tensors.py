@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpulint.index.flow import Definition
+from gpulint.index.known import Value
 from gpulint.index.resolve import Origin, Resolver, enclosing_function
-from gpulint.index.values import Evaluator, Value
+from gpulint.index.values import Evaluator
 from gpulint.index.walk import dotted
 
 
@@ -176,7 +177,7 @@ class Tensors:
         return Move(call, receiver, device, target, non_blocking, dtype)
 
     def _is_import(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Name) and node.id in self.index.imports
+        return isinstance(node, ast.Name) and node.id in self.index.home(node).imports
 
     def is_dtype(self, node: ast.expr) -> bool:
         """Whether an argument of `.to` is a dtype: `torch.float32`, `x.dtype`."""
@@ -454,7 +455,9 @@ class Tensors:
         tensors = receiver & (Where.HOST | Where.DEVICE)
         if tensors and Where.UNKNOWN not in receiver:
             return _mixed(tensors, self._arguments(call))
-        return self._opaque(call, func.value if func.attr != "forward" else func)
+        result = self._opaque(call, func.value if func.attr != "forward" else func)
+        # Another method of a model may move what it is given.
+        return Where.UNKNOWN if result.host and func.attr != "forward" else result
 
     def _typed(self, call: ast.Call, func: ast.Attribute) -> Where:
         """`x.type(torch.cuda.FloatTensor)` moves; `x.type(torch.float32)` does not."""
@@ -489,7 +492,8 @@ class Tensors:
                 return True
         name = (dotted(callee) or "").rpartition(".")[2]
         return (
-            bool(name and _MODULE_NAME.match(name)) and name not in self.index.imports
+            bool(name and _MODULE_NAME.match(name))
+            and name not in self.index.home(callee).imports
         )
 
     @staticmethod
@@ -511,7 +515,7 @@ class Tensors:
             return True
         if name.endswith((".from_pretrained", ".from_config")):
             return True
-        owner = self.resolver.local_class(call.func)
+        owner = self.resolver.class_of(call.func)
         return owner is not None and self.is_module_class(owner)
 
     def is_module_class(self, owner: ast.ClassDef) -> bool:

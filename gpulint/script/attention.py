@@ -55,7 +55,7 @@ def _is_known(script: Script, made: ast.Call, seen: set[ast.AST]) -> bool:
             for node in walk(argument)
             if isinstance(node, (ast.Call, ast.Name))
         )
-    owner = script.resolver.local_class(made.func)
+    owner = script.resolver.class_of(made.func)
     if owner is None or any(script.where(a) is not Where.PLAIN for a in given):
         return False
     return _is_known_class(script, owner, seen)
@@ -90,7 +90,7 @@ def _is_harmless(script: Script, node: ast.Call | ast.Name, seen: set[ast.AST]) 
     name = script.index.qualified(node.func) or ""
     if name.startswith("torch."):
         return not _ATTENTION.search(name)
-    owner = script.resolver.local_class(node.func)
+    owner = script.resolver.class_of(node.func)
     if owner is not None:
         return _is_known_class(script, owner, seen)
     head = (dotted(node.func) or "").partition(".")[0]

@@ -33,6 +33,7 @@ class Backpropagated:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.index = script.index
+        self._entered: set[Function] = set()  # by a call whose arguments are followed
 
     def holds(self, name: ast.expr) -> bool:
         """Whether a name's or attribute's value may be differentiated."""
@@ -119,6 +120,8 @@ class Backpropagated:
         function = self.index.parent(arguments) if arguments is not None else None
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return []
+        if function in self._entered and function not in self._differentiating:
+            return []  # other calls are followed where their results are
         name = getattr(parameter, "arg", "")
         return self.script.resolver.arguments(function, name) or []
 
@@ -191,7 +194,14 @@ class Backpropagated:
         yield from (k.value for k in call.keywords)
         function = self.script.resolver.callee(call)
         if function is not None:
+            self._entered.add(function)
             yield from _results(function)
+
+    @cached_property
+    def _differentiating(self) -> set[Function]:
+        """Functions in which `backward()` and its kin stand."""
+        found = (self.index.function(root) for root in self._roots())
+        return {function for function in found if function is not None}
 
 
 def _results(function: Function) -> Iterator[ast.expr]:

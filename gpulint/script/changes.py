@@ -136,7 +136,7 @@ def _made(script: Script, loader: Loader) -> Iterator[ast.AST]:
 
 def _transforms(script: Script, call: ast.Call) -> bool:
     name = (script.index.qualified(call.func) or "").lower()
-    local = script.resolver.local_class(call.func) is not None
+    local = script.resolver.class_of(call.func) is not None
     return local or "transform" in name or "compose" in name
 
 

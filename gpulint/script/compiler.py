@@ -6,7 +6,6 @@ import ast
 import itertools
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from gpulint.finding import Effect, Fix, LazyEdits, TextEdit
 from gpulint.index.walk import walk
@@ -21,43 +20,23 @@ from gpulint.script.edits import (
     Rewrite,
     Wrap,
 )
-from gpulint.source import Source, SourceError, node_span
-
-if TYPE_CHECKING:
-    from gpulint.script.tree import Tree
+from gpulint.script.syntax import parsed, spanned
+from gpulint.source import Source, node_span
 
 _FIRST_INDENT = re.compile(r":[ \t]*(?:#[^\r\n]*)?[\r\n]+([ \t]+)[^\s#]")
 
 
 class Compiler:
-    """Turns the edits of one file into text edits.
+    """Turns the edits of one file into text edits."""
 
-    LibCST is imported and the file parsed by it only when the text of a replaced
-    expression is asked for.
-    """
-
-    def __init__(
-        self,
-        source: Source,
-        tree: Callable[[], Tree],
-        statement: Callable[[ast.AST], ast.stmt],
-    ) -> None:
+    def __init__(self, source: Source) -> None:
         self.source = source
-        self._tree = tree
-        self._statement = statement
 
     def compile(self, rewrite: Rewrite, effect: Effect) -> Fix:
         """The fix. CannotFix where the text does not allow it."""
         self._edits(rewrite, self._outline)
-        edits = LazyEdits(lambda: self._written(rewrite))
+        edits = LazyEdits(lambda: self._edits(rewrite, self._replace))
         return Fix(rewrite.title, effect, edits, rewrite.imports)
-
-    def _written(self, rewrite: Rewrite) -> tuple[TextEdit, ...]:
-        """The edits with their text; none where LibCST refuses what `ast` accepts."""
-        try:
-            return self._edits(rewrite, self._replace)
-        except SourceError:
-            return ()
 
     def _edits(
         self,
@@ -78,7 +57,7 @@ class Compiler:
 
     def _outline(self, edit: Replace, _: list[Replace]) -> TextEdit:
         """Where an expression will be replaced; enough to see what it would meet."""
-        return TextEdit(*node_span(self.source, edit.node), "")
+        return TextEdit(*spanned(self.source, edit.node), "")
 
     def _plain(self, edit: Edit) -> Iterable[TextEdit]:
         if isinstance(edit, ReplaceCode):
@@ -107,16 +86,34 @@ class Compiler:
         return inside and (outer_start, outer_end) != (start, end)
 
     def _replace(self, edit: Replace, edits: list[Replace]) -> TextEdit:
-        tree = self._tree()
-        node = tree.find(edit.node)
-        builds = {
-            tree.find(other.node): other.build
-            for other in edits
-            if other is edit or self._inside(other, edit)
+        start, end = spanned(self.source, edit.node)
+        return TextEdit(start, end, self._built(edit, edits))
+
+    def _built(self, edit: Replace, edits: list[Replace]) -> str:
+        """The text of an expression after its builder, those inside it first."""
+        start, end = spanned(self.source, edit.node)
+        text = self.source.text[start:end]
+        self._check(edit.node, text)
+        inner = [other for other in edits if self._inside(other, edit)]
+        nearest = {
+            spanned(self.source, other.node): other
+            for other in inner
+            if not any(self._inside(other, between) for between in inner)
         }
-        start, end = tree.span(node)
-        indent = self._indent(self._statement(edit.node))
-        return TextEdit(start, end, tree.rebuilt(node, builds, indent))
+        for (first, last), other in sorted(nearest.items(), reverse=True):
+            made = self._built(other, inner)
+            text = text[: first - start] + made + text[last - start :]
+        return edit.build(text)
+
+    def _check(self, node: ast.expr, text: str) -> None:
+        """LookupError where this is not the node's text: an error, never a skip."""
+        try:
+            if ast.dump(parsed(text)[1]) == ast.dump(node):
+                return
+        except SyntaxError:
+            pass
+        place = f"{self.source.path}:{node.lineno}:{node.col_offset + 1}"
+        raise LookupError(f"{place}: not the text of this {type(node).__name__}")
 
     # Statements
 

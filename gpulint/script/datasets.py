@@ -176,7 +176,7 @@ def _read_origin(node: ast.AST, evaluator: Evaluator, depth: int) -> Dataset:
         return _worst(inner) if inner else Dataset(Work.UNKNOWN)
     if name.startswith("torchvision.datasets."):
         return _torchvision(node, name, evaluator)
-    owner = evaluator.resolver.local_class(node.func)
+    owner = evaluator.resolver.class_of(node.func)
     if owner is not None:
         return read_class(owner, evaluator)
     return Dataset(Work.UNKNOWN)
@@ -350,7 +350,7 @@ def _may_run_another_dataset(node: ast.AST, evaluator: Evaluator) -> bool:
         func = origin.call.func if origin.call is not None else None
         name = evaluator.index.qualified(func) or "" if func is not None else ""
         makes = name.rpartition(".")[2][:1].isupper()
-        local = func is not None and evaluator.resolver.local_class(func) is not None
+        local = func is not None and evaluator.resolver.class_of(func) is not None
         if makes and not local and not name.startswith(_PLAIN_CLASSES):
             return True
     return False

@@ -6,7 +6,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpulint.index import Move, Target
 from gpulint.index.walk import FUNCTIONS, dotted
@@ -20,11 +20,11 @@ from gpulint.script.edits import (
     ReplaceCode,
     Rewrite,
 )
+from gpulint.script.syntax import CallText, parsed, spanned
 from gpulint.script.waits import bare
+from gpulint.source import node_span
 
 if TYPE_CHECKING:
-    import libcst as cst
-
     from gpulint.script.loops import Loop
     from gpulint.script.model import Script
     from gpulint.script.waits import Wait
@@ -219,41 +219,29 @@ def _reads_scalar(script: Script, node: ast.expr) -> bool:
 def _tensor(methods: list[str]) -> Build:
     """The tensor that is read, with methods called on it."""
 
-    def build(call: cst.Call) -> cst.CSTNode:
-        import libcst as cst
-
-        value: Any = call.args[0].value if call.args else None
-        if isinstance(call.func, cst.Attribute):
-            value = call.func.value
-        value = _bare(value)
-        simple = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
-        if not isinstance(value, simple) and not value.lpar:
-            lpar, rpar = [cst.LeftParen()], [cst.RightParen()]
-            value = value.with_changes(lpar=lpar, rpar=rpar)
-        for method in methods:
-            made = cst.ensure_type(cst.parse_expression(f"x.{method}"), cst.Call)
-            func = cst.ensure_type(made.func, cst.Attribute)
-            value = made.with_changes(func=func.with_changes(value=value))
-        if call.lpar and not value.lpar:
-            value = value.with_changes(lpar=call.lpar, rpar=call.rpar)
-        return value  # type: ignore[no-any-return]
+    def build(text: str) -> str:
+        call = CallText.of(text)
+        value = _bare(call.receiver or call.arguments[0].value)
+        source, node = parsed(value)
+        simple = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+        if not simple and node_span(source, node)[0] == len("("):
+            value = f"({value})"
+        return call.in_place(".".join([value, *methods]))
 
     return build
 
 
-def _bare(value: Any) -> Any:
+def _bare(text: str) -> str:
     """Without `.detach()`, `.cpu()` and `.data` at the end."""
-    import libcst as cst
-
-    while True:
-        if isinstance(value, cst.Attribute) and value.attr.value == "data":
-            value = value.value
-        elif (
-            isinstance(value, cst.Call)
-            and isinstance(value.func, cst.Attribute)
-            and value.func.attr.value in ("detach", "cpu")
-            and not value.args
+    source, node = parsed(text)
+    match node:
+        case ast.Attribute(value=value, attr="data"):
+            pass
+        case ast.Call(
+            func=ast.Attribute(value=value, attr="detach" | "cpu"), args=[], keywords=[]
         ):
-            value = value.func.value
-        else:
-            return value
+            pass
+        case _:
+            return text
+    start, end = spanned(source, value)
+    return _bare(source.text[start:end])

@@ -5,12 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import libcst as cst
-
-Build = Callable[[Any], "cst.CSTNode"]
+Build = Callable[[str], str]
 
 
 class CannotFix(Exception):
@@ -19,13 +15,13 @@ class CannotFix(Exception):
 
 @dataclass(frozen=True)
 class Replace:
-    """Replace an expression or keyword by what `build` makes of its LibCST node.
+    """Replace an expression by what `build` makes of its text.
 
-    `build` takes the updated node: edits of the same rewrite inside it are applied
-    first.
+    The text includes the parentheses around it, and edits of the same rewrite inside
+    it are applied first.
     """
 
-    node: ast.expr | ast.keyword
+    node: ast.expr
     build: Build
 
 

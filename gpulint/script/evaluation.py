@@ -136,7 +136,7 @@ def _objects(script: Script, loop: Loop) -> Iterator[Function]:
         for origin in script.resolver.origins(call.func):
             if origin.call is None:
                 continue
-            owner = script.resolver.local_class(origin.call.func)
+            owner = script.resolver.class_of(origin.call.func)
             if owner is not None:
                 methods = script.resolver.methods(owner)
                 yield from (methods[m] for m in ("__call__", "forward") if m in methods)
@@ -161,7 +161,7 @@ def _strange(script: Script, loop: Loop) -> bool:
 
 
 def _is_foreign(script: Script, callee: ast.expr) -> bool:
-    if script.resolver.local_class(callee) is not None:
+    if script.resolver.class_of(callee) is not None:
         return False
     head = (dotted(callee) or "").partition(".")[0]
     library = script.index.imports.get(head, "").partition(".")[0]

@@ -22,7 +22,7 @@ _INTERVAL = re.compile(
     re.IGNORECASE,
 )
 _TYPE_TESTS = frozenset("isinstance hasattr callable issubclass".split())
-Rare = Literal["interval", "varies"]
+Rare = Literal["interval", "varies", "never"]
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,14 @@ class Part:
     """An expression node that runs in every step.
 
     `inner`: once for each turn of a loop (or comprehension) inside the step.
-    `helper`: the function it stands in, if the loop only calls that.
+    `helper`: the function it stands in, if the loop only calls that; `call`: the call
+    in the loop's file that leads there, if it stands in another file.
     """
 
     node: ast.AST
     inner: bool
     helper: Function | None
+    call: ast.Call | None = None
 
 
 class EveryStep:
@@ -45,6 +47,7 @@ class EveryStep:
         self.script = script
         self.loop = loop
         self._seen: set[ast.AST] = set()
+        self._outside: ast.Call | None = None  # the call that left this file
 
     def parts(self) -> Iterator[Part]:
         """All expression nodes of a step, in source order, helpers where called."""
@@ -61,6 +64,7 @@ class EveryStep:
                 rare = self.rare(statement.test, helper)
                 if rare is None:
                     yield from self._block(statement.body, inner, helper)
+                if rare in (None, "never"):
                     yield from self._block(statement.orelse, inner, helper)
                 elif rare == "interval" and _leaves(statement.body):
                     return
@@ -100,21 +104,21 @@ class EveryStep:
         if isinstance(root, FUNCTIONS):
             return
         if isinstance(root, (ast.IfExp, ast.BoolOp)):
-            yield Part(root, inner, helper)
+            yield Part(root, inner, helper, self._outside)
             yield from self._choice(root, inner, helper)
             return
         below = children(root)
         if isinstance(root, COMPREHENSIONS):
             first = root.generators[0].iter
             yield from self._nodes(first, inner, helper)
-            yield Part(root, inner, helper)
+            yield Part(root, inner, helper, self._outside)
             for child in walk(*below):
                 if not isinstance(child, ast.comprehension) and child is not first:
-                    yield Part(child, True, helper)
+                    yield Part(child, True, helper, self._outside)
             return
         for child in below:
             yield from self._nodes(child, inner, helper)
-        yield Part(root, inner, helper)
+        yield Part(root, inner, helper, self._outside)
         if isinstance(root, ast.Call):
             yield from self._called(root, inner)
 
@@ -123,8 +127,10 @@ class EveryStep:
     ) -> Iterator[Part]:
         if isinstance(root, ast.IfExp):
             yield from self._nodes(root.test, inner, helper)
-            if self.rare(root.test, helper) is None:
+            rare = self.rare(root.test, helper)
+            if rare is None:
                 yield from self._nodes(root.body, inner, helper)
+            if rare in (None, "never"):
                 yield from self._nodes(root.orelse, inner, helper)
             return
         for value in root.values:
@@ -141,14 +147,20 @@ class EveryStep:
         ):
             return
         self._seen.add(function)
+        index = self.script.index
+        leaves = self._outside is None and not index.holds(function)
+        if leaves:
+            self._outside = call
         yield from self._block(function.body, inner, function)
+        if leaves:
+            self._outside = None
 
     # Branches
 
     def rare(self, test: ast.expr, helper: Function | None = None) -> Rare | None:
-        """Whether a branch is taken every n-th step, or in some steps only."""
+        """Whether a branch is taken every n-th step, in some steps only, or never."""
         if self.script.evaluator.values(test).all_in(False, None, 0):
-            return "interval"
+            return "never"
         for node in walk(test):
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
                 return "interval"

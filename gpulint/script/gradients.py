@@ -215,7 +215,7 @@ def _forward_varies(script: Script, model: ast.expr) -> str | None:
         return "how the model is made is not known"
     for origin in origins:
         call = _constructor(origin.call)
-        owner = script.resolver.local_class(call.func) if call is not None else None
+        owner = script.resolver.class_of(call.func) if call is not None else None
         if owner is not None:
             found = _class_varies(script, owner, set())
             if found is not None:
@@ -277,7 +277,7 @@ def _parts_vary(script: Script, init: ast.AST, seen: set[str]) -> str | None:
     for node in walk(init):
         if not isinstance(node, ast.Call):
             continue
-        local = script.resolver.local_class(node.func)
+        local = script.resolver.class_of(node.func)
         if local is not None:
             found = _class_varies(script, local, seen)
             if found is not None:

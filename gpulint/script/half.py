@@ -49,6 +49,7 @@ _PICKY = frozenset(
     "LowRankMultivariateNormal".split()
 )
 _FILLS = ("masked_fill", "full_like", "where", "fill_", "new_full", "index_fill")
+_REARRANGES = frozenset("transpose permute t view reshape".split())
 _LOGARITHMS = frozenset("log log2 log10".split())
 _LARGEST = 65504.0  # of float16
 _SMALLEST = 5.97e-8
@@ -199,19 +200,33 @@ def _unmoved(call: ast.Call) -> ast.Call:
 
 
 def reached(script: Script, statements: tuple[ast.stmt, ...]) -> list[ast.AST]:
-    """Statements, the file's functions that they call, and all its modules."""
+    """Statements, the functions that they call, and modules that they may run.
+
+    Those are all modules of this file, and of others what is called or made here.
+    """
     roots: list[ast.AST] = list(statements)
-    functions: list[Function] = []
     classes = script.index.classes.values()
     roots += [c for c in classes if script.tensors.is_module_class(c)]
     for root in roots:
         for node in walk(root):
-            if isinstance(node, ast.Call) and len(functions) < 40:
-                function = script.resolver.callee(node)
-                if function is not None and function not in functions:
-                    functions.append(function)
-                    roots.append(function)
+            if isinstance(node, ast.Call) and len(roots) < 200:
+                roots += [r for r in _runs(script, node) if r not in roots]
     return roots
+
+
+def _runs(script: Script, call: ast.Call) -> list[ast.AST]:
+    """The function or the modules of this project that a call runs or makes."""
+    function = script.resolver.callee(call)
+    if function is not None:
+        return [function]
+    made = script.resolver.class_of(call.func)
+    owners = [made] if made is not None else script.resolver.classes_of(call.func)
+    return [
+        part
+        for owner in owners
+        if script.tensors.is_module_class(owner)
+        for part in script.resolver.bases(owner)
+    ]
 
 
 def hazard(script: Script, statements: tuple[ast.stmt, ...]) -> str | None:
@@ -224,7 +239,34 @@ def hazard(script: Script, statements: tuple[ast.stmt, ...]) -> str | None:
     return None
 
 
+def _is_gram(script: Script, factors: list[ast.expr]) -> bool:
+    """Whether a tensor is multiplied by itself: sums of squares leave float16."""
+    if len(factors) < 2:
+        return False
+    made = [_untransposed(script, factor, 0) for factor in factors[:2]]
+    return made[0] is not None and made[0] == made[1]
+
+
+def _untransposed(script: Script, node: ast.expr, depth: int) -> object:
+    """What identifies the tensor that a view or transposition is of."""
+    if isinstance(node, ast.Attribute) and node.attr in ("T", "mT", "H", "mH"):
+        return _untransposed(script, node.value, depth)
+    func = node.func if isinstance(node, ast.Call) else None
+    if isinstance(func, ast.Attribute) and func.attr in _REARRANGES:
+        return _untransposed(script, func.value, depth)
+    if not isinstance(node, ast.Name) or depth > 4:
+        return None
+    found = script.definitions(node)
+    only = found[0] if len(found) == 1 else None
+    if only is not None and only.kind == "assign" and only.value and not only.path:
+        return _untransposed(script, only.value, depth + 1) or only
+    return only
+
+
 def _hazard(script: Script, formats: Formats, node: ast.AST) -> str | None:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        gram = _is_gram(script, [node.left, node.right])
+        return "may exceed the largest number of float16" if gram else None
     if isinstance(node, (ast.BinOp, ast.AugAssign)):
         added = isinstance(node.op, (ast.Add, ast.Sub))
         terms = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.value]
@@ -239,6 +281,16 @@ def _hazard(script: Script, formats: Formats, node: ast.AST) -> str | None:
     name = script.index.qualified(node.func) or ""
     last = name.rpartition(".")[2] or getattr(node.func, "attr", "")
     values = [*node.args, *(k.value for k in node.keywords)]
+    if _EXACT.match(name):
+        return "has no half-precision form"
+    if last == "apply" and isinstance(node.func, ast.Attribute):
+        owner = script.resolver.class_of(node.func.value)
+        if owner and "torch.autograd.Function" in script.resolver.base_names(owner):
+            return "is a custom autograd.Function"
+    if last in ("bmm", "matmul", "mm"):
+        of = [] if name.startswith("torch.") else [getattr(node.func, "value", None)]
+        if _is_gram(script, [v for v in [*of, *values] if v is not None]):
+            return "may exceed the largest number of float16"
     if last == "numpy" or name.startswith("numpy."):
         return "makes an array of what may be bfloat16"
     if "sparse" in name or "sparse" in last or last == "spmm":

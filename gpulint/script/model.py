@@ -36,7 +36,6 @@ from gpulint.source import Source, node_span
 
 if TYPE_CHECKING:
     from gpulint.script.compiler import Compiler
-    from gpulint.script.tree import Tree
 
 FRAMEWORKS = {
     "pytorch_lightning": "lightning",
@@ -74,20 +73,26 @@ class Script:
 
     def text(self, node: ast.AST) -> str:
         """The source text of a node."""
-        start, end = node_span(self.source, node)
-        return self.source.text[start:end]
+        source = self.source_of(node)
+        start, end = node_span(source, node)
+        return source.text[start:end]
+
+    def source_of(self, node: ast.AST) -> Source:
+        """The text of the file in which a node stands: this one, or another."""
+        return self.index.home(node).source
 
     def place(self, node: ast.AST, message: str = "") -> Place:
         """Where a node stands; a definition or compound statement: its first line."""
-        start, end = node_span(self.source, node)
+        source = self.source_of(node)
+        start, end = node_span(source, node)
         compound = isinstance(node, ast.stmt) and hasattr(node, "body")
         if compound or isinstance(node, ast.With):
-            row = self.source.position(start).row
-            end = self.source.starts[row - 1] + len(self.source.line(row).rstrip())
+            row = source.position(start).row
+            end = source.starts[row - 1] + len(source.line(row).rstrip())
         return Place(
-            self.source.path,
-            self.source.position(start),
-            self.source.position(max(end, start)),
+            source.path,
+            source.position(start),
+            source.position(max(end, start)),
             message,
         )
 
@@ -99,17 +104,10 @@ class Script:
     # Fixes
 
     @cached_property
-    def tree(self) -> Tree:
-        """The LibCST tree, parsed on first use."""
-        from gpulint.script.tree import Tree
-
-        return Tree(self.source)
-
-    @cached_property
     def _compiler(self) -> Compiler:
         from gpulint.script.compiler import Compiler
 
-        return Compiler(self.source, lambda: self.tree, self.index.statement)
+        return Compiler(self.source)
 
     def compile(
         self, rule: Rule, rewrite: Rewrite | None, effect: Effect

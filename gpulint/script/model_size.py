@@ -42,7 +42,7 @@ def _made(script: Script, call: ast.Call) -> int | None:
     name = script.index.qualified(call.func) or ""
     if name.startswith("torch.nn."):
         return _sum(script, [n for n in walk(call) if isinstance(n, ast.Call)])
-    owner = script.resolver.local_class(call.func)
+    owner = script.resolver.class_of(call.func)
     if owner is None or not script.tensors.is_module_class(owner):
         return None
     init = script.resolver.methods(owner).get("__init__")

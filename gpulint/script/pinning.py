@@ -68,7 +68,7 @@ def _sends(script: Script, origin: Origin) -> bool:
         values = [*node.args, *(k.value for k in node.keywords)]
         if any(k.arg == "device" for k in node.keywords):
             return True
-        owner = script.resolver.local_class(node.func)
+        owner = script.resolver.class_of(node.func)
         if owner is not None:
             methods = script.resolver.methods(owner)
             if "__call__" in methods:
@@ -185,7 +185,7 @@ def _by_hand(script: Script, origin: Origin) -> bool:
     function = script.resolver.callee(node)
     if function is not None:
         return bool(script.resolver.flow(function).yields)
-    owner = script.resolver.local_class(node.func)
+    owner = script.resolver.class_of(node.func)
     if owner is None:
         return False
     names = script.resolver.base_names(owner)

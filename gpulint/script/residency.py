@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Definition
 from gpulint.index.walk import dotted
-from gpulint.script.edits import Edit, Replace, Rewrite
+from gpulint.script.edits import Build, Edit, Replace, Rewrite
 from gpulint.script.host_arrays import Lookup, Opening, casts, keeps_values
-from gpulint.script.syntax import without_move
+from gpulint.script.syntax import CallText, without_move
 
 if TYPE_CHECKING:
-    import libcst as cst
-
     from gpulint.script.model import Script
 
 _SHAPE = frozenset("shape ndim size nbytes itemsize dtype".split())
@@ -336,21 +334,11 @@ class Residency:
         return len(bound) == 1 and self.script.is_set_at(device, opened)
 
 
-def _wrapped(helper: str, device: str):  # type: ignore[no-untyped-def]
-    def build(node: cst.BaseExpression) -> cst.CSTNode:
-        import libcst as cst
-
-        call = cst.parse_expression(f"{helper}(array, {device})")
-        assert isinstance(call, cst.Call)
-        first = call.args[0].with_changes(value=node)
-        return call.with_changes(args=[first, *call.args[1:]])
-
-    return build
+def _wrapped(helper: str, device: str) -> Build:
+    return lambda text: f"{helper}({text}, {device})"
 
 
-def _argument(call: cst.Call) -> cst.CSTNode:
+def _argument(text: str) -> str:
     """`x` for `torch.from_numpy(x)`."""
-    value = call.args[0].value
-    if call.lpar and not value.lpar:
-        value = value.with_changes(lpar=call.lpar, rpar=call.rpar)
-    return value
+    call = CallText.of(text)
+    return call.in_place(call.arguments[0].value)

@@ -109,7 +109,7 @@ class Scalars:
         name = self.script.index.qualified(made.func) or ""
         if name.startswith("torch.nn.") and name.endswith("Loss"):
             return self._reduced(made)
-        owner = self.script.resolver.local_class(made.func)
+        owner = self.script.resolver.class_of(made.func)
         forward = None
         if owner is not None and self.script.tensors.is_module_class(owner):
             forward = self.script.resolver.methods(owner).get("forward")

@@ -41,7 +41,7 @@ def _made_here(script: Script) -> bool:
     """Whether the file makes the model that it trains; it never moves one."""
     forward = (s.forward for s in find_steps(script) if s.forward is not None)
     return any(
-        origin.call is not None
+        origin.call is not None and script.index.holds(origin.call)
         for call in forward
         for origin in script.resolver.origins(call.func)
     )

@@ -2,31 +2,125 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+import ast
+import keyword
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from gpulint.script.edits import Build
+from gpulint.source import Source, node_span
 
-if TYPE_CHECKING:
-    import libcst as cst
+# A comment takes its newline with it: no match may end inside one.
+_SPACE = r"(?:\s|\\|#[^\r\n]*[\r\n])*"
+_SPACES = re.compile(_SPACE)
+_CLOSED = re.compile(rf"(?:{_SPACE}\))*")
+_EQUAL = re.compile(rf"{_SPACE}={_SPACE}")
+_WORD = 20  # longer than any keyword
+_BLANKS = " \t\f\r\n\\"
+_KEYWORD = re.compile(rf"(?<!\w)(?:{'|'.join(keyword.kwlist)})\Z")
+_NEXT_LINE = re.compile(
+    rf"{_SPACE},(?:[ \t\f]|\\\r?\n)*(?:#[^\r\n]*)?(\r\n|\r|\n){_SPACE}?([ \t\f]*)\Z"
+)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument as it is written: `head` is `name=`, `*`, `**` or nothing.
+
+    `end` is all that follows, up to the next argument or the closing parenthesis.
+    """
+
+    value: str
+    head: str = ""
+    name: str | None = None
+    end: str = ""
+
+
+@dataclass(frozen=True)
+class CallText:
+    """The text of a call in parts; `opening` ends where the first argument begins.
+
+    `around` are the parentheses that the call stands in, with the space inside them;
+    `receiver` and `method` are those of `receiver.method(…)`, else empty.
+    """
+
+    around: tuple[str, str]
+    callee: str
+    opening: str
+    arguments: tuple[Argument, ...]
+    receiver: str = ""
+    method: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> CallText:
+        """Take a call apart."""
+        source, call = parsed(text)
+        assert isinstance(call, ast.Call)
+        whole = source.text
+        begin, after = node_span(source, call)
+        around = whole[1:begin], whole[after:-1]
+        end = node_span(source, call.func)[1]
+        receiver, method = "", ""
+        if isinstance(call.func, ast.Attribute):
+            value = node_span(source, call.func.value)[1]
+            receiver = whole[begin : _closed(whole, value, end)]
+            method = call.func.attr
+        end = _closed(whole, end, after - 1)
+        first = _end(_SPACES, whole, end) + len("(")
+        arguments = tuple(_arguments(source, call, first, after - 1))
+        start = _end(_SPACES, whole, first)
+        opening = whole[end:start]
+        return cls(around, whole[begin:end], opening, arguments, receiver, method)
+
+    def code(self, arguments: Iterable[Argument]) -> str:
+        """The text of the call with other arguments."""
+        inside = "".join(a.head + a.value + a.end for a in arguments)
+        return f"{self.callee}{self.opening}{inside})".join(self.around)
+
+    def in_place(self, value: str) -> str:
+        """Another expression where the call is: in its parentheses or its own."""
+        source, node = parsed(value)
+        enclosed = node_span(source, node)[0] > len("(")
+        return value if enclosed else value.join(self.around)
+
+
+def parsed(text: str) -> tuple[Source, ast.expr]:
+    """An expression that stands in parentheses of a file of its own."""
+    source = Source(Path(), f"({text})")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return source, ast.parse(source.text, mode="eval").body
+
+
+def spanned(source: Source, node: ast.expr) -> tuple[int, int]:
+    """Offsets of an expression with the parentheses around it.
+
+    Without them where that they are such, not those of a call, cannot be seen.
+    """
+    text = source.text
+    start, end = node_span(source, node)
+    while True:
+        before = text[:start].rstrip(_BLANKS)
+        after = _end(_SPACES, text, end)
+        if not (before.endswith("(") and text.startswith(")", after)):
+            return start, end
+        line = text[source.starts[source.position(len(before)).row - 1] : len(before)]
+        ahead = before[:-1].rstrip(_BLANKS)[-_WORD:]
+        called = ahead and (ahead[-1].isalnum() or ahead[-1] in "_)]}'\"")
+        if "#" in line or (called and not _KEYWORD.search(ahead)):
+            return start, end
+        start, end = len(before) - 1, after + 1
 
 
 def set_keywords(**values: str) -> Build:
     """Set keyword arguments to code; new ones go before a `**kwargs`, else last."""
 
-    def build(call: cst.Call) -> cst.CSTNode:
-        import libcst as cst
-
-        args = list(call.args)
-        for name, code in values.items():
-            value = cst.parse_expression(code)
-            for number, arg in enumerate(args):
-                if arg.keyword is not None and arg.keyword.value == name:
-                    args[number] = arg.with_changes(value=value)
-                    break
-            else:
-                _insert(args, _keyword(name, value))
-        return call.with_changes(args=args)
+    def build(text: str) -> str:
+        call = CallText.of(text)
+        return call.code(_with_keywords(list(call.arguments), values))
 
     return build
 
@@ -34,27 +128,10 @@ def set_keywords(**values: str) -> Build:
 def add_argument(code: str) -> Build:
     """Append a positional argument to a call that has no keywords."""
 
-    def build(call: cst.Call) -> cst.CSTNode:
-        import libcst as cst
-
-        args = list(call.args)
-        _append(args, cst.Arg(cst.parse_expression(code)), _separator(args))
-        return call.with_changes(args=args)
-
-    return build
-
-
-def add_spread(code: str, drop: Iterable[str] = ()) -> Build:
-    """Append `**code` to a call, without the keyword arguments in `drop`."""
-    dropped = frozenset(drop)
-
-    def build(call: cst.Call) -> cst.CSTNode:
-        import libcst as cst
-
-        args = _without(call, dropped)
-        spread = cst.Arg(cst.parse_expression(code), star="**")
-        _append(args, spread, _separator(list(call.args)))
-        return call.with_changes(args=args)
+    def build(text: str) -> str:
+        call = CallText.of(text)
+        between = _separator(call.arguments)
+        return call.code(_appended(call.arguments, Argument(code), between))
 
     return build
 
@@ -67,39 +144,22 @@ def move_to_spread(code: str, names: Iterable[str], order: tuple[str, ...]) -> B
     """
     moved = frozenset(names)
 
-    def build(call: cst.Call) -> cst.CSTNode:
-        import libcst as cst
-
-        args: list[cst.Arg] = []
+    def build(text: str) -> str:
+        call = CallText.of(text)
+        arguments: list[Argument] = []
         named = False
-        for number, arg in enumerate(call.args):
-            if arg.keyword is None and not arg.star:
-                name = order[number]
-                named = named or name in moved
+        for number, argument in enumerate(call.arguments):
+            if not argument.head:
+                named = named or order[number] in moved
                 if named:
-                    other = _keyword(name, arg.value)
-                    arg = arg.with_changes(keyword=other.keyword, equal=other.equal)
-            args.append(arg)
-        plain = call.with_changes(args=[a for a in args if a.star != "**"])
-        if call.args and call.args[-1].star == "**" and plain.args:
-            last = plain.args[-1].with_changes(
-                comma=call.args[-1].comma,
-                whitespace_after_arg=call.args[-1].whitespace_after_arg,
-            )
-            plain = plain.with_changes(args=[*plain.args[:-1], last])
-        kept = _without(plain, moved)
-        spread = cst.Arg(cst.parse_expression(code), star="**")
-        _append(kept, spread, _separator(list(call.args)))
-        return call.with_changes(args=kept)
-
-    return build
-
-
-def drop_keywords(*names: str) -> Build:
-    """Remove keyword arguments from a call."""
-
-    def build(call: cst.Call) -> cst.CSTNode:
-        return call.with_changes(args=_without(call, frozenset(names)))
+                    argument = _named(argument, order[number])
+            if argument.name not in moved and not argument.head.startswith("**"):
+                arguments.append(argument)
+        if arguments:
+            end = call.arguments[-1].end
+            arguments[-1] = replace(arguments[-1], end=end)
+        spread = Argument(code, head="**")
+        return call.code(_appended(arguments, spread, _separator(call.arguments)))
 
     return build
 
@@ -113,128 +173,123 @@ def new_callee(
     that is given; `more` are keywords that come last.
     """
 
-    def build(call: cst.Call) -> cst.CSTNode:
-        import libcst as cst
-
-        args = list(call.args)
-        for number, (arg, name) in enumerate(zip(args, order, strict=False)):
-            if arg.keyword is None and not arg.star:
-                named = _keyword(name, arg.value)
-                args[number] = arg.with_changes(
-                    keyword=named.keyword, equal=named.equal
-                )
+    def build(text: str) -> str:
+        call = replace(CallText.of(text), callee=callee)
+        arguments = list(call.arguments)
+        for number, (argument, name) in enumerate(zip(arguments, order, strict=False)):
+            if not argument.head:
+                arguments[number] = _named(argument, name)
         if first is not None:
-            new = cst.Arg(cst.parse_expression(first))
-            args.insert(0, new.with_changes(comma=_separator(args)) if args else new)
-        renamed = call.with_changes(func=cst.parse_expression(callee), args=args)
-        return set_keywords(**more)(renamed)
+            end = _separator(arguments) if arguments else ""
+            arguments.insert(0, Argument(first, end=end))
+        return call.code(_with_keywords(arguments, more))
 
     return build
 
 
 def code(text: str) -> Build:
     """Replace the expression by code."""
-
-    def build(_: Any) -> cst.CSTNode:
-        import libcst as cst
-
-        return cst.parse_expression(text)
-
-    return build
+    return lambda _: text
 
 
-def receiver_of_call(call: cst.Call) -> cst.CSTNode:
-    """`x` for `x.to(device)`: drops a method call, keeps what it is called on."""
-    import libcst as cst
-
-    assert isinstance(call.func, cst.Attribute)
-    value = call.func.value
-    if call.lpar and not value.lpar:
-        value = value.with_changes(lpar=call.lpar, rpar=call.rpar)
-    return value
-
-
-def without_move(call: cst.Call) -> cst.CSTNode:
+def without_move(text: str) -> str:
     """`x` for `x.to(device)` and `x.cuda()`; a dtype given with it stays."""
-    import libcst as cst
-
-    named = [a for a in call.args if a.keyword and a.keyword.value == "dtype"]
-    plain = [a for a in call.args if a.keyword is None]
-    has_device = any(a.keyword and a.keyword.value == "device" for a in call.args)
+    call = CallText.of(text)
+    named = [a for a in call.arguments if a.name == "dtype"]
+    plain = [a for a in call.arguments if a.name is None]
+    has_device = any(a.name == "device" for a in call.arguments)
     casts = named or plain[0 if has_device else 1 : 2]
-    assert isinstance(call.func, cst.Attribute)
-    if call.func.attr.value == "cuda" or not casts:
-        return receiver_of_call(call)
-    space = cst.SimpleWhitespace("")
-    cast = casts[0].with_changes(
-        comma=cst.MaybeSentinel.DEFAULT, whitespace_after_arg=space
-    )
-    return call.with_changes(args=[cast], whitespace_before_args=space)
+    if call.method == "cuda" or not casts:
+        return call.in_place(call.receiver)
+    tight = replace(call, opening=call.opening[: call.opening.index("(") + 1])
+    return tight.code([replace(casts[0], end="")])
 
 
-def _keyword(name: str, value: cst.BaseExpression) -> cst.Arg:
-    import libcst as cst
-
-    tight = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-    return cst.Arg(value, keyword=cst.Name(name), equal=tight)
+# Taking apart
 
 
-def _insert(args: list[cst.Arg], new: cst.Arg) -> None:
-    """Before the first `**kwargs` if there is one, else at the end."""
-    for number, arg in enumerate(args):
-        if arg.star == "**":
-            import libcst as cst
+def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
+    found = pattern.match(text, start)
+    assert found is not None, "it may match nothing"
+    return found.end()
 
-            space = cst.SimpleWhitespace(" ")
-            comma = cst.Comma(whitespace_after=space)
-            if number and isinstance(args[number - 1].comma, cst.Comma):
-                comma = args[number - 1].comma  # type: ignore[assignment]
-            args.insert(number, new.with_changes(comma=comma))
+
+def _closed(text: str, end: int, limit: int) -> int:
+    """The end of an expression with the parentheses around it."""
+    found = _CLOSED.match(text, end, limit)
+    assert found is not None, "it may match nothing"
+    return found.end()
+
+
+def _arguments(
+    source: Source, call: ast.Call, first: int, close: int
+) -> Iterator[Argument]:
+    """The arguments between the offsets behind `(` and before `)`."""
+    text = source.text
+    nodes = sorted([*call.args, *call.keywords], key=lambda n: node_span(source, n))
+    at = first
+    for number, node in enumerate(nodes):
+        start, end = node_span(source, node)
+        if start < first:  # a generator shares the parentheses of the call
+            yield Argument(text[start:end])
             return
-    _append(args, new, _separator(args))
+        start, end = _end(_SPACES, text, at), _closed(text, end, close)
+        at = _end(_SPACES, text, end)
+        at += text.startswith(",", at)
+        following = _end(_SPACES, text, at) if number + 1 < len(nodes) else close
+        name = node.arg if isinstance(node, ast.keyword) else None
+        value = start
+        if name is not None:
+            value = _end(_EQUAL, text, start + len(name))
+        elif isinstance(node, ast.keyword):
+            value = _end(_SPACES, text, start + len("**"))
+        elif isinstance(node, ast.Starred):
+            value = _end(_SPACES, text, start + len("*"))
+        yield Argument(text[value:end], text[start:value], name, text[end:following])
 
 
-def _append(args: list[cst.Arg], new: cst.Arg, between: cst.Comma) -> None:
+# Putting together
+
+
+def _named(argument: Argument, name: str) -> Argument:
+    return replace(argument, head=f"{name}=", name=name)
+
+
+def _with_keywords(arguments: list[Argument], values: dict[str, str]) -> list[Argument]:
+    for name, code in values.items():
+        for number, argument in enumerate(arguments):
+            if argument.name == name:
+                arguments[number] = replace(argument, value=code)
+                break
+        else:
+            arguments = _inserted(arguments, _named(Argument(code), name))
+    return arguments
+
+
+def _inserted(arguments: list[Argument], new: Argument) -> list[Argument]:
+    """Before the first `**kwargs` if there is one, else at the end."""
+    for number, argument in enumerate(arguments):
+        if argument.head.startswith("**"):
+            before = arguments[:number]
+            end = before[-1].end if before else ", "
+            end = _separator(arguments[: number + 1]) if "#" in end else end
+            return [*before, replace(new, end=end), *arguments[number:]]
+    return _appended(arguments, new, _separator(arguments))
+
+
+def _appended(
+    arguments: Sequence[Argument], new: Argument, between: str
+) -> list[Argument]:
     """At the end; a trailing comma stays one, as does a line for each argument."""
-    import libcst as cst
-
-    if not args:
-        args.append(new)
-        return
-    last = args[-1]
-    if isinstance(last.comma, cst.Comma):
-        args[-1] = last.with_changes(comma=between)
-        args.append(new.with_changes(comma=last.comma))
-    else:
-        after = last.whitespace_after_arg
-        empty = cst.SimpleWhitespace("")
-        args[-1] = last.with_changes(comma=between, whitespace_after_arg=empty)
-        args.append(new.with_changes(whitespace_after_arg=after))
+    if not arguments:
+        return [new]
+    *others, last = arguments
+    return [*others, replace(last, end=between), replace(new, end=last.end)]
 
 
-def _separator(args: list[cst.Arg]) -> cst.Comma:
+def _separator(arguments: Sequence[Argument]) -> str:
     """A comma as it stands between the arguments, without comments."""
-    import libcst as cst
-
-    for arg in args[:-1]:
-        if not isinstance(arg.comma, cst.Comma):
-            continue
-        after = arg.comma.whitespace_after
-        if isinstance(after, cst.ParenthesizedWhitespace):
-            first = after.first_line.with_changes(
-                comment=None, whitespace=cst.SimpleWhitespace("")
-            )
-            plain = after.with_changes(first_line=first, empty_lines=())
-            return cst.Comma(whitespace_after=plain)
-    return cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-
-
-def _without(call: cst.Call, names: frozenset[str]) -> list[cst.Arg]:
-    """Arguments without some keywords; the new last one ends as the old one did."""
-    kept = [a for a in call.args if a.keyword is None or a.keyword.value not in names]
-    if kept and kept[-1] is not call.args[-1]:
-        last = call.args[-1]
-        kept[-1] = kept[-1].with_changes(
-            comma=last.comma, whitespace_after_arg=last.whitespace_after_arg
-        )
-    return kept
+    for argument in arguments[:-1]:
+        if found := _NEXT_LINE.match(argument.end):
+            return f",{found.group(1)}{found.group(2)}"
+    return ", "

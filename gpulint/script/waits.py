@@ -33,7 +33,8 @@ class Wait:
     """An expression that waits for `value`.
 
     `at` is where to show it: the expression, or the f-string that holds it (`ast`
-    places what is inside one differently from version to version).
+    places what is inside one differently from version to version); the call that leads
+    there where it stands in another file.
     """
 
     node: ast.expr
@@ -63,7 +64,7 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
     for part in parts:
         for node, value in _waiting(script, part, loop):
             if node not in found and not _saved(script, node):
-                at = _shown(script, node)
+                at = part.call or _shown(script, node)
                 found[node] = Wait(node, value, at, part.inner, part.helper)
     return sorted(found.values(), key=lambda w: w.rank)
 

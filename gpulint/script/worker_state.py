@@ -72,7 +72,7 @@ def _collating(script: Script, loader: Loader) -> Iterator[ast.AST]:
             if isinstance(origin.node, (ast.FunctionDef, ast.Lambda)):
                 yield origin.node
             elif origin.call is not None:
-                owner = script.resolver.local_class(origin.call.func)
+                owner = script.resolver.class_of(origin.call.func)
                 methods = script.resolver.methods(owner) if owner is not None else {}
                 yield from methods.values()
 

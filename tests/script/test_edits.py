@@ -25,11 +25,12 @@ from gpulint.script.edits import (
     Wrap,
 )
 from gpulint.script.syntax import (
-    add_spread,
+    add_argument,
     code,
-    drop_keywords,
-    receiver_of_call,
+    move_to_spread,
+    new_callee,
     set_keywords,
+    without_move,
 )
 from gpulint.source import Source
 
@@ -68,8 +69,16 @@ def call(script: Script, name: str) -> ast.Call:
         ("(f)(x)\n", "(f)(x, a=1)\n"),
         ("z = (f(x))\n", "z = (f(x, a=1))\n"),
         ("s = '训练'; f(x)\n", "s = '训练'; f(x, a=1)\n"),
+        ("f(\n    x,  # why\n    **k,\n)\n", "f(\n    x,  # why\n    a=1,\n    **k,\n)\n"),
+        ("f(a = (0), x=2)\n", "f(a = 1, x=2)\n"),
+        ("f((x))\n", "f((x), a=1)\n"),
+        ("f(\n    (x)  # a ), b\n)\n", "f(\n    (x), a=1  # a ), b\n)\n"),
+        ("f( x for x in y )\n", "f( ( x for x in y ), a=1)\n"),
+        ("f((x for x in y))\n", "f((x for x in y), a=1)\n"),
+        ("f(*x, r'\\d, )')\n", "f(*x, r'\\d, )', a=1)\n"),
+        ("f(x,\r\n  y)\r\n", "f(x,\r\n  y,\r\n  a=1)\r\n"),
     ],
-)
+)  # fmt: skip
 def test_set_keywords(before: str, after: str) -> None:
     script = script_of(before)
     node = script.index.all(ast.Call)[0]
@@ -85,27 +94,36 @@ def test_set_keywords(before: str, after: str) -> None:
         ("f(\n    x,\n    a=1)\n", "f(\n    x,\n    **k)\n"),
         ("f(a=1)\n", "f(**k)\n"),
         ("f(x)\n", "f(x, **k)\n"),
+        ("f(x, 1, (2))\n", "f(x, c=(2), **k)\n"),
+        ("f(x, a=1, ** old)\n", "f(x, **k)\n"),
     ],
 )
-def test_add_spread(before: str, after: str) -> None:
+def test_move_to_spread(before: str, after: str) -> None:
     script = script_of(before)
-    assert (
-        rewritten(script, Replace(call(script, "f"), add_spread("k", ["a"]))) == after
-    )
+    build = move_to_spread("k", ["a"], ("x", "a", "c"))
+    assert rewritten(script, Replace(call(script, "f"), build)) == after
 
 
 @pytest.mark.parametrize(
     "before, after",
     [
-        ("f(x, a=1)\n", "f(x)\n"),
-        ("f(a=1)\n", "f()\n"),
-        ("f(a=1, x=2)\n", "f(x=2)\n"),
-        ("f(\n    x,\n    a=1,\n)\n", "f(\n    x,\n)\n"),
+        ("f()\n", "m.g('cuda', b=2)\n"),
+        ("f(True)\n", "m.g('cuda', x=True, b=2)\n"),
+        ("(f) (\n    True,\n)\n", "m.g (\n    'cuda', x=True, b=2,\n)\n"),
     ],
 )
-def test_drop_keywords(before: str, after: str) -> None:
+def test_new_callee(before: str, after: str) -> None:
     script = script_of(before)
-    assert rewritten(script, Replace(call(script, "f"), drop_keywords("a"))) == after
+    node = script.index.all(ast.Call)[0]
+    build = new_callee("m.g", "'cuda'", ("x",), b="2")
+    assert rewritten(script, Replace(node, build)) == after
+
+
+def test_add_argument() -> None:
+    script = script_of("f(x)\n")
+    assert rewritten(script, Replace(call(script, "f"), add_argument("y"))) == (
+        "f(x, y)\n"
+    )
 
 
 def test_builders_see_what_inner_builders_made() -> None:
@@ -115,12 +133,51 @@ def test_builders_see_what_inner_builders_made() -> None:
     assert rewritten(script, outer, inner) == "outer(inner(x, a=1).to(d), b=2)\n"
 
 
-def test_receiver_keeps_parentheses() -> None:
-    script = script_of("y = (x[0]).to(d)\nz = (\n    a + b\n).to(d)\n")
-    edits = [Replace(m.call, receiver_of_call) for m in script.moves]
-    script = script_of(script.source.text.replace("d)", "'cuda')"))
-    edits = [Replace(m.call, receiver_of_call) for m in script.moves]
-    assert rewritten(script, *edits) == "y = (x[0])\nz = (\n    a + b\n)\n"
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("y = (x[0]).to('cuda')\n", "y = (x[0])\n"),
+        ("y = ((x[0]).to('cuda'))\n", "y = (x[0])\n"),
+        ("z = (\n    a + b\n).to('cuda')\n", "z = (\n    a + b\n)\n"),
+        ("z = (\n    a\n    .to('cuda')\n)\n", "z = (\n    a\n)\n"),
+        ("z = (  # f(\n    a.to('cuda'))\n", "z = (  # f(\n    a)\n"),
+        ("z = g(a.to('cuda'))\n", "z = g(a)\n"),
+        ("z = g (a.to('cuda'))\n", "z = g (a)\n"),
+        ("z = not (a.to('cuda'))\n", "z = not (a)\n"),
+        ("z = a.to('cuda', torch.half)\n", "z = a.to(torch.half)\n"),
+        ("z = a.to('cuda', dtype = d,)\n", "z = a.to(dtype = d)\n"),
+        ("z = a.to(d, device='cuda')\n", "z = a.to(d)\n"),
+    ],
+)
+def test_without_move(before: str, after: str) -> None:
+    script = script_of(before)
+    node = next(
+        c
+        for c in script.index.all(ast.Call)
+        if isinstance(c.func, ast.Attribute) and c.func.attr == "to"
+    )
+    assert rewritten(script, Replace(node, without_move)) == after
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("z = (f(1)) + 2\n", "z = g + 2\n"),
+        ("z = h((f(1)), 2)\n", "z = h(g, 2)\n"),
+        ("z = h(f(1))\n", "z = h(g)\n"),
+        ("z = x if (f(1)) else y\n", "z = x if g else y\n"),
+    ],
+)
+def test_code_replaces_parentheses_too(before: str, after: str) -> None:
+    script = script_of(before)
+    assert rewritten(script, Replace(call(script, "f"), code("g"))) == after
+
+
+def test_an_expression_of_another_text_is_an_error() -> None:
+    node = call(script_of("a = 1; f(x)\n"), "f")
+    for text in ("a = 1; g(x)\n", "a = 1;   f(x)\n"):
+        with pytest.raises(LookupError, match=r"a.py:1:8: not the text of this Call"):
+            rewritten(script_of(text), Replace(node, code("g")))
 
 
 def test_code_replaces_expressions_and_statements() -> None:
@@ -174,18 +231,6 @@ def test_a_long_string_in_a_changed_call_is_not_indented() -> None:
         rewritten(script, Wrap((block[0],), "with c:"), change)
 
 
-def test_a_text_that_libcst_refuses_has_no_edits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse(text: str) -> None:
-        raise RecursionError
-
-    script = script_of("f(x)\n")
-    monkeypatch.setattr("libcst.parse_module", refuse)
-    edit = Replace(call(script, "f"), set_keywords(a="1"))
-    assert rewritten(script, edit) == "f(x)\n"
-
-
 def test_checking_imports_no_libcst() -> None:
     code = (
         "import sys; from pathlib import Path;"
@@ -200,6 +245,21 @@ def test_checking_imports_no_libcst() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["True", "False"]
+
+
+def test_showing_new_keywords_imports_no_libcst() -> None:
+    bad = Path(__file__).parents[2] / "fixtures/gpu202_unpinned_loader/bad.py"
+    code = (
+        "import atexit, sys; from gpulint.cli import main;"
+        "atexit.register(lambda: print('libcst' in sys.modules, file=sys.stderr));"
+        f"main(['check', '--isolated', '--no-cache', '--select', 'GPU202', {str(bad)!r}])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "pin_memory=" in done.stdout
+    assert done.stderr.split() == ["False"]
 
 
 def test_a_statement_goes_with_its_line() -> None:

@@ -117,7 +117,11 @@ def test_a_step_outside_a_loop_proves_nothing() -> None:
 
 def test_helper_that_steps_in_two_places() -> None:
     helper = "def update(loss):\n  loss.backward()\n  opt.step()\n"
-    text = PLAIN + helper + step().replace("    loss.backward()\n    opt.step()\n", "    update(loss)\n")
+    text = (
+        PLAIN
+        + helper
+        + step().replace("    loss.backward()\n    opt.step()\n", "    update(loss)\n")
+    )
     assert reason(text) is None or "backward" in (reason(text) or "")
     twice = reason(text + "    update(x.mean())\n")
     assert twice is not None

@@ -1,0 +1,203 @@
+"""Options of a command line and their defaults: argparse, click, typer, absl."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index.build import FileIndex, Function, last_name
+from gpulint.index.known import Value, Values, joined
+from gpulint.index.resolve import Origin
+
+if TYPE_CHECKING:
+    from gpulint.index.values import Evaluator
+
+_PARSES = frozenset("parse_args parse_known_args parse_intermixed_args".split())
+_FLAGS = frozenset("absl.flags.FLAGS tensorflow.app.flags.FLAGS".split())
+
+
+class CommandLine:
+    """Which values options have where the user gives none."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+        self.resolver = evaluator.resolver
+        self.index = evaluator.index
+        self._added: dict[FileIndex, dict[str, list[ast.expr]]] = {}
+        self._defined: dict[FileIndex, dict[str, list[ast.expr]]] = {}
+
+    def option(self, holder: ast.expr, name: str) -> Values | None:
+        """`args.x`, `FLAGS.x`; None: the object holds no parsed options."""
+        parts = []
+        for origin in self.resolver.origins(holder):
+            table = self._table(origin)
+            if table is None:
+                return None
+            its = [self.evaluator.values(n) for n in table.get(name, ())]
+            its += self._set_elsewhere(holder, origin, name)
+            parts.append(joined(its, bool(its)))
+        return joined(parts, True) if parts else None
+
+    def all_of(self, holder: ast.expr) -> dict[str, list[ast.expr]] | None:
+        """The defaults of all options that an object holds; None: it holds none."""
+        tables = [self._table(o) for o in self.resolver.origins(holder)]
+        if not tables or None in tables:
+            return None
+        return {k: v for table in tables for k, v in (table or {}).items()}
+
+    def _table(self, origin: Origin) -> dict[str, list[ast.expr]] | None:
+        node = origin.node
+        if isinstance(node, ast.Call) and origin.kind == "expression":
+            last = last_name(node)
+            first = origin.path == ((0,) if last == "parse_known_args" else ())
+            parses = last in _PARSES and first
+            return self._options(self.index.home(node)) if parses else None
+        absl = isinstance(node, ast.Attribute) and origin.expression is node
+        if absl and self.index.qualified(node) in _FLAGS:
+            return self._flags(self.index.home(node))
+        return None
+
+    # argparse
+
+    def _options(self, home: FileIndex) -> dict[str, list[ast.expr]]:
+        """Expressions that give an option its default, by its attribute.
+
+        Those of the file that parses, and of modules that help it with the parser.
+        """
+        if home not in self._added:
+            found: dict[str, list[ast.expr]] = defaultdict(list)
+            for name, node in _options_in(home):
+                found[name].append(node)
+            for other in self._helpers(home):
+                for name, node in _options_in(other):
+                    found[name].append(node)
+            self._added[home] = found
+        return self._added[home]
+
+    def _helpers(self, home: FileIndex) -> Iterator[FileIndex]:
+        project = home.project
+        if project is None:
+            return
+        seen = {home}
+        for origin in home.imports.values():
+            found = project.resolve(home, origin)
+            if found is not None and found[0] not in seen:
+                seen.add(found[0])
+                yield found[0]
+
+    def _set_elsewhere(
+        self, holder: ast.expr, origin: Origin, name: str
+    ) -> list[Values]:
+        """Values that other functions give an option after parsing."""
+        parts = []
+        scope = self.index.scope(holder)
+        for home in {self.index.home(holder), self.index.home(origin.node)}:
+            for written in home.attribute_writes.get(name, ()):
+                above = home.parent(written)
+                its = self.resolver.origins(written.value)
+                same = any(o.node is origin.node for o in its)
+                if not same or home.scope(written) is scope:
+                    continue
+                value = above.value if isinstance(above, ast.Assign) else None
+                parts.append(
+                    self.evaluator.values(value) if value else Values(complete=False)
+                )
+        return parts
+
+    # absl
+
+    def _flags(self, home: FileIndex) -> dict[str, list[ast.expr]]:
+        if home not in self._defined:
+            found: dict[str, list[ast.expr]] = defaultdict(list)
+            for part in [home, *self._helpers(home)]:
+                for call in part.all(ast.Call):
+                    first = call.args[0] if len(call.args) > 1 else None
+                    if last_name(call).startswith("DEFINE_") and isinstance(
+                        first, ast.Constant
+                    ):
+                        found[str(first.value)].append(call)
+            self._defined[home] = found
+        return self._defined[home]
+
+    # Defaults
+
+    def default(self, call: ast.Call, name: str) -> Values | None:
+        """What a call that declares an option says its default is."""
+        last = last_name(call)
+        if last == "add_argument":
+            return self._argparse_default(call)
+        if last.startswith("DEFINE_"):
+            keywords = {k.arg: k.value for k in call.keywords}
+            given = call.args[1] if len(call.args) > 1 else keywords.get("default")
+            return self._of(given)
+        if name in ("typer.Option", "typer.Argument"):
+            keywords = {k.arg: k.value for k in call.keywords}
+            return self._of(call.args[0] if call.args else keywords.get("default"))
+        return None
+
+    def _of(self, node: ast.expr | None) -> Values:
+        if node is None:
+            return Values(complete=False)
+        return self.evaluator.values(node).replaceable()
+
+    def _argparse_default(self, call: ast.Call) -> Values:
+        keywords = {k.arg: k.value for k in call.keywords}
+        if "default" in keywords:
+            return self._of(keywords["default"])
+        action = keywords.get("action")
+        flag = action.value if isinstance(action, ast.Constant) else None
+        if flag in ("store_true", "store_false"):
+            return Values((Value(flag == "store_false", call, True),))
+        return Values(complete=False)
+
+    def decorated(self, function: Function, name: str) -> Values | None:
+        """A parameter that `@click.option` fills; None for any other parameter."""
+        for decorator in function.decorator_list:
+            if not isinstance(decorator, ast.Call):
+                continue
+            if last_name(decorator) not in ("option", "argument"):
+                continue
+            qualified = self.index.qualified(decorator.func) or ""
+            if "click" in qualified and _destination(decorator, last=True) == name:
+                return self._click_default(decorator)
+        return None
+
+    def _click_default(self, call: ast.Call) -> Values:
+        keywords = {k.arg: k.value for k in call.keywords}
+        if "default" in keywords:
+            return self._of(keywords["default"])
+        flag = keywords.get("is_flag")
+        if isinstance(flag, ast.Constant) and flag.value is True:
+            return Values((Value(False, call, True),))
+        return Values(complete=False)
+
+
+def _options_in(index: FileIndex) -> Iterator[tuple[str, ast.expr]]:
+    """Options that a file declares, each with the call or value of its default."""
+    for call in index.calls_by_name.get("add_argument", ()):
+        name = _destination(call)
+        if name:
+            yield name, call
+    for call in index.calls_by_name.get("set_defaults", ()):
+        for keyword in call.keywords:
+            if keyword.arg:
+                yield keyword.arg, keyword.value
+
+
+def _destination(call: ast.Call, last: bool = False) -> str | None:
+    """The attribute that an option sets; `last`: click takes a bare name first."""
+    for keyword in call.keywords:
+        if keyword.arg == "dest" and isinstance(keyword.value, ast.Constant):
+            return str(keyword.value.value)
+    flags = [
+        a.value
+        for a in call.args
+        if isinstance(a, ast.Constant) and isinstance(a.value, str)
+    ]
+    bare = [f for f in flags if not f.startswith("-")] if last else []
+    long = bare or [f for f in flags if f.startswith("--")] or flags
+    if not long:
+        return None
+    return long[0].partition("/")[0].lstrip("-").replace("-", "_")

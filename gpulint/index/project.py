@@ -1,0 +1,331 @@
+"""The files around a checked one: modules as Python finds them, and their users."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from pathlib import Path
+
+from gpulint.index.build import FileIndex, build_index
+from gpulint.index.paths import added_to_path
+from gpulint.index.settings_file import Dialect, parse_settings, read_settings
+from gpulint.source import Source, SourceError, parse, read_source
+
+MAX_LINES = 100_000  # of loaded files, about 400 MB of syntax trees
+MAX_IMPORTERS = 40
+MAX_FILES = 20_000
+MAX_NEIGHBOURS = 50
+SETTINGS = (".yaml", ".yml", ".json")
+_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n#;]*)"
+    r"|import[ \t]+([^\n#;]+))",
+    re.MULTILINE,
+)
+_WORD = re.compile(r"\w+")
+Lister = Callable[[Path], Iterable[Path]]
+Member = tuple[FileIndex, tuple[str, ...]]
+
+
+class Project:
+    """One repository, read as far as somebody asks.
+
+    `lister` gives the Python files below a folder; without it nobody's callers in
+    other files are known.
+    """
+
+    def __init__(self, root: Path, lister: Lister | None = None) -> None:
+        self.root = root
+        self._lister = lister
+        self._loaded: dict[Path, FileIndex | None] = {}
+        self._texts: dict[Path, str] = {}  # newer than what is on the disk
+        self._words: dict[Path, frozenset[str]] = {}
+        self._added: dict[Path, list[Path]] = {}
+        self._owned: dict[tuple[Path, str], bool] = {}
+        self._members: dict[tuple[Path, str], Member | None] = {}
+        self._last: FileIndex | None = None
+
+    # Files
+
+    def index(self, path: Path) -> FileIndex | None:
+        """The index of a file; None where it cannot be read or analysed."""
+        if path in self._loaded:
+            self._loaded[path] = found = self._loaded.pop(path)  # used last
+            return found
+        self._loaded[path] = None
+        try:
+            source = read_source(path)
+            if path in self._texts:
+                source = source.with_text(self._texts[path])
+            self.adopt(build_index(source, parse(source)))
+        except (SourceError, SyntaxError, ValueError, RecursionError, MemoryError):
+            pass  # the file's own check says so
+        return self._loaded[path]
+
+    def settings(self, path: Path, dialect: Dialect) -> FileIndex | None:
+        """The index of a YAML or JSON file as its loader reads it, None if it fails."""
+        if path not in self._loaded:
+            self._loaded[path] = None
+            if path.suffix in SETTINGS and path.is_file():
+                try:
+                    source = read_settings(path)
+                    self.adopt(build_index(source, parse_settings(source, dialect)))
+                except SourceError:
+                    pass  # the program would stop with that file
+        return self._loaded[path]
+
+    def adopt(self, index: FileIndex) -> FileIndex:
+        """Take in the index of a file that was read elsewhere."""
+        index.project = self
+        self._loaded.pop(index.source.path, None)
+        self._loaded[index.source.path] = index
+        return index
+
+    def known(self, source: Source) -> FileIndex | None:
+        """The index of just this text, if the file is loaded."""
+        found = self._loaded.get(source.path)
+        if found is None or found.source.text != source.text:
+            return None
+        self._loaded[source.path] = self._loaded.pop(source.path)  # used last
+        return found
+
+    def replace(self, path: Path, text: str) -> None:
+        """A file has a new text, which need not be written yet."""
+        self._texts[path] = text
+        self._loaded.pop(path, None)
+        self._words.pop(path, None)
+        self._added.clear()
+        self._members.clear()
+        self.__dict__.pop("_users", None)
+        self._last = None
+
+    def trim(self) -> None:
+        """Let go of the files that were used longest ago, to bound the memory."""
+        total = sum(len(i.source.starts) for i in self._loaded.values() if i)
+        for path, index in list(self._loaded.items()):
+            if total <= MAX_LINES:
+                break
+            del self._loaded[path]
+            total -= len(index.source.starts) if index else 0
+        self._last = None
+
+    def holder(self, node: ast.AST) -> FileIndex | None:
+        """The index of the loaded file in which a node stands."""
+        if self._last is not None and self._last.holds(node):
+            return self._last
+        for index in reversed(self._loaded.values()):
+            if index is not None and index.holds(node):
+                self._last = index
+                return index
+        return None
+
+    # Modules
+
+    def resolve(self, near: FileIndex, dotted: str) -> Member | None:
+        """Where a dotted name of a file leads: a module, and what is left of it.
+
+        `pkg.train.fit` → the index of `pkg/train.py` and `("fit",)`. None: not of
+        this project, or not clear which of several modules is meant.
+        """
+        if not self.owns(near, dotted):
+            return None
+        key = (near.source.path, dotted)
+        if key not in self._members:
+            self._members[key] = None  # a cycle adds nothing
+            self._members[key] = self._resolve(near, dotted)
+        return self._members[key]
+
+    def owns(self, near: FileIndex, dotted: str) -> bool:
+        """Whether a dotted name of a file is one of this project; a cheap look."""
+        head = dotted.partition(".")[0]
+        if not head:
+            return True  # relative
+        folder = near.source.path.parent
+        key = (folder, head)
+        if key not in self._owned:
+            around = [folder, *self._outer_folders(folder)]
+            self._owned[key] = any(_has(f, head) for f in around)
+        return self._owned[key] or any(
+            _has(f, head) for f in self._sure_folders(near) if f != folder
+        )
+
+    def _resolve(self, near: FileIndex, dotted: str) -> Member | None:
+        folder = near.source.path.parent
+        name = dotted.lstrip(".")
+        level = len(dotted) - len(name)
+        parts = tuple(name.split(".")) if name else ()
+        if level:
+            for _ in range(level - 1):
+                folder = folder.parent
+            return self._find(folder, parts)
+        for sure in self._sure_folders(near):
+            found = self._find(sure, parts)
+            if found is not None:
+                return found
+        others = [f for f in self._outer_folders(folder) if _has(f, parts[0])]
+        return self._find(others[0], parts) if len(others) == 1 else None
+
+    def _sure_folders(self, near: FileIndex) -> list[Path]:
+        """Where Python looks first: folders the file adds, and a script's own."""
+        path = near.source.path
+        if path not in self._added:
+            self._added[path] = added_to_path(near, self.root)
+            if _is_run(near):
+                self._added[path].append(path.parent)
+        return self._added[path]
+
+    def _outer_folders(self, folder: Path) -> list[Path]:
+        """Folders around, to the root, in any of which a program may be started."""
+        found = [folder] if not _is_package(folder) else []
+        while folder != self.root and self.root in folder.parents:
+            folder = folder.parent
+            if not _is_package(folder):
+                found.append(folder)
+        source = self.root / "src"
+        return [*found, source] if source.is_dir() and source not in found else found
+
+    def _find(self, folder: Path, parts: tuple[str, ...]) -> Member | None:
+        best: Member | None = None
+        for number, part in enumerate(parts):
+            rest = parts[number + 1 :]
+            package = folder / part
+            if (package / "__init__.py").is_file():
+                index = self.index(package / "__init__.py")
+                if index is None:
+                    return None
+                best = (index, rest)
+                if rest and rest[0] in index.imports:
+                    return best
+            elif (folder / f"{part}.py").is_file():
+                module = self.index(folder / f"{part}.py")
+                return (module, rest) if module is not None else None
+            elif not package.is_dir():
+                break
+            folder = package
+        if not parts and (folder / "__init__.py").is_file():
+            own = self.index(folder / "__init__.py")
+            return (own, ()) if own is not None else None
+        return best
+
+    # Who imports what
+
+    def importers(
+        self, index: FileIndex, name: str, call: str
+    ) -> list[FileIndex] | None:
+        """Other files that may use a function or class of a file; None: too many.
+
+        `name`: under which it is imported; `call`: how a call of it looks, `.fit(`.
+        """
+        path = index.source.path
+        stem = path.parent.name if path.stem == "__init__" else path.stem
+        users = self._users.get(stem, set()) | self._users.get(name, set())
+        found = sorted(p for p in users - {path} if call in self._text(p))
+        if len(found) > MAX_IMPORTERS:
+            return None
+        return [i for i in map(self.index, found) if i is not None]
+
+    @cached_property
+    def files(self) -> tuple[Path, ...]:
+        """All Python files of the project."""
+        found = list(self._lister(self.root)) if self._lister is not None else []
+        found = [path for path in found if path.suffix == ".py"]
+        return tuple(found) if len(found) <= MAX_FILES else ()
+
+    @cached_property
+    def _users(self) -> dict[str, set[Path]]:
+        """Files by each name in their import statements."""
+        users: dict[str, set[Path]] = defaultdict(set)
+        for path in self.files:
+            for word in self._imported_words(path):
+                users[word].add(path)
+        return users
+
+    def _imported_words(self, path: Path) -> frozenset[str]:
+        if path not in self._words:
+            parts = (" ".join(m.groups("")) for m in _IMPORT.finditer(self._text(path)))
+            self._words[path] = frozenset(_WORD.findall(" ".join(parts)))
+        return self._words[path]
+
+    def _text(self, path: Path) -> str:
+        if path in self._texts:
+            return self._texts[path]
+        loaded = self._loaded.get(path)
+        if loaded is not None:
+            return loaded.source.text
+        try:
+            return path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+
+
+class Projects:
+    """The projects that the files of one run belong to."""
+
+    def __init__(self, lister: Lister | None = None) -> None:
+        self._lister = lister
+        self._roots: dict[Path, Path] = {}
+        self._projects: dict[Path, Project] = {}
+
+    def of(self, path: Path) -> Project:
+        """The project of a file: its repository, else the folder of its packages."""
+        folder = path.parent
+        if folder not in self._roots:
+            self._roots[folder] = self._find_root(folder)
+        return self._projects[self._roots[folder]]
+
+    def _find_root(self, folder: Path) -> Path:
+        root, lister = find_root(folder), self._lister
+        if root is None:
+            root, lister = _outside_packages(folder), _neighbours
+        self._projects.setdefault(root, Project(root, lister))
+        return root
+
+
+def find_root(folder: Path) -> Path | None:
+    """The repository of a folder, else the next folder that declares a project."""
+    around = [folder, *folder.parents]
+    for mark in _MARKS:
+        for candidate in around:
+            if (candidate / mark).exists():
+                return candidate
+    return None
+
+
+def _outside_packages(folder: Path) -> Path:
+    while _is_package(folder) and folder.parent != folder:
+        folder = folder.parent
+    return folder
+
+
+def _neighbours(folder: Path) -> list[Path]:
+    """The scripts beside one that belongs to no repository; none in a crowd."""
+    found = sorted(folder.glob("*.py"))
+    return found if len(found) <= MAX_NEIGHBOURS else []
+
+
+def _is_package(folder: Path) -> bool:
+    return (folder / "__init__.py").is_file()
+
+
+def _has(folder: Path, name: str) -> bool:
+    """Whether a folder holds a module or package of a name."""
+    return (
+        (folder / f"{name}.py").is_file()
+        or (folder / name / "__init__.py").is_file()
+        or ((folder / name).is_dir() and any((folder / name).glob("*.py")))
+    )
+
+
+def _is_run(index: FileIndex) -> bool:
+    """Whether a file has a main guard."""
+    return any(
+        isinstance(statement, ast.If)
+        and any(
+            isinstance(n, ast.Name) and n.id == "__name__"
+            for n in ast.walk(statement.test)
+        )
+        for statement in index.tree.body
+    )
