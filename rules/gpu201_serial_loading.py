@@ -116,6 +116,7 @@ from gpulint.script.loader_options import (
 from gpulint.script.loaders import LOADER
 from gpulint.script.reuse import built_again
 from gpulint.script.serial import declared, is_serial
+from gpulint.script.setting_values import comes_from_settings
 from gpulint.script.worker_state import draws_alike, why_not_shared
 
 TITLE = "Let the runtime choose the workers"
@@ -135,6 +136,8 @@ class SerialLoading(Rule):
             values = loader.values("num_workers").known
             if any(has_reason(script, v.node) for v in values):
                 continue
+            if comes_from_settings(script, loader, "num_workers"):
+                continue  # GPU901
             yield self._finding(script, loader, values)
 
     def _finding(

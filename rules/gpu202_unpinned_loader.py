@@ -65,6 +65,7 @@ from gpulint.script.pinning import (
     written_off,
     yields_device,
 )
+from gpulint.script.setting_values import comes_from_settings
 from gpulint.script.syntax import set_keywords
 
 
@@ -81,6 +82,8 @@ class UnpinnedLoader(Rule):
             off = [] if argument.absent else _switched_off(loader)
             if not (argument.absent or off) or loader.decided_by_runtime:
                 continue
+            if comes_from_settings(script, loader, "pin_memory"):
+                continue  # GPU901
             if written_off(script, loader) or yields_device(script, loader):
                 continue
             if goes_to_gpu(script, loader):

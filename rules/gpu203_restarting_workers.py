@@ -74,6 +74,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Calls, Rule
 from gpulint.script import Loader, Script
+from gpulint.script.kept_workers import stays_the_same
 from gpulint.script.loader_options import (
     fed_by_framework,
     has_reason,
@@ -82,9 +83,8 @@ from gpulint.script.loader_options import (
     written_options,
 )
 from gpulint.script.loaders import LOADER
-from gpulint.script.reuse import built_again, dataset_change, kept_iterator, runs_once
-from gpulint.script.serial import is_serial
-from gpulint.script.worker_state import changing_variable
+from gpulint.script.reuse import built_again
+from gpulint.script.setting_values import comes_from_settings
 
 TITLE = "Keep the workers between epochs"
 
@@ -98,13 +98,15 @@ class RestartingWorkers(Rule):
         if script.is_test or trains_on_cpu(script):
             return
         for loader in script.loaders:
-            if fed_by_framework(script, loader) or is_serial(loader):
+            if fed_by_framework(script, loader):
                 continue
+            if comes_from_settings(script, loader, "persistent_workers"):
+                continue  # GPU901
             if restarts(script, loader) and stays_the_same(script, loader):
                 yield self._finding(script, loader)
 
     def _finding(self, script: Script, loader: Loader) -> Finding:
-        withheld = why_not(loader)
+        withheld = why_not(script, loader)
         fix = None
         if withheld is None:
             given = written_options(loader)
@@ -150,20 +152,11 @@ def restarts(script: Script, loader: Loader) -> bool:
     return off and not any(has_reason(script, node) for node in kept.nodes)
 
 
-def stays_the_same(script: Script, loader: Loader) -> bool:
-    """Whether workers that live on would see what new ones see."""
-    if runs_once(script, loader) or built_again(script, loader):
-        return False
-    if kept_iterator(script, loader) is not None:
-        return False
-    if changing_variable(script, loader) is not None:
-        return False
-    return dataset_change(script, loader) is None
-
-
-def why_not(loader: Loader) -> str | None:
+def why_not(script: Script, loader: Loader) -> str | None:
     """The guard of the fix that fails."""
     dataset = loader.dataset
+    if built_again(script, loader):
+        return "the loader is built in a loop, and each one would keep its workers"
     if dataset.mutated:
         return "samples change the dataset, and workers that live on would keep that"
     names = loader.evaluator.resolver.methods(dataset.owner) if dataset.owner else {}

@@ -77,20 +77,15 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.amp_guards import may_be_on, why_not_on
+from gpulint.script.amp_guards import switched_off, why_not_on
 from gpulint.script.amp_switches import (
     OffFlag,
     is_field,
-    off_flags,
     option_of,
     parameter_of,
 )
 from gpulint.script.edits import ReplaceCode, Rewrite
-from gpulint.script.started import trains_in_double, trains_on_gpu, uses_a_trainer
-
-OWN_SETTINGS = frozenset(
-    {"lightning", "accelerate", "deepspeed", "fastai", "ignite", "xla"}
-)
+from gpulint.script.setting_values import is_setting
 
 
 class AmpSwitchedOff(Rule):
@@ -101,16 +96,8 @@ class AmpSwitchedOff(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for a flag."""
-        if script.is_test or script.frameworks & OWN_SETTINGS:
-            return
-        if uses_a_trainer(script) or not trains_on_gpu(script):
-            return
-        if trains_in_double(script) is not None:
-            return
-        if not script.training_loops and "GradScaler" not in script.source.text:
-            return
-        for flag in off_flags(script):
-            if not may_be_on(script, flag):
+        for flag in switched_off(script):
+            if not is_setting(script, flag.value.node):  # else GPU902
                 yield self._report(script, flag)
 
     def _report(self, script: Script, flag: OffFlag) -> Finding:

@@ -22,6 +22,7 @@ KINDS = {
     "GPU2": "Loading",
     "GPU3": "Precision",
     "GPU4": "Memory",
+    "GPU9": "Settings files",
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 from gpulint import runtime
 from gpulint.engine import Options, check_source, fix_source
 from gpulint.finding import Effect
-from gpulint.index import build_index
+from gpulint.index import Projects, build_index
 from gpulint.registry import all_rules, find_rule
 from gpulint.rule import Rule
 from gpulint.source import Source, read_source
@@ -120,7 +120,8 @@ def test_silent_case_has_a_twin_that_fires(path: Path) -> None:
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda r: r.code)
 def test_every_rule_has_fixtures_and_documentation(rule: Rule) -> None:
     folder = FIXTURES / f"{rule.code.lower()}_{rule.name.replace('-', '_')}"
-    assert (folder / "bad.py").exists() or not rule.needs.words
+    projects = list((FIXTURES / "projects").glob(f"{rule.code.lower()}_*"))
+    assert (folder / "bad.py").exists() or projects or not rule.needs.words
     for heading in ("## Why", "## Example", "## Fix", "## When not", "## Source"):
         assert heading in rule.documentation
 
@@ -134,10 +135,16 @@ def example(rule: Rule) -> tuple[str, str | None]:
 
 
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda r: r.code)
-def test_documented_example_fires_and_becomes_what_it_says(rule: Rule) -> None:
+def test_documented_example_fires_and_becomes_what_it_says(
+    rule: Rule, tmp_path: Path
+) -> None:
     before, after = example(rule)
-    source = Source(Path("example.py"), before)
-    codes = {f.code for f in check_source(source, Options((rule,))).findings}
+    source = Source(tmp_path / "example.py", before)
+    for text in re.findall(r"```yaml\n(.*?)```", rule.documentation, re.DOTALL):
+        (tmp_path / text.split()[1]).write_text(text, "utf-8")  # `# train.yaml`
+    source.path.write_text(before, "utf-8")
+    options = Options((rule,), projects=Projects(lambda root: root.rglob("*.py")))
+    codes = {f.code for f in check_source(source, options).findings}
     assert codes == {rule.code}
     if after is not None:
         assert fix_source(source, Options((rule,), EVERYTHING)).text == after

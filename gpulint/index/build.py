@@ -35,7 +35,7 @@ _LINKS = frozenset(
 )
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class FileIndex:
     """Every node of one file by class, with parents and qualified names.
 
@@ -51,9 +51,9 @@ class FileIndex:
     nodes: dict[type, list[ast.AST]]
     imports: dict[str, str] = field(default_factory=dict)
     stars: tuple[str, ...] = ()
-    project: Project | None = field(default=None, repr=False)
-    flows: dict[Scope, Flow] = field(default_factory=dict, repr=False)
-    _scopes: dict[ast.AST, Scope] = field(default_factory=dict, repr=False)
+    project: Project | None = None
+    flows: dict[Scope, Flow] = field(default_factory=dict)
+    _scopes: dict[ast.AST, Scope] = field(default_factory=dict)
 
     def holds(self, node: ast.AST) -> bool:
         """Whether a node stands in this file."""

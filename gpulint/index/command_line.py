@@ -25,7 +25,7 @@ class CommandLine:
         self.evaluator = evaluator
         self.resolver = evaluator.resolver
         self.index = evaluator.index
-        self._added: dict[FileIndex, dict[str, list[ast.expr]]] = {}
+        self._added: dict[tuple[FileIndex, bool], dict[str, list[ast.expr]]] = {}
         self._defined: dict[FileIndex, dict[str, list[ast.expr]]] = {}
 
     def option(self, holder: ast.expr, name: str) -> Values | None:
@@ -36,9 +36,20 @@ class CommandLine:
             if table is None:
                 return None
             its = [self.evaluator.values(n) for n in table.get(name, ())]
-            its += self._set_elsewhere(holder, origin, name)
-            parts.append(joined(its, bool(its)))
+            parts.append(joined(its, bool(its) and not self._given(origin)))
+        if parts:
+            parts += self.evaluator.set_outside(holder, name)
         return joined(parts, True) if parts else None
+
+    @staticmethod
+    def _given(origin: Origin) -> bool:
+        """Whether options are parsed from a list, or into an object, of the script."""
+        if not isinstance(origin.node, ast.Call):
+            return False
+        keywords = {k.arg: k.value for k in origin.node.keywords}
+        given = [*origin.node.args[:1], *filter(None, [keywords.get("args")])]
+        written = any(isinstance(a, ast.List) and a.elts for a in given)
+        return written or len(origin.node.args) > 1 or "namespace" in keywords
 
     def all_of(self, holder: ast.expr) -> dict[str, list[ast.expr]] | None:
         """The defaults of all options that an object holds; None: it holds none."""
@@ -53,7 +64,9 @@ class CommandLine:
             last = last_name(node)
             first = origin.path == ((0,) if last == "parse_known_args" else ())
             parses = last in _PARSES and first
-            return self._options(self.index.home(node)) if parses else None
+            parser = getattr(node.func, "value", None)
+            shared = isinstance(parser, ast.Attribute)
+            return self._options(self.index.home(node), shared) if parses else None
         absl = isinstance(node, ast.Attribute) and origin.expression is node
         if absl and self.index.qualified(node) in _FLAGS:
             return self._flags(self.index.home(node))
@@ -61,20 +74,33 @@ class CommandLine:
 
     # argparse
 
-    def _options(self, home: FileIndex) -> dict[str, list[ast.expr]]:
+    def _options(self, home: FileIndex, shared: bool) -> dict[str, list[ast.expr]]:
         """Expressions that give an option its default, by its attribute.
 
-        Those of the file that parses, and of modules that help it with the parser.
+        Those of the file that parses, of modules that help it with the parser, and,
+        where the parser is an attribute (`shared`), of files that import this one.
+        Any default may come from an unpacked dict, which stands under each name then.
         """
-        if home not in self._added:
+        key = (home, shared)
+        if key not in self._added:
+            homes = [home, *self._helpers(home)]
+            if shared and home.project is not None:
+                for call in ("add_argument(", "set_defaults("):
+                    homes += home.project.importers(home, "", call) or []
+            parts = [_options_in(h) for h in dict.fromkeys(homes)]
+            pairs = [pair for part in parts for pair in part]
+            chosen = {n for n, node in pairs if not _is_option(node)}
             found: dict[str, list[ast.expr]] = defaultdict(list)
-            for name, node in _options_in(home):
+            for name, node in pairs:
+                if name in chosen and _has_no_default(node):
+                    continue  # what `set_defaults` says holds
                 found[name].append(node)
-            for other in self._helpers(home):
-                for name, node in _options_in(other):
-                    found[name].append(node)
-            self._added[home] = found
-        return self._added[home]
+            for unpacked in found.pop("", ()):
+                its = self.evaluator.mapping(unpacked)
+                for name in found if not its.complete or its.replaced else its.items:
+                    found[name] += its.items.get(name, [unpacked])
+            self._added[key] = found
+        return self._added[key]
 
     def _helpers(self, home: FileIndex) -> Iterator[FileIndex]:
         project = home.project
@@ -86,25 +112,6 @@ class CommandLine:
             if found is not None and found[0] not in seen:
                 seen.add(found[0])
                 yield found[0]
-
-    def _set_elsewhere(
-        self, holder: ast.expr, origin: Origin, name: str
-    ) -> list[Values]:
-        """Values that other functions give an option after parsing."""
-        parts = []
-        scope = self.index.scope(holder)
-        for home in {self.index.home(holder), self.index.home(origin.node)}:
-            for written in home.attribute_writes.get(name, ()):
-                above = home.parent(written)
-                its = self.resolver.origins(written.value)
-                same = any(o.node is origin.node for o in its)
-                if not same or home.scope(written) is scope:
-                    continue
-                value = above.value if isinstance(above, ast.Assign) else None
-                parts.append(
-                    self.evaluator.values(value) if value else Values(complete=False)
-                )
-        return parts
 
     # absl
 
@@ -175,15 +182,27 @@ class CommandLine:
 
 
 def _options_in(index: FileIndex) -> Iterator[tuple[str, ast.expr]]:
-    """Options that a file declares, each with the call or value of its default."""
+    """Options that a file declares, each with the call or value of its default.
+
+    A dict unpacked into `set_defaults` has no name.
+    """
     for call in index.calls_by_name.get("add_argument", ()):
         name = _destination(call)
         if name:
             yield name, call
     for call in index.calls_by_name.get("set_defaults", ()):
         for keyword in call.keywords:
-            if keyword.arg:
-                yield keyword.arg, keyword.value
+            yield keyword.arg or "", keyword.value
+
+
+def _is_option(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and last_name(node) == "add_argument"
+
+
+def _has_no_default(node: ast.expr) -> bool:
+    """Whether an `add_argument` leaves the default to others."""
+    names = {k.arg for k in node.keywords} if isinstance(node, ast.Call) else set()
+    return _is_option(node) and names.isdisjoint(("default", "action"))
 
 
 def _destination(call: ast.Call, last: bool = False) -> str | None:

@@ -69,7 +69,8 @@ class Mapping:
 class Argument:
     """An argument of a call: given, absent, or not known (through `**kwargs`).
 
-    `nodes` are the expressions that can arrive; `direct` is the one written in the
+    `maybe`: one of `nodes` on some paths, nothing on others. `nodes` are the
+    expressions that can arrive; `direct` is the one written in the
     call itself.
     """
 

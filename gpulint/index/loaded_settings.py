@@ -39,13 +39,16 @@ class LoadedSettings:
 
     def loaded(self, call: ast.Call) -> Mapping | None:
         """`yaml.safe_load(open("train.yaml"))`; None where no file can be named."""
+        root = self.root(call)
+        return self.evaluator.mapping(root) if root is not None else None
+
+    def root(self, call: ast.Call) -> ast.expr | None:
+        """The value of the file that a call loads; None where none can be named."""
         dialect = _LOADS.get(self.index.qualified(call.func) or "")
         if dialect is None or not call.args:
             return None
         roots = list(self._roots(call.args[0], dialect))
-        if len(roots) != 1:
-            return None
-        return self.evaluator.mapping(roots[0])
+        return roots[0] if len(roots) == 1 else None
 
     def _roots(self, node: ast.expr, dialect: Dialect) -> Iterator[ast.expr]:
         project = self.index.project
@@ -76,7 +79,8 @@ class LoadedSettings:
         assert home.project is not None
         root = home.project.root
         paths = candidates(home, node, root)
-        for value in () if paths else self.evaluator.values(node).known:
+        values = self.evaluator.values(node)
+        for value in values.known if values.complete and not paths else ():
             if isinstance(value.constant, str):
                 text = ast.Constant(value.constant)
                 paths += candidates(home, text, root)

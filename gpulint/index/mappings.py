@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpulint.index.build import FileIndex, Function, last_name
@@ -20,7 +20,20 @@ _NAMESPACES = frozenset(
     "ConfigDict create to_container merge asdict unsafe_merge munchify".split()
 )
 UNKNOWN = Mapping(complete=False)
-Update = ast.Assign | ast.AugAssign | ast.Call
+_IN_PLACE = frozenset("update setdefault pop popitem clear".split())
+
+
+@dataclass(frozen=True)
+class Update:
+    """What changes a dict in place: `holder[key] = value`, `holder.update(…)`.
+
+    With a key and no value, the key is taken out.
+    """
+
+    node: ast.AST
+    holder: ast.expr
+    key: ast.expr | None = None
+    value: ast.expr | None = None
 
 
 class Mappings:
@@ -31,7 +44,7 @@ class Mappings:
         self.resolver = evaluator.resolver
         self.index = evaluator.index
         self._busy: set[ast.AST] = set()
-        self._updates: dict[FileIndex, dict[str, list[Update]]] = {}
+        self._updates: dict[FileIndex, list[Update]] = {}
 
     def of(self, node: ast.expr) -> Mapping:
         """What is known of a dict expression, `update` and `d[k] = v` included."""
@@ -42,8 +55,7 @@ class Mappings:
             origins = self.resolver.origins(node)
             found = [self._of_origin(o) for o in origins]
             whole = one_of(found)
-            for name in self._names(node, origins):
-                whole = self._written(whole, name, origins)
+            whole = self._written(whole, node)
         finally:
             self._busy.discard(node)
         return whole
@@ -163,115 +175,161 @@ class Mappings:
 
     # Keys set in place
 
-    def _names(
-        self, node: ast.expr, origins: Iterable[Origin]
-    ) -> set[tuple[FileIndex, str]]:
-        """What a dict is called, here and where it is made."""
-        names = {(self.index.home(node), dotted(node) or "")}
-        for origin in origins:
-            home = self.index.home(origin.node)
-            above = home.parent(origin.node)
-            targets = above.targets if isinstance(above, ast.Assign) else []
-            names |= {(home, dotted(target) or "") for target in targets}
-        return {(home, name) for home, name in names if name}
-
-    def _written(
-        self, whole: Mapping, name: tuple[FileIndex, str], origins: tuple[Origin, ...]
-    ) -> Mapping:
-        """A mapping with what statements set under one of its names."""
+    def _written(self, whole: Mapping, node: ast.expr) -> Mapping:
+        """A mapping with what statements set, here and wherever else it is known."""
+        origins = self.resolver.origins(node)
+        mine = {origin.node for origin in origins}
         items = {key: list(its) for key, its in whole.items.items()}
         maybe, complete, replaced = set(whole.maybe), whole.complete, whole.replaced
-        for key, value in self._writes(name, origins):
-            if key is None:
-                complete, replaced = False, True
-                continue
-            if key not in items:
-                maybe.add(key)
-            if value not in items.setdefault(key, []):
-                items[key].append(value)
+        for home in self._homes(node, origins):
+            for update in self._updates_of(home):
+                if update.node in self._busy or not self._changes(update, node, mine):
+                    continue
+                self._busy.add(update.node)
+                for key, value in self._contents(update):
+                    if value is None:  # taken out
+                        maybe |= set(items) if key is None else {key} & set(items)
+                    elif key is None:
+                        complete, replaced = False, True
+                    else:
+                        maybe |= {key} - set(items)
+                        if value not in items.setdefault(key, []):
+                            items[key].append(value)
+                self._busy.discard(update.node)
         return Mapping(items, frozenset(maybe), complete, replaced)
 
-    def _updates_of(self, home: FileIndex) -> dict[str, list[Update]]:
-        """Statements and calls that set keys in place, by the dict's written name."""
-        if home in self._updates:
-            return self._updates[home]
-        updates: dict[str, list[Update]] = defaultdict(list)
-        for added in home.all(ast.AugAssign):
-            if isinstance(added.op, ast.BitOr):
-                updates[dotted(added.target) or ""].append(added)
-        for assign in home.all(ast.Assign):
-            for target in assign.targets:
-                if isinstance(target, ast.Subscript):
-                    updates[dotted(target.value) or ""].append(assign)
-        for call in home.all(ast.Call):
-            func = call.func
-            if isinstance(func, ast.Attribute) and func.attr in (
-                "update",
-                "setdefault",
-            ):
-                updates[dotted(func.value) or ""].append(call)
-        updates.pop("", None)
-        self._updates[home] = updates
-        return updates
-
-    def _writes(
-        self, name: tuple[FileIndex, str], origins: tuple[Origin, ...]
-    ) -> Iterator[tuple[str | None, ast.expr]]:
-        """Keys set in place on a dict, by its name; None for a key not known."""
-        home, text = name
-        for written in self._updates_of(home).get(text, ()):
-            if written in self._busy or not self._same(written, text, origins):
+    def _homes(
+        self, node: ast.expr, origins: tuple[Origin, ...]
+    ) -> dict[FileIndex, None]:
+        """The files in which a dict may be changed."""
+        outside = self.evaluator.outside
+        homes = [self.index.home(node), *outside.made_in(origins)]
+        found = dict.fromkeys([*homes, *outside.receivers(homes, node, origins)])
+        for origin in origins:
+            home = self.index.home(origin.node)
+            if home.project is None or isinstance(origin.node, (ast.arg, ast.Module)):
                 continue
-            self._busy.add(written)
-            if isinstance(written, ast.Call):
-                yield from self._update_items(written)
-            elif isinstance(written, ast.AugAssign):
-                its = self.of(written.value)
-                yield from ((k, v) for k, vs in its.items.items() for v in vs)
-                if not its.complete:
-                    yield None, written.value
-            else:
-                yield from self._set_items(written, text)
-            self._busy.discard(written)
+            above = home.statement(origin.node)
+            if home.parent(above) is not home.tree:
+                continue
+            for target in above.targets if isinstance(above, ast.Assign) else ():
+                if isinstance(target, ast.Name):
+                    its = home.project.importers(home, target.id, target.id)
+                    found.update(dict.fromkeys(its or ()))
+        return found
 
-    def _same(self, written: Update, text: str, origins: tuple[Origin, ...]) -> bool:
-        """Whether a statement may change a dict of these origins, not a namesake."""
-        holder: ast.expr | None = None
-        if isinstance(written, ast.Call):
-            holder = getattr(written.func, "value", None)
-        elif isinstance(written, ast.Assign):
-            holder = next(
-                t.value
-                for t in written.targets
-                if isinstance(t, ast.Subscript) and dotted(t.value) == text
-            )
-        if holder is None:
+    def _updates_of(self, home: FileIndex) -> list[Update]:
+        """Everything in a file that changes a dict in place."""
+        if home not in self._updates:
+            found = list(_updates_in(home))
+            for call in home.all(ast.Call):
+                given = self.evaluator.outside.handed_to_strangers(call, home)
+                if getattr(call.func, "attr", "") not in _IN_PLACE:
+                    found += [Update(call, holder) for holder in given]
+            self._updates[home] = found
+        return self._updates[home]
+
+    def _changes(self, update: Update, node: ast.expr, mine: set[ast.AST]) -> bool:
+        """Whether a statement may change a dict of these origins, or one in it."""
+        if update.node in self.evaluator.lookups:
+            return False
+        its = {o.node for o in self.resolver.origins(update.holder)}
+        if not its or not mine:
+            return dotted(update.holder) == dotted(node) is not None
+        if not its.isdisjoint(mine):
             return True
-        its = {o.node for o in self.resolver.origins(holder)}
-        mine = {o.node for o in origins}
-        return not its or not mine or not its.isdisjoint(mine)
+        keys, root = _chain(update.holder)
+        if not keys:
+            return False
+        tops = {self._top(o) for o in self.resolver.origins(root)}
+        key = self.evaluator.constant(keys[0])
+        return any(
+            self.index.inside(m, top) and m is not top and _stands_under(m, key, self)
+            for m in mine
+            for top in tops
+        )
 
-    def _set_items(
-        self, assign: ast.Assign, name: str
-    ) -> Iterator[tuple[str | None, ast.expr]]:
+    def _top(self, origin: Origin) -> ast.AST:
+        """The literal that a settings file holds, for the call that loads it."""
+        call = origin.call
+        root = self.evaluator.settings.root(call) if call is not None else None
+        return root if root is not None else origin.node
+
+    def _contents(self, update: Update) -> Iterator[tuple[str | None, ast.expr | None]]:
+        """Keys and values that a statement sets; no key: not known which one."""
+        node = update.node
+        if update.key is not None:
+            key = self.evaluator.constant(update.key)
+            yield (key if isinstance(key, str) else None), update.value
+        elif isinstance(node, ast.AugAssign):
+            its = self.of(node.value)
+            yield from ((k, v) for k, vs in its.items.items() for v in vs)
+            if not its.complete:
+                yield None, node.value
+        elif isinstance(node, ast.Call) and last_name(node) in ("clear", "popitem"):
+            yield None, None
+        elif isinstance(node, ast.Call) and last_name(node) == "update":
+            mapping = self._namespace(node)
+            yield from ((k, v) for k, vs in mapping.items.items() for v in vs)
+            if not mapping.complete:
+                yield None, node
+        else:
+            yield None, update.holder
+
+
+def _updates_in(home: FileIndex) -> Iterator[Update]:
+    for added in home.all(ast.AugAssign):
+        if isinstance(added.op, ast.BitOr):
+            yield Update(added, added.target)
+        elif isinstance(added.target, ast.Subscript):
+            item = added.target
+            made = ast.copy_location(ast.BinOp(item, added.op, added.value), item)
+            yield Update(added, item.value, item.slice, made)
+    for assign in home.all(ast.Assign):
         for target in assign.targets:
-            if isinstance(target, ast.Subscript) and dotted(target.value) == name:
-                key = self.evaluator.constant(target.slice)
-                yield (key if isinstance(key, str) else None), assign.value
+            if isinstance(target, ast.Subscript):
+                yield Update(target, target.value, target.slice, assign.value)
+    for deletion in home.all(ast.Delete):
+        for target in deletion.targets:
+            if isinstance(target, ast.Subscript):
+                yield Update(target, target.value, target.slice)
+    for call in home.all(ast.Call):
+        func = call.func
+        if isinstance(func, ast.Attribute) and func.attr in _IN_PLACE:
+            if func.attr == "setdefault" and len(call.args) == 2:
+                yield Update(call, func.value, call.args[0], call.args[1])
+            elif func.attr == "pop" and call.args:
+                yield Update(call, func.value, call.args[0])
+            elif func.attr in ("update", "clear", "popitem"):
+                yield Update(call, func.value)
 
-    def _update_items(self, call: ast.Call) -> Iterator[tuple[str | None, ast.expr]]:
-        assert isinstance(call.func, ast.Attribute)
-        if call.func.attr == "setdefault":
-            if len(call.args) == 2:
-                key = self.evaluator.constant(call.args[0])
-                yield (key if isinstance(key, str) else None), call.args[1]
-            return
-        mapping = self._namespace(call)
-        for name, its in mapping.items.items():
-            for value in its:
-                yield name, value
-        if not mapping.complete:
-            yield None, call
+
+def _chain(node: ast.expr) -> tuple[list[ast.expr], ast.expr]:
+    """The keys of `d["a"]["b"]`, the last one first, and `d`."""
+    keys: list[ast.expr] = []
+    while True:
+        if isinstance(node, ast.Subscript):
+            keys.append(node.slice)
+            node = node.value
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "get"
+            and node.args
+        ):
+            keys.append(node.args[0])
+            node = node.func.value
+        else:
+            return keys, node
+
+
+def _stands_under(node: ast.AST, key: object, mappings: Mappings) -> bool:
+    """Whether a value stands under a key of the dict around it, None: any key."""
+    above = mappings.index.parent(node)
+    if key is None or not isinstance(above, ast.Dict):
+        return True
+    own = [k for k, v in zip(above.keys, above.values, strict=True) if v is node]
+    return any(k is None or mappings.evaluator.constant(k) in (key, None) for k in own)
 
 
 def one_of(parts: list[Mapping]) -> Mapping:

@@ -25,6 +25,10 @@ _IMPORT = re.compile(
     r"|import[ \t]+([^\n#;]+))",
     re.MULTILINE,
 )
+_WRITE = re.compile(
+    r"^[ \t]*(?!self\.\w+[ \t]*=)[A-Za-z_][\w.]*\.(\w+)[ \t]*(?:[-+*/|]?=(?!=)|:)",
+    re.MULTILINE,
+)
 _WORD = re.compile(r"\w+")
 Lister = Callable[[Path], Iterable[Path]]
 Member = tuple[FileIndex, tuple[str, ...]]
@@ -45,6 +49,7 @@ class Project:
         self._words: dict[Path, frozenset[str]] = {}
         self._added: dict[Path, list[Path]] = {}
         self._owned: dict[tuple[Path, str], bool] = {}
+        self._holding: dict[str, list[str]] = {}
         self._members: dict[tuple[Path, str], Member | None] = {}
         self._last: FileIndex | None = None
 
@@ -80,7 +85,8 @@ class Project:
     def adopt(self, index: FileIndex) -> FileIndex:
         """Take in the index of a file that was read elsewhere."""
         index.project = self
-        self._loaded.pop(index.source.path, None)
+        if self._loaded.pop(index.source.path, None) is not None:
+            self._forget_nodes()
         self._loaded[index.source.path] = index
         return index
 
@@ -100,6 +106,7 @@ class Project:
         self._added.clear()
         self._members.clear()
         self.__dict__.pop("_users", None)
+        self.__dict__.pop("_writers", None)
         self._last = None
 
     def trim(self) -> None:
@@ -110,6 +117,11 @@ class Project:
                 break
             del self._loaded[path]
             total -= len(index.source.starts) if index else 0
+            self._forget_nodes()
+
+    def _forget_nodes(self) -> None:
+        """Answers that may hold the index of a file that is no longer loaded."""
+        self._members.clear()
         self._last = None
 
     def holder(self, node: ast.AST) -> FileIndex | None:
@@ -121,6 +133,13 @@ class Project:
                 self._last = index
                 return index
         return None
+
+    def texts(self, part: str) -> list[str]:
+        """The texts of all Python files in which a string occurs."""
+        if part not in self._holding:
+            found = (self._text(path) for path in self.files)
+            self._holding[part] = [text for text in found if part in text]
+        return self._holding[part]
 
     # Modules
 
@@ -197,8 +216,8 @@ class Project:
                 if index is None:
                     return None
                 best = (index, rest)
-                if rest and rest[0] in index.imports:
-                    return best
+                if rest and index.imports.get(rest[0], "." + rest[0]) != "." + rest[0]:
+                    return best  # a name, which hides a module of that name
             elif (folder / f"{part}.py").is_file():
                 module = self.index(folder / f"{part}.py")
                 return (module, rest) if module is not None else None
@@ -222,7 +241,20 @@ class Project:
         path = index.source.path
         stem = path.parent.name if path.stem == "__init__" else path.stem
         users = self._users.get(stem, set()) | self._users.get(name, set())
-        found = sorted(p for p in users - {path} if call in self._text(p))
+        renamed = f"{name} as "
+        found = sorted(
+            p
+            for p in users - {path}
+            for text in [self._text(p)]
+            if call in text or (name and renamed in text)
+        )
+        if len(found) > MAX_IMPORTERS:
+            return None
+        return [i for i in map(self.index, found) if i is not None]
+
+    def writing(self, name: str) -> list[FileIndex] | None:
+        """Files that set an attribute of a name, not of `self`; None: too many."""
+        found = sorted(self._writers.get(name, ()))
         if len(found) > MAX_IMPORTERS:
             return None
         return [i for i in map(self.index, found) if i is not None]
@@ -242,6 +274,15 @@ class Project:
             for word in self._imported_words(path):
                 users[word].add(path)
         return users
+
+    @cached_property
+    def _writers(self) -> dict[str, set[Path]]:
+        """Files by each name of an attribute that they set."""
+        writers: dict[str, set[Path]] = defaultdict(set)
+        for path in self.files:
+            for name in set(_WRITE.findall(self._text(path))):
+                writers[name].add(path)
+        return writers
 
     def _imported_words(self, path: Path) -> frozenset[str]:
         if path not in self._words:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from gpulint.index.build import FileIndex, Function, Scope, last_name
 from gpulint.index.flow import Definition, Flow, Step
+from gpulint.index.outside import Outside
 from gpulint.index.walk import FUNCTIONS, dotted
 
 if TYPE_CHECKING:
@@ -91,6 +93,13 @@ class Resolver:
         self._callers: dict[Function, tuple[list[ast.Call], bool]] = {}
         self._members: dict[tuple[ast.ClassDef, str], list[Definition]] = {}
         self._finals: dict[Definition, tuple[Definition, ...]] = {}
+        self.outside = Outside(self)
+
+    def beside(self, index: FileIndex) -> Resolver:
+        """The same, as seen from another file of the project; shares all answers."""
+        other = copy.copy(self)
+        other.index = index
+        return other
 
     # Scopes and definitions
 
@@ -110,9 +119,11 @@ class Resolver:
         flow = self.flow(scope)
         found = flow.uses.get(node)
         if found is not None:
-            if isinstance(scope, ast.Module) and isinstance(node, ast.Name):
+            if isinstance(node, ast.Name):
                 for function in self.index.home(scope).writers.get(node.id, ()):
-                    found += tuple(self.flow(function).definitions.get(node.id, ()))
+                    if function is not scope and self.index.inside(function, scope):
+                        its = self.flow(function).definitions.get(node.id, ())
+                        found += tuple(its)
             return found
         if isinstance(node, ast.Name):
             return tuple(self._outer_definitions(node.id, scope))
@@ -150,6 +161,12 @@ class Resolver:
 
     # Other files
 
+    def _globals(self, module: ast.Module, name: str) -> Iterator[Definition]:
+        """Definitions of a module's name, those by `global` in functions too."""
+        yield from self._top_definitions(module, name)
+        for function in self.index.home(module).writers.get(name, ()):
+            yield from self.flow(function).definitions.get(name, ())
+
     def _project_member(self, home: FileIndex, name: str) -> Member | None:
         return home.project.resolve(home, name) if home.project is not None else None
 
@@ -175,12 +192,12 @@ class Resolver:
             self._finals[definition] = (definition,)  # a cycle leads nowhere
             target = self.imported(definition)
             if target is not None and len(target[1]) == 1:
-                found = self._top_definitions(target[0].tree, target[1][0])
+                found = self._globals(target[0].tree, target[1][0])
                 its = tuple(f for d in found for f in self.final(d))
                 self._finals[definition] = its or (definition,)
         return self._finals[definition]
 
-    def _module_member(self, node: ast.Attribute) -> tuple[Definition, ...]:
+    def module_member(self, node: ast.Attribute) -> tuple[Definition, ...]:
         """`utils.fit`: the definitions of `fit` in a module of this project."""
         home = self.index.home(node)
         name = dotted(node) if home.project is not None else None
@@ -189,7 +206,7 @@ class Resolver:
         target = self._project_member(home, home.qualified(node) or "")
         if target is None or len(target[1]) != 1:
             return ()
-        return tuple(self._top_definitions(target[0].tree, target[1][0]))
+        return tuple(self._globals(target[0].tree, target[1][0]))
 
     def _attribute_definitions(self, node: ast.Attribute) -> Iterator[Definition]:
         owners = self.classes_of(node.value)
@@ -197,9 +214,11 @@ class Resolver:
             yield from self.member(owner, node.attr)
         if owners:
             yield from self._written_outside(owners, node)
-        imported = self._module_member(node)
+            yield from self.outside.of_classes(owners, node)
+        imported = self.module_member(node)
         if imported:
             yield from imported
+            yield from self.outside.of_module(imported, node)
             return
         name = dotted(node)
         if name and "." in name and not name.startswith(("self.", "cls.")):
@@ -351,7 +370,9 @@ class Resolver:
             return home.classes[callee.id]
         if home.project is None or not isinstance(callee, (ast.Name, ast.Attribute)):
             return None
-        if (dotted(callee) or "").partition(".")[0] not in home.imports:
+        head = (dotted(callee) or "").partition(".")[0]
+        star = home.stars and isinstance(callee, ast.Name)
+        if head not in home.imports and not (star and head not in home.bound_names):
             return None
         found = {f.node for d in self.definitions(callee) for f in self.final(d)}
         only = found.pop() if len(found) == 1 else None
@@ -422,8 +443,8 @@ class Resolver:
         """A cheap look at the name: most calls are of other packages."""
         home = self.index.home(call)
         name = last_name(call)
-        if name in home.function_names:
-            return True
+        if name in home.function_names or (home.stars and home.project is not None):
+            return name not in _TENSOR_METHODS or name in home.function_names
         if home.project is None or name in _TENSOR_METHODS:
             return False
         head = (dotted(call.func) or "").partition(".")[0]
@@ -457,7 +478,7 @@ class Resolver:
         name = dotted(func)
         if name is not None and name.partition(".")[0] not in home.imports:
             return self._only_method(home, func.attr)
-        found = {f.node for d in self._module_member(func) for f in self.final(d)}
+        found = {f.node for d in self.module_member(func) for f in self.final(d)}
         only = found.pop() if len(found) == 1 else None
         both = (ast.FunctionDef, ast.AsyncFunctionDef)
         return only if isinstance(only, both) else None
@@ -504,9 +525,11 @@ class Resolver:
         return home.project.importers(home, owner.name, call)
 
     def _callers_in(self, home: FileIndex, function: Function) -> Iterator[ast.Call]:
-        for call in home.calls_by_name.get(function.name, ()):
-            if self.callee(call) is function:
-                yield call
+        names = {n for n, o in home.imports.items() if o.endswith(f".{function.name}")}
+        for name in sorted({function.name} | names):
+            for call in home.calls_by_name.get(name, ()):
+                if self.callee(call) is function:
+                    yield call
         if function.name == "__init__":
             yield from self._constructors_in(home, function)
 
@@ -597,6 +620,8 @@ class Resolver:
             yield from self._trace(node.value, path)
         elif isinstance(node, (ast.Tuple, ast.List)) and path:
             yield from self._unpack(node, path)
+        elif isinstance(node, ast.Call) and _prepares(node):
+            yield from self._prepared(node, path)
         elif isinstance(node, ast.Call) and self._follow_returns(node):
             yield from self._returned(node, path)
         else:
@@ -715,6 +740,16 @@ class Resolver:
         if given is None or (not given and definition.value is None):
             yield Origin(definition.node, "parameter", path, definition)
 
+    def _prepared(self, call: ast.Call, path: tuple[Step, ...]) -> Iterator[Origin]:
+        """`accelerator.prepare(model, loader)` gives back what it is given."""
+        step = path[0] if path else None
+        if len(call.args) == 1 and not path:
+            yield from self._trace(call.args[0], path)
+        elif isinstance(step, int) and step < len(call.args) > 1:
+            yield from self._trace(call.args[step], path[1:])
+        else:
+            yield Origin(call, "expression", path)
+
     def _follow_returns(self, call: ast.Call) -> bool:
         function = self.callee(call)
         if function is None or function.decorator_list:
@@ -732,6 +767,19 @@ class Resolver:
             if value is not None:
                 yield from self._trace(value, path)
         del self._origins[function]
+
+
+def _prepares(call: ast.Call) -> bool:
+    """Whether a call wraps loaders and models for Accelerate or Fabric."""
+    func = call.func
+    if not isinstance(func, ast.Attribute) or any(
+        isinstance(a, ast.Starred) for a in call.args
+    ):
+        return False
+    name = (dotted(func.value) or "").lower()
+    return (func.attr == "prepare" and "accelerator" in name) or (
+        func.attr in ("setup", "setup_dataloaders") and "fabric" in name
+    )
 
 
 def _named_like(home: FileIndex, name: str) -> set[str]:

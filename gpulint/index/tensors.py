@@ -323,7 +323,16 @@ class Tensors:
         return self._defined(definitions)
 
     def _defined(self, definitions: Iterable[Definition]) -> Where:
-        return _union(self._from_definition(d) for d in definitions)
+        found = Where.NOTHING
+        added = Where.NOTHING
+        for definition in definitions:
+            if definition.kind == "augment":
+                added |= self._from_definition(definition)
+            else:
+                found |= self._from_definition(definition)
+        if Where.DEVICE in found | added:
+            added &= ~Where.UNKNOWN  # `x *= weight` leaves a tensor where it is
+        return found | added
 
     def _from_definition(self, definition: Definition) -> Where:
         node = definition.node

@@ -25,6 +25,8 @@ class Evaluator:
         self.mappings = Mappings(self)
         self.command_line = CommandLine(self)
         self.settings = LoadedSettings(self)
+        self.outside = resolver.outside
+        self.lookups: set[ast.AST] = set()  # `d.pop(k)` that are being evaluated
         self._busy: set[ast.AST] = set()
 
     def values(self, node: ast.expr) -> Values:
@@ -52,6 +54,12 @@ class Evaluator:
     def _origin_values(self, origin: Origin) -> Values:
         if origin.kind == "parameter" and not origin.path:
             return self._parameter(origin)
+        if origin.default:
+            found = self._from(origin)
+            return joined([found, *self._other_callers(origin)], True)
+        return self._from(origin)
+
+    def _from(self, origin: Origin) -> Values:
         if origin.kind == "unknown" and isinstance(origin.node, ast.Call):
             return self._unpacked_field(origin)
         node = origin.expression
@@ -84,7 +92,10 @@ class Evaluator:
         func = node.func
         if isinstance(func, ast.Attribute) and func.attr in _LOOKUPS and node.args:
             default = node.args[1] if len(node.args) > 1 else None
-            return self._looked_up(func.value, node.args[0], default)
+            self.lookups.add(node)
+            its = self._looked_up(func.value, node.args[0], default)
+            self.lookups.discard(node)
+            return its
         name = self.index.qualified(func) or ""
         if name in ("int", "bool", "float", "str") and len(node.args) == 1:
             return self._converted(name, node.args[0])
@@ -158,6 +169,25 @@ class Evaluator:
             return self._passed(function, definition)
         return Values(complete=False)
 
+    def _other_callers(self, origin: Origin) -> list[Values]:
+        """What those pass who get a function as a value, or call it by `super()`."""
+        definition = origin.definition
+        if definition is None or definition.kind != "parameter":
+            return []
+        function = enclosing_function(self.index, definition)
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return []
+        if self.outside.handed_on(function):
+            return [Values(complete=False)]
+        parts = []
+        position = self.resolver.position(function, definition.name)
+        for call in self.outside.calls_by_super(function):
+            argument = self.argument(call, definition.name, position)
+            parts += [self.values(n) for n in argument.nodes]
+            if argument.state in ("maybe", "unknown"):
+                parts.append(Values(complete=False))
+        return parts
+
     @staticmethod
     def _forwards(call: ast.Call) -> bool:
         return any(k.arg is None for k in call.keywords)
@@ -221,7 +251,15 @@ class Evaluator:
         if name not in mapping.items:
             return None
         parts = [self.values(n) for n in mapping.items[name]]
+        parts += self.set_outside(holder, name)
         return joined(parts, name not in mapping.maybe and not mapping.replaced)
+
+    def set_outside(self, holder: ast.expr, name: str) -> list[Values]:
+        """What code in other places gives an attribute of an object."""
+        return [
+            self.values(n) if n is not None else Values(complete=False)
+            for n in self.outside.values(holder, name)
+        ]
 
     def _saved_parameter(self, holder: ast.Attribute, name: str) -> Values | None:
         """`self.hparams.x` after Lightning's `self.save_hyperparameters()`."""
@@ -258,6 +296,7 @@ class Evaluator:
         nodes: list[ast.expr] = []
         sure = False
         complete = True
+        replaced = False
         for keyword in call.keywords:
             if keyword.arg is not None:
                 continue
@@ -265,13 +304,14 @@ class Evaluator:
                 return Argument("given", (keyword.value,))
             mapping = self.mapping(keyword.value)
             complete = complete and mapping.complete
+            replaced = replaced or mapping.replaced
             if name in mapping.items:
                 nodes += mapping.items[name]
                 sure = sure or not (name in mapping.maybe or mapping.replaced)
         if sure:
             return Argument("given", tuple(nodes))
         if nodes:
-            return Argument("maybe", tuple(nodes))
+            return Argument("unknown" if replaced else "maybe", tuple(nodes))
         return Argument("absent" if complete else "unknown")
 
     def is_loader_kwargs(self, node: ast.expr) -> bool:

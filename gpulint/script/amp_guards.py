@@ -8,11 +8,20 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index.walk import dotted, walk
-from gpulint.script.amp_switches import OFF, ON, OffFlag, atoms, flag_name, parameter_of
+from gpulint.script.amp_switches import (
+    OFF,
+    ON,
+    OffFlag,
+    atoms,
+    flag_name,
+    off_flags,
+    parameter_of,
+)
 from gpulint.script.autocast import file_guard
 from gpulint.script.half import Formats, hazard
 from gpulint.script.half_outputs import Outputs
 from gpulint.script.loops import is_backward
+from gpulint.script.started import trains_in_double, trains_on_gpu, uses_a_trainer
 from gpulint.script.training_step import Step, find_steps, model_calls
 
 if TYPE_CHECKING:
@@ -21,6 +30,25 @@ if TYPE_CHECKING:
 _OVERRIDES = re.compile(
     r"config|cfg|yaml|json|overrid|merge|update|load|opts", re.IGNORECASE
 )
+
+# Frameworks with switches of their own
+_OWN_SETTINGS = frozenset(
+    {"lightning", "accelerate", "deepspeed", "fastai", "ignite", "xla"}
+)
+
+
+def switched_off(script: Script) -> list[OffFlag]:
+    """Flags that keep a script, which trains on a GPU, in float32 for certain."""
+    if script.is_test or script.frameworks & _OWN_SETTINGS:
+        return []
+    if uses_a_trainer(script) or not trains_on_gpu(script):
+        return []
+    if trains_in_double(script) is not None:
+        return []
+    if not script.training_loops and "GradScaler" not in script.source.text:
+        return []
+    return [flag for flag in off_flags(script) if not may_be_on(script, flag)]
+
 
 # Other places that may switch it on
 

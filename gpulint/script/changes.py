@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from gpulint.index.walk import dotted, walk
+from gpulint.index.walk import children, dotted
 from gpulint.script.datasets import changed_by
 from gpulint.script.loaders import Loader, in_loop
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
+Node = TypeVar("Node", bound=ast.AST)
 # What may be asked of a dataset every epoch without changing it.
 _READS = frozenset(
     "__len__ __getitem__ keys items get index count size copy classes decode "
-    "get_labels get_classes tolist".split()
+    "get_labels get_classes tolist inverse_transform denormalize unnormalize".split()
 )
 # Functions that only look at what they are given.
 _LOOKS = frozenset(
@@ -29,21 +30,27 @@ _CONTAINERS = (ast.Dict, ast.List, ast.Set, ast.ListComp, ast.DictComp, ast.Call
 def dataset_changes(script: Script, loader: Loader) -> Iterator[ast.AST]:
     """All places that may change the dataset, or a transform of it."""
     made = set(_made(script, loader))
-    for attribute in script.index.all(ast.Attribute):
+    for attribute in everywhere(loader, ast.Attribute):
         stored = not isinstance(attribute.ctx, ast.Load)
         if stored and _is_part(script, attribute.value, loader, made):
             yield attribute
-    for item in script.index.all(ast.Subscript):
+    for item in everywhere(loader, ast.Subscript):
         stored = not isinstance(item.ctx, ast.Load)
         if stored and _is_attribute_of(script, item.value, loader, made):
             yield item
-    for call in script.index.all(ast.Call):
+    for call in everywhere(loader, ast.Call):
         func = call.func
         if not isinstance(func, ast.Attribute) or func.attr in _READS:
             continue
         if _is_part(script, func.value, loader, made) and _again(script, call):
             yield call
     yield from _indirect_changes(script, loader, made)
+
+
+def everywhere(loader: Loader, kind: type[Node]) -> Iterator[Node]:
+    """All nodes of a class in the files in which a loader is seen."""
+    for index in loader.files:
+        yield from index.all(kind)
 
 
 def _indirect_changes(
@@ -54,7 +61,7 @@ def _indirect_changes(
     methods = set(loader.dataset.methods)
     kinds = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.Call)
     for kind in kinds:
-        for node in script.index.all(kind):
+        for node in everywhere(loader, kind):
             if script.index.function(node) in methods or not _again(script, node):
                 continue
             roots = [_root(t) for t in changed_by(node, script.evaluator)]
@@ -144,7 +151,7 @@ def _is_part(
     script: Script, node: ast.expr, loader: Loader, made: set[ast.AST]
 ) -> bool:
     """Whether an expression is the dataset, its transform, or `loader.dataset`."""
-    for part in walk(node):
+    for part in _handed_on(node):
         if isinstance(part, ast.Attribute) and part.attr in ("dataset", "collate_fn"):
             origins = script.resolver.origins(part.value)
             calls = [o.node for o in origins if isinstance(o.node, ast.Call)]
@@ -161,6 +168,15 @@ def _is_part(
         if its is not node and isinstance(its, ast.Attribute) and its.attr == "dataset":
             return _is_part(script, its, loader, made)
     return False
+
+
+def _handed_on(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of an expression that reach its value: not `x` of `len(x)`."""
+    if isinstance(node, ast.Call) and dotted(node.func) == "len":
+        return
+    yield node
+    for child in children(node):
+        yield from _handed_on(child)
 
 
 def _is_attribute_of(

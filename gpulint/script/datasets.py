@@ -167,10 +167,12 @@ def _read_origin(node: ast.AST, evaluator: Evaluator, depth: int) -> Dataset:
     name = evaluator.index.qualified(node.func) or ""
     if name in _IN_MEMORY:
         return Dataset(Work.NONE, "tensors in memory", node, random=False)
-    if name in _PASS_THROUGH and node.args:
+    option = "datasets" if name.endswith("ConcatDataset") else "dataset"
+    given = evaluator.argument(node, option, 0).direct
+    if name in _PASS_THROUGH and given is not None:
         inner = [
             _read_origin(o.node, evaluator, depth + 1)
-            for part in _joined(node.args[0], name, evaluator)
+            for part in _joined(given, name, evaluator)
             for o in evaluator.resolver.origins(part)
         ]
         return _worst(inner) if inner else Dataset(Work.UNKNOWN)

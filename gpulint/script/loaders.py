@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from gpulint.index import Argument, Evaluator, Resolver, Values
+from gpulint.index import Argument, Evaluator, FileIndex, Resolver, Values
 from gpulint.index.walk import dotted
 from gpulint.script.datasets import Dataset, read_dataset
+from gpulint.script.epochs import iterated_again
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -32,13 +33,15 @@ _EVAL = re.compile(r"test|val|eval|dev|infer|pred", re.IGNORECASE)
 class Loader:
     """One call of `torch.utils.data.DataLoader`.
 
-    `loops` iterate it; `names` are what it is assigned to, as written.
+    `loops` iterate it; `names` are what it is assigned to, as written; `files` are
+    those in which it, its dataset or its loops are seen.
     """
 
     call: ast.Call
     evaluator: Evaluator
     names: tuple[str, ...] = ()
     loops: list[Loop] = field(default_factory=list)
+    files: tuple[FileIndex, ...] = ()
 
     def argument(self, name: str) -> Argument:
         """An option by keyword, position or through `**kwargs`."""
@@ -88,15 +91,7 @@ class Loader:
     @property
     def reused(self) -> bool:
         """Whether it is iterated again, epoch after epoch."""
-        return any(loop.parent is not None for loop in self.loops) or any(
-            self._called_in_loop(loop) for loop in self.loops
-        )
-
-    def _called_in_loop(self, loop: Loop) -> bool:
-        resolver = self.evaluator.resolver
-        if loop.function is None:
-            return False
-        return any(in_loop(resolver, c) for c in resolver.callers(loop.function))
+        return iterated_again(self)
 
 
 def in_loop(resolver: Resolver, node: ast.AST, depth: int = 0) -> bool:

@@ -19,6 +19,7 @@ from gpulint.index import (
     Tensors,
     Where,
 )
+from gpulint.index.loaded_settings import is_settings
 from gpulint.index.walk import dotted, walk
 from gpulint.rule import Rule
 from gpulint.script.backpropagated import Backpropagated
@@ -28,9 +29,11 @@ from gpulint.script.edits import CannotFix, Rewrite
 from gpulint.script.invariants import Invariants
 from gpulint.script.loaders import Loader, find_loaders
 from gpulint.script.loops import Loop, Loops
+from gpulint.script.outside import files_around, outside_loops
 from gpulint.script.precision import Precision
 from gpulint.script.runners import Runners
 from gpulint.script.scalars import Scalars
+from gpulint.script.setting_values import setting_name
 from gpulint.script.transfers import Transfer, find_transfers
 from gpulint.source import Source, node_span
 
@@ -61,13 +64,24 @@ class Script:
         source: Source,
         index: FileIndex,
         torch_version: tuple[int, int] | None = None,
+        beside: Script | None = None,
     ) -> None:
         self.source = source
         self.index = index
         self.torch_version = torch_version
-        self.resolver = Resolver(index)
+        self._all: dict[FileIndex, Script] = beside._all if beside else {}
+        self._all[index] = self
+        resolver = Resolver(index)
+        self.resolver: Resolver = beside.resolver.beside(index) if beside else resolver
         self.evaluator = Evaluator(self.resolver)
         self.tensors = Tensors(self.resolver, self.evaluator)
+
+    def of(self, node: ast.AST) -> Script:
+        """The script model of the file in which a node stands: this one or another."""
+        index = self.index.home(node)
+        if index not in self._all:
+            Script(index.source, index, self.torch_version, self)
+        return self._all[index]
 
     # Text and places
 
@@ -98,6 +112,8 @@ class Script:
 
     def context(self, node: ast.AST) -> str:
         """What identifies a finding when lines move: definition and normal text."""
+        if is_settings(self.index.home(node)) and isinstance(node, ast.expr):
+            return f"{setting_name(self, node)}\0{self.text(node)}"
         text = re.sub(r"\s+", " ", self.text(self.index.statement(node)))[:200]
         return f"{self.index.qualname(node)}\0{text}"
 
@@ -200,8 +216,11 @@ class Script:
 
     @cached_property
     def loaders(self) -> tuple[Loader, ...]:
-        """DataLoaders built in this file, with the loops that iterate them."""
+        """DataLoaders built in this file, with all loops that iterate them."""
         assert self._loops is not None
+        for loader in self._loaders.values():
+            loader.files = files_around(self, loader)
+            loader.loops += outside_loops(self, loader)
         return tuple(self._loaders.values())
 
     @cached_property
@@ -221,7 +240,7 @@ class Script:
 
     def loop_of(self, node: ast.AST) -> Loop | None:
         """The innermost loop of the same function around a node."""
-        return self._loops.loop_of(node)
+        return self.of(node)._loops.loop_of(node)
 
     def loop_at(self, statement: ast.AST) -> Loop | None:
         """The loop that a `for` or `while` statement is."""
@@ -297,6 +316,17 @@ class Script:
             if loop is not None and move.target is not Target.CPU:
                 found.append((move, loop))
         return tuple(found)
+
+    def moves_in(self, loops: Iterable[Loop]) -> list[Move]:
+        """The moves of batch parts in some loops, of this and other files."""
+        wanted = {id(loop) for loop in loops}
+        scripts = dict.fromkeys(self.of(loop.node) for loop in loops)
+        return [
+            move
+            for script in scripts
+            for move, loop in script.batch_moves
+            if id(loop) in wanted
+        ]
 
     @cached_property
     def columns(self) -> tuple[Columns, ...]:
@@ -400,15 +430,16 @@ class Script:
 
         None when there is no move, several devices, or the name means nothing there.
         """
-        wanted = {id(loop) for loop in loops}
         devices = {
             self.text(move.device): move.device
-            for move, loop in self.batch_moves
-            if id(loop) in wanted and move.device is not None
+            for move in self.moves_in(loops)
+            if move.device is not None
         }
         if len(devices) != 1:
             return None
         device = next(iter(devices.values()))
+        if not self.index.holds(device) and not isinstance(device, ast.Constant):
+            return None
         return device if self.is_set_at(device, at) else None
 
     def is_set_at(self, node: ast.expr, at: ast.AST) -> bool:

@@ -199,13 +199,14 @@ def goes_to_gpu(script: Script, loader: Loader) -> bool:
     """Whether it is sure that a loader's batches are sent to an accelerator."""
     if _trained_by(script, {"transformers.Trainer", "transformers.Seq2SeqTrainer"}):
         return False
-    moves = [m for m, loop in script.batch_moves if loop in loader.loops]
+    moves = script.moves_in(loader.loops)
     targets = {m.target for m in moves}
     if targets:
         return not targets <= {Target.CPU, Target.MPS}
     if script.frameworks & {"lightning", "accelerate"}:
         return _sent_by_framework(script, loader)
-    if any(t.loop in loader.loops for t in script.transfers):
+    scripts = dict.fromkeys(script.of(loop.node) for loop in loader.loops)
+    if any(t.loop in loader.loops for s in scripts for t in s.transfers):
         return True
     return _sent_out_of_sight(script, loader)
 
@@ -277,7 +278,7 @@ def _handed_with_device(loader: Loader, call: ast.Call) -> bool:
 
 def pin_condition(script: Script, loader: Loader) -> tuple[str, tuple[str, ...]]:
     """Code for `pin_memory`: true on CUDA; and the imports it needs."""
-    moves = [m for m, loop in script.batch_moves if loop in loader.loops]
+    moves = script.moves_in(loader.loops)
     device = script.device_at(loader.call, loader.loops)
     if device is not None and all(m.device is not None for m in moves):
         return script.device_condition(device)

@@ -21,10 +21,13 @@ _KEEP_ITERATORS = frozenset(
 
 def kept_iterator(script: Script, loader: Loader) -> ast.AST | None:
     """Where an iterator of the loader is kept, or two are alive at once."""
-    for name in _KEEP_ITERATORS:
-        for call in script.index.calls.get(name, ()):
-            if call.args and _is_loader(script, call.args[0], loader):
-                return call
+    for index in loader.files:
+        for name in _KEEP_ITERATORS:
+            for call in index.calls.get(name, ()):
+                above = index.parent(call)
+                once = isinstance(above, ast.Call) and dotted(above.func) == "next"
+                if call.args and _is_loader(script, call.args[0], loader) and not once:
+                    return call
     for loop in loader.loops:
         mine = [i for i, _ in loop.items if _is_loader(script, i, loader)]
         outer = loop.parent

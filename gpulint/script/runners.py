@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function
-from gpulint.index.walk import walk, walk_scope
+from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.loops import is_backward
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ _STEP_METHODS = frozenset(
     "forward training_step validation_step test_step predict_step __next__ "
     "compute_loss".split()
 )
+_PLAIN_BASES = frozenset("object ABC abc.ABC".split())
 _PER_SAMPLE = frozenset("__getitem__ __getitems__ collate_fn collate".split())
 
 
@@ -73,11 +74,23 @@ class Runners:
         return self._functions[function]
 
     def _find(self, function: Function) -> ast.stmt | None:
-        method = isinstance(self.index.parent(function), ast.ClassDef)
+        if function.name == "__init__":
+            return None  # objects are made once, or now and then
+        owner = self.index.parent(function)
+        method = isinstance(owner, ast.ClassDef)
+        if isinstance(owner, ast.ClassDef) and function.name == "forward":
+            method = self._may_be_a_module(owner)
         if (method and function.name in _STEP_METHODS) or self._is_step(function):
             return function
         callers = self.script.resolver.callers(function)
         return next((r for r in map(self.of, callers) if r is not None), None)
+
+    def _may_be_a_module(self, owner: ast.ClassDef) -> bool:
+        """Whether a class may be one: not if its bases are other classes of here."""
+        resolver = self.script.resolver
+        bases = [b for known in resolver.bases(owner) for b in known.bases]
+        unseen = (b for b in bases if resolver.class_of(b) is None)
+        return not bases or any(dotted(b) not in _PLAIN_BASES for b in unseen)
 
     def _is_step(self, function: Function) -> bool:
         """Whether a function does the backward pass of one step, without a loop.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from gpulint.index import Resolver
+from gpulint.script.changes import everywhere
 from gpulint.script.datasets import Work
 from gpulint.script.loaders import Loader
 
@@ -14,23 +15,28 @@ def is_serial(loader: Loader) -> bool:
 
     Not for datasets that workers must not touch: open handles, samples on the device.
     """
+    workers = loader.argument("num_workers")
+    its = [loader.evaluator.values(n) for n in workers.nodes]
+    few = workers.absent or all(v.all_in(0, 1) for v in its)
+    few = few and workers.state != "unknown"
+    return few and wants_workers(loader)
+
+
+def wants_workers(loader: Loader) -> bool:
+    """Whether each sample takes work that worker processes could do."""
     if loader.decided_by_runtime:
         return False
-    workers = loader.argument("num_workers")
-    values = loader.values("num_workers")
-    few = workers.absent or (workers.given and values.all_in(0, 1))
     dataset = loader.dataset
     usable = dataset.handle is None and dataset.device is None
-    serial = few and usable and dataset.work is Work.SOME
-    return serial and not set_later(loader)
+    return usable and dataset.work is Work.SOME and not set_later(loader)
 
 
 def set_later(loader: Loader) -> bool:
     """Whether other code sets the number, on the loader or where it is kept."""
-    resolver, index = loader.evaluator.resolver, loader.evaluator.index
+    resolver = loader.evaluator.resolver
     nodes = loader.argument("num_workers").nodes
     kept = {n.attr for n in nodes if isinstance(n, ast.Attribute) and _own(resolver, n)}
-    for attribute in index.all(ast.Attribute):
+    for attribute in everywhere(loader, ast.Attribute):
         if not isinstance(attribute.ctx, ast.Store):
             continue
         if attribute.attr in kept and not _own(resolver, attribute):

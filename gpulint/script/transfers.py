@@ -24,6 +24,7 @@ _SETTINGS = re.compile(
     r"trainer|engine|context|ctx|state",
     re.IGNORECASE,
 )
+_OWN_TO = re.compile(r"def to\(\s*self\b([^)]*)\)")
 _OBJECTS = re.compile(r"target|annot|box|instance|graph", re.IGNORECASE)
 _TENSOR_ATTRIBUTES = frozenset(
     "shape ndim dtype device T mT data grad requires_grad is_cuda".split()
@@ -152,7 +153,26 @@ def hindrance(script: Script, transfer: Transfer) -> str | None:
     if changed is not None:
         line = getattr(changed, "lineno", 0)
         return f"the source is changed after the copy has started (line {line})"
+    if _has_its_own_to(script, transfer):
+        return "the batch may be of a class whose own `to` takes no `non_blocking`"
     return _foreign(script, transfer)
+
+
+def _has_its_own_to(script: Script, transfer: Transfer) -> bool:
+    """Whether a whole batch is moved where the project has batches of its own."""
+    source, project = transfer.source, script.index.project
+    whole = isinstance(source, ast.Name) and any(
+        d.path == () and d.kind in ("for", "parameter")
+        for d in script.definitions(source)
+    )
+    if not whole:
+        return False
+    texts = [script.source.text] if project is None else project.texts("def to(")
+    return any(
+        "non_blocking" not in its and "*" not in its
+        for text in texts
+        for its in _OWN_TO.findall(text)
+    )
 
 
 def _changed_later(script: Script, transfer: Transfer) -> ast.AST | None:

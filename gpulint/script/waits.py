@@ -205,10 +205,10 @@ def on_device(script: Script, value: ast.expr, loop: Loop) -> bool:
     where = script.where(value)
     if where.device:
         return True
-    if Where.DEVICE in where or not where & (Where.UNKNOWN | Where.HOST):
+    if not where & (Where.UNKNOWN | Where.HOST):
         return False
     batch = any(its is loop for _, its in script.batch_moves)
-    if Where.HOST in where and (Where.UNKNOWN in where or batch):
+    if Where.HOST in where and (where & (Where.UNKNOWN | Where.DEVICE) or batch):
         return False
     return (batch or _moves_anything(script)) and _of_training(script, value, loop)
 

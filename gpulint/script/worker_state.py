@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.index import Definition
+from gpulint.index import Definition, FileIndex
 from gpulint.index.walk import dotted, walk
-from gpulint.script.changes import dataset_changes
+from gpulint.script.changes import dataset_changes, everywhere
 from gpulint.script.datasets import changed_by
 from gpulint.script.loaders import Loader, in_loop
 
@@ -56,17 +56,21 @@ def _variables(
     for node in walk(*loader.dataset.methods, *_collating(script, loader)):
         if not isinstance(node, ast.Name) or node.id in seen:
             continue
-        if script.index.scope(node) is script.index.tree:
+        if isinstance(script.index.scope(node), ast.Module):
             continue
         seen.add(node.id)
         reached = script.resolver.definitions(node)
-        top = [d for d in reached if script.index.scope(d.node) is script.index.tree]
+        top = [d for d in reached if _is_top(script, d.node)]
         if top:
             yield node.id, top
 
 
+def _is_top(script: Script, node: ast.AST) -> bool:
+    return isinstance(script.index.scope(node), ast.Module)
+
+
 def _collating(script: Script, loader: Loader) -> Iterator[ast.AST]:
-    """The functions of this file that put batches together."""
+    """The functions of this project that put batches together."""
     for node in loader.argument("collate_fn").nodes:
         for origin in script.resolver.origins(node):
             if isinstance(origin.node, (ast.FunctionDef, ast.Lambda)):
@@ -79,24 +83,25 @@ def _collating(script: Script, loader: Loader) -> Iterator[ast.AST]:
 
 def changing_variable(script: Script, loader: Loader) -> str | None:
     """A global variable that samples read and that changes in a loop or function."""
-    changed: dict[str, list[ast.AST]] | None = None
+    changed: dict[FileIndex, dict[str, list[ast.AST]]] = {}
     for name, definitions in _variables(script, loader):
+        home = script.index.home(definitions[0].node)
         if not any(d.kind == "assign" for d in definitions):
             continue
-        if changed is None:
-            changed = _changed_names(script)
-        for change in changed.get(name, ()):
+        if home not in changed:
+            changed[home] = _changed_names(script, home)
+        for change in changed[home].get(name, ()):
             if in_loop(script.resolver, change) or script.index.function(change):
                 return name
     return None
 
 
-def _changed_names(script: Script) -> dict[str, list[ast.AST]]:
+def _changed_names(script: Script, home: FileIndex) -> dict[str, list[ast.AST]]:
     """Where variables are set again or changed in place, by the name at the root."""
     found: dict[str, list[ast.AST]] = {}
     kinds = (ast.Assign, ast.AugAssign, ast.Delete, ast.Call)
     for kind in kinds:
-        for node in script.index.all(kind):
+        for node in home.all(kind):
             targets = changed_by(node, script.evaluator)
             if isinstance(node, ast.Assign):
                 targets += [
@@ -115,7 +120,7 @@ def _changed_names(script: Script) -> dict[str, list[ast.AST]]:
 
 def _is_global(script: Script, name: ast.Name) -> bool:
     scope = script.index.scope(name)
-    if scope is script.index.tree:
+    if isinstance(scope, ast.Module):
         return True
     flow = script.resolver.flow(scope)
     return name.id in flow.outer or name.id not in flow.definitions
@@ -156,7 +161,7 @@ def _steered(script: Script, loader: Loader, name: str) -> ast.AST | None:
     made = {o.node for n in nodes for o in script.resolver.origins(n)}
     if not made:
         return None
-    for attribute in script.index.all(ast.Attribute):
+    for attribute in everywhere(loader, ast.Attribute):
         called = isinstance(script.index.parent(attribute), ast.Call)
         changes = not isinstance(attribute.ctx, ast.Load) or called
         if not changes or attribute.attr in _EPOCHS:
@@ -183,7 +188,7 @@ def draws_alike(script: Script, loader: Loader) -> bool:
         return True
     if not loader.loops or loader.argument("batch_sampler").given:
         return False
-    for call in script.index.all(ast.Call):
+    for call in everywhere(loader, ast.Call):
         name = script.index.qualified(call.func) or ""
         if name in ("iter", "next", "zip", "itertools.cycle") and any(
             o.node is loader.call for a in call.args for o in script.resolver.origins(a)

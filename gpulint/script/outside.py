@@ -1,0 +1,83 @@
+"""Where a loader goes in other files: who calls what builds it, who iterates it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index import FileIndex, Resolver
+from gpulint.index.walk import dotted
+
+if TYPE_CHECKING:
+    from gpulint.script.loaders import Loader
+    from gpulint.script.loops import Loop
+    from gpulint.script.model import Script
+
+MAX_FILES = 15
+MAX_DEPTH = 4
+_STEPS = re.compile(r"\.backward\(|no_grad|inference_mode|\.eval\(|\.step\(")
+_DATA = re.compile(
+    r"loader|data|(^|_)(dl|iter|train|val|valid|test)(_|$)|batches", re.IGNORECASE
+)
+
+
+def files_around(script: Script, loader: Loader) -> tuple[FileIndex, ...]:
+    """This file, those that get the loader from it, those they hand it to, and the
+    dataset's own.
+    """
+    found = dict.fromkeys([script.index])
+    if script.index.project is not None:
+        for user in _users(script.resolver, script.index, loader):
+            found[user] = None
+        for user in list(found):
+            found.update(dict.fromkeys(_handed_to(script.resolver, user)))
+    owner = loader.dataset.owner
+    if owner is not None:
+        found[script.index.home(owner)] = None
+    return tuple(found)[:MAX_FILES]
+
+
+def _users(resolver: Resolver, index: FileIndex, loader: Loader) -> Iterator[FileIndex]:
+    """Files of the functions that call the one in which a loader is built."""
+    todo: list[tuple[ast.AST, int]] = [(loader.call, 0)]
+    seen: set[ast.AST] = set()
+    for node, depth in todo:
+        function = index.function(node)
+        if function is None or function in seen or depth > MAX_DEPTH:
+            continue
+        seen.add(function)
+        for call in resolver.callers(function):
+            yield index.home(call)
+            todo.append((call, depth + 1))
+        owner = index.parent(function)
+        if isinstance(owner, ast.ClassDef):  # kept on the object, used elsewhere
+            todo += [(made, depth + 1) for made in resolver.constructors(owner)]
+            yield from map(index.home, resolver.constructors(owner))
+
+
+def _handed_to(resolver: Resolver, index: FileIndex) -> Iterator[FileIndex]:
+    """Files of the functions and classes that a file gives something like data."""
+    for call in index.all(ast.Call):
+        values = [*call.args, *(k.value for k in call.keywords)]
+        if not any(_DATA.search((dotted(v) or "").rpartition(".")[2]) for v in values):
+            continue
+        callee = resolver.callee(call) or resolver.class_of(call.func)
+        if callee is not None and not index.holds(callee):
+            yield index.home(callee)
+
+
+def outside_loops(script: Script, loader: Loader) -> list[Loop]:
+    """Loops of other files that iterate a loader."""
+    found = []
+    for index in loader.files:
+        if index is script.index or not _STEPS.search(index.source.text):
+            continue
+        for loop in script.of(index.tree).loops:
+            for iterable, _ in loop.items:
+                origins = script.resolver.origins(iterable)
+                if any(o.node is loader.call for o in origins):
+                    found.append(loop)
+                    break
+    return found

@@ -1,0 +1,84 @@
+"""Arguments that settings files give to classes they name."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from gpulint.index import Projects
+from gpulint.index.targets import MAX_FILES, qualified_name, settings_arguments
+
+
+def arguments(root: Path, owner: str, parameter: str) -> list[object]:
+    (root / "pyproject.toml").touch()
+    project = Projects().of(root / "main.py")
+    found = settings_arguments(project, owner, parameter)
+    assert all(project.holder(node) is not None for node in found)
+    return [n.value if isinstance(n, ast.Constant) else "?" for n in found]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "_target_: src.data.Images\nworkers: 3\n",
+        "data:\n  _target_: data.Images\n  workers: 3\n",
+        "data: {target: src.data.Images, params: {workers: 3}}\n",
+        "parts:\n  - target: 'src.data.Images'\n    params:\n      workers: 3\n",
+    ],
+)
+def test_ways_to_name_a_class(tmp_path: Path, text: str) -> None:
+    (tmp_path / "settings.yaml").write_text(text)
+    assert arguments(tmp_path, "src.data.Images", "workers") == [3]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "_target_: src.data.Videos\nworkers: 3\n",
+        "_target_: other.data.Images\nworkers: 3\n",
+        "_target_: src.data.Images\nbatch: 3\n",
+        "_target_: Images\nworkers: 3\n",
+        "target: src.data.Images\nworkers: 3\n",
+        "_target_: src.data.Images\nworkers: [3\n",
+        "# _target_: src.data.Images\nworkers: 3\n",
+    ],
+)
+def test_what_names_another(tmp_path: Path, text: str) -> None:
+    (tmp_path / "settings.yaml").write_text(text)
+    assert arguments(tmp_path, "src.data.Images", "workers") == []
+
+
+def test_all_files_of_a_project_but_hidden_ones(tmp_path: Path) -> None:
+    for name in ("a/one.yaml", "b/two.yml", ".git/three.yaml", "venv/four.yaml"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True)
+        path.write_text(f"_target_: data.Images\nworkers: {len(name)}\n")
+    assert arguments(tmp_path, "data.Images", "workers") == [10, 9]
+
+
+def test_a_value_of_the_running_program(tmp_path: Path) -> None:
+    text = "_target_: data.Images\nworkers: ${machine.workers}\n"
+    (tmp_path / "settings.yaml").write_text(text)
+    assert arguments(tmp_path, "data.Images", "workers") == ["?"]
+
+
+def test_too_many_files(tmp_path: Path) -> None:
+    for number in range(MAX_FILES + 1):
+        (tmp_path / f"{number}.yaml").write_text("_target_: data.Images\nworkers: 3\n")
+    assert arguments(tmp_path, "data.Images", "workers") == []
+
+
+def test_qualified_name(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    for name in ("src/data.py", "pkg/__init__.py"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("class Images: pass\n")
+    project = Projects().of(tmp_path / "main.py")
+    names = []
+    for name in ("src/data.py", "pkg/__init__.py"):
+        index = project.index(tmp_path / name)
+        assert index is not None
+        names.append(qualified_name(index, index.classes["Images"]))
+    assert names == ["src.data.Images", "pkg.Images"]
