@@ -22,6 +22,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Node = TypeVar("Node", bound=ast.AST)
 
 _SCOPES = frozenset((*FUNCTIONS, ast.ClassDef, ast.Module))
+_CHAINS = (ast.Name, ast.Attribute)
 _LINKS = frozenset(
     (
         ast.BinOp,
@@ -54,6 +55,7 @@ class FileIndex:
     project: Project | None = None
     flows: dict[Scope, Flow] = field(default_factory=dict)
     _scopes: dict[ast.AST, Scope] = field(default_factory=dict)
+    _names: dict[ast.AST | None, str | None] = field(default_factory=dict)
 
     def holds(self, node: ast.AST) -> bool:
         """Whether a node stands in this file."""
@@ -85,6 +87,18 @@ class FileIndex:
         calls: dict[str, list[ast.Call]] = defaultdict(list)
         for call in self.all(ast.Call):
             calls[last_name(call)].append(call)
+        return calls
+
+    @cached_property
+    def calls_given(self) -> dict[str, list[ast.Call]]:
+        """Calls by each name or attribute chain that is one of their arguments."""
+        calls: dict[str, list[ast.Call]] = defaultdict(list)
+        for call in self.all(ast.Call):
+            for value in [*call.args, *(k.value for k in call.keywords)]:
+                if value.__class__ in _CHAINS:
+                    name = dotted(value)
+                    if name is not None:
+                        calls[name].append(call)
         return calls
 
     @cached_property
@@ -154,17 +168,24 @@ class FileIndex:
         Aliases of imports are followed; a chain on another name is given as it is
         written. None for anything that is not a chain.
         """
+        if node in self._names:
+            return self._names[node]
+        home = self.home(node) if node is not None else self
+        if home is not self:
+            return home.qualified(node)
+        self._names[node] = found = self._qualified(node)
+        return found
+
+    def _qualified(self, node: ast.AST | None) -> str | None:
         name = dotted(node)
         if name is None:
             return None
-        assert node is not None
-        home = self.home(node)
         head, dot, rest = name.partition(".")
-        origin = home.imports.get(head)
+        origin = self.imports.get(head)
         if origin is not None:
             name = origin + dot + rest
-        elif not dot and home.stars and head not in home.bound_names:
-            for star in home.stars:
+        elif not dot and self.stars and head not in self.bound_names:
+            for star in self.stars:
                 if f"{star}.{head}" in _STAR_NAMES:
                     name = f"{star}.{head}"
         return _CANONICAL.get(name, name)

@@ -18,7 +18,7 @@ Kind = Literal[
 Step = int | Literal["*", "key"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Definition:
     """One place where a name, or an attribute such as `self.x`, gets a value.
 
@@ -146,10 +146,12 @@ class Flow:
         elif kind is ast.Lambda:
             for default in node.args.defaults:  # type: ignore[attr-defined]
                 self._read(default, env)
-        elif isinstance(node, ast.NamedExpr):
-            self._read(node.value, env)
-            self._bind(node.target, "assign", node.value, env)
-        elif isinstance(node, COMPREHENSIONS):
+        elif kind is ast.Constant:
+            return
+        elif kind is ast.NamedExpr:
+            self._read(node.value, env)  # type: ignore[attr-defined]
+            self._bind(node.target, "assign", node.value, env)  # type: ignore[attr-defined]
+        elif kind in COMPREHENSIONS:
             self._comprehension(node, env)
         elif isinstance(node, (ast.Yield, ast.YieldFrom)):
             if node.value is not None:

@@ -222,10 +222,9 @@ class Mappings:
         """Everything in a file that changes a dict in place."""
         if home not in self._updates:
             found = list(_updates_in(home))
-            for call in home.all(ast.Call):
-                given = self.evaluator.outside.handed_to_strangers(call, home)
+            for call, holder in self.evaluator.outside.handed_to_strangers(home):
                 if getattr(call.func, "attr", "") not in _IN_PLACE:
-                    found += [Update(call, holder) for holder in given]
+                    found.append(Update(call, holder))
             self._updates[home] = found
         return self._updates[home]
 

@@ -32,6 +32,7 @@ _STARTS = frozenset(
 )
 _COMPUTED = ("setattr(", "__dict__", "vars(")
 Written = tuple[ast.expr, ast.expr | None]  # an object, and what it is given
+Handed = tuple[ast.Call, ast.expr]  # a call, and the argument it may change
 
 
 class Outside:
@@ -41,6 +42,7 @@ class Outside:
         self.resolver = resolver
         self.index = resolver.index
         self._given: dict[FileIndex, list[tuple[str | None, Written]]] = {}
+        self._strangers: dict[FileIndex, list[Handed]] = {}
         self._subclasses: dict[ast.ClassDef, list[ast.ClassDef]] = {}
         self._handed: dict[Function, bool] = {}
         self._users: dict[tuple[ast.ClassDef, str], list[FileIndex]] = {}
@@ -81,14 +83,22 @@ class Outside:
         for key, written in self._given[home]:
             if key is None or key == name:
                 yield written
-        for call in home.all(ast.Call):
-            for given in self.handed_to_strangers(call, home):
-                yield given, None
+        for _, given in self.handed_to_strangers(home):
+            yield given, None
 
-    def handed_to_strangers(self, call: ast.Call, home: FileIndex) -> list[ast.expr]:
-        """What a call gives to a function of an unknown library to be changed."""
-        if not isinstance(home.parent(call), ast.Expr):
-            return []
+    def handed_to_strangers(self, home: FileIndex) -> list[Handed]:
+        """What a file's calls give to functions of unknown libraries to be changed."""
+        if home not in self._strangers:
+            self._strangers[home] = [
+                (call, given)
+                for statement in home.all(ast.Expr)
+                for call in [statement.value]
+                if isinstance(call, ast.Call)
+                for given in self._handed_by(call, home)
+            ]
+        return self._strangers[home]
+
+    def _handed_by(self, call: ast.Call, home: FileIndex) -> list[ast.expr]:
         func = call.func
         if isinstance(func, ast.Attribute) and func.attr in _TAKES_IN:
             return [func.value] if self.resolver.callee(call) is None else []
@@ -112,9 +122,7 @@ class Outside:
         here = self.index.home(node)
         homes = dict.fromkeys([here, *map(self.index.home, owners)])
         for owner in owners:
-            texts = (f".{name} =", f".{name}=")
-            users = [h for text in texts for h in self._importing(owner, text)]
-            for home in dict.fromkeys(users):
+            for home in self._setters(owner, name):
                 for written in home.attribute_writes.get(name, ()):
                     if home in homes:
                         continue  # found with the class
@@ -184,6 +192,13 @@ class Outside:
             its = home.project.importers(home, owner.name, text)
             self._users[key] = its or []
         return self._users[key]
+
+    def _setters(self, owner: ast.ClassDef, name: str) -> list[FileIndex]:
+        """Files that import a class and set an attribute of some object."""
+        home = self.index.home(owner)
+        if home.project is None:
+            return []
+        return home.project.setters(home, owner.name, name) or []
 
     def of_module(
         self, imported: tuple[Definition, ...], node: ast.Attribute
@@ -292,15 +307,14 @@ class Outside:
         self, homes: list[FileIndex], holder: ast.expr, origins: Iterable[Origin]
     ) -> Iterator[FileIndex]:
         """Files whose functions are given the object by one of its names."""
-        names = {dotted(holder)}
+        names = {dotted(holder): None}
         for origin in origins:
             above = self.index.parent(origin.node)
             targets = above.targets if isinstance(above, ast.Assign) else []
-            names |= {dotted(target) for target in targets}
+            names.update((dotted(target), None) for target in targets)
         for home in homes:
-            for call in home.all(ast.Call):
-                values = [*call.args, *(k.value for k in call.keywords)]
-                if any(dotted(v) in names for v in values if dotted(v)):
+            for name in names:
+                for call in home.calls_given.get(name or "", ()):
                     callee = self.resolver.callee(call)
                     if callee is not None:
                         yield self.index.home(callee)

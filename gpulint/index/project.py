@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -15,20 +15,19 @@ from gpulint.index.settings_file import Dialect, parse_settings, read_settings
 from gpulint.source import Source, SourceError, parse, read_source
 
 MAX_LINES = 100_000  # of loaded files, about 400 MB of syntax trees
+MAX_TEXT = 64_000_000  # characters that are kept of files read as text only
 MAX_IMPORTERS = 40
 MAX_FILES = 20_000
 MAX_NEIGHBOURS = 50
 SETTINGS = (".yaml", ".yml", ".json")
 _MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
-_IMPORT = re.compile(
-    r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n#;]*)"
-    r"|import[ \t]+([^\n#;]+))",
-    re.MULTILINE,
-)
+_IMPORT = re.compile(r"import[ \t]*(\([^)]*\)|[^\n#;]+)")  # starts with a plain word
+_BEFORE_IMPORT = re.compile(r"[ \t]*(?:from[ \t]*([.\w]+)[ \t]*)?")
 _WRITE = re.compile(
     r"^[ \t]*(?!self\.\w+[ \t]*=)[A-Za-z_][\w.]*\.(\w+)[ \t]*(?:[-+*/|]?=(?!=)|:)",
     re.MULTILINE,
 )
+_DEFINED = re.compile(r"def[ \t]+(\w+)")
 _WORD = re.compile(r"\w+")
 Lister = Callable[[Path], Iterable[Path]]
 Member = tuple[FileIndex, tuple[str, ...]]
@@ -46,12 +45,17 @@ class Project:
         self._lister = lister
         self._loaded: dict[Path, FileIndex | None] = {}
         self._texts: dict[Path, str] = {}  # newer than what is on the disk
+        self._read: dict[Path, str] = {}  # what is on the disk
+        self._kept = 0  # characters of it
         self._words: dict[Path, frozenset[str]] = {}
         self._added: dict[Path, list[Path]] = {}
         self._owned: dict[tuple[Path, str], bool] = {}
+        self._outer: dict[Path, list[Path]] = {}
+        self._found: dict[tuple[Path, tuple[str, ...]], Member | None] = {}
+        self._asked: dict[tuple[Path, str, str], tuple[Path, ...]] = {}
         self._holding: dict[str, list[str]] = {}
         self._members: dict[tuple[Path, str], Member | None] = {}
-        self._last: FileIndex | None = None
+        self._recent: list[FileIndex] = []  # that held the nodes asked for last
 
     # Files
 
@@ -104,10 +108,10 @@ class Project:
         self._loaded.pop(path, None)
         self._words.pop(path, None)
         self._added.clear()
-        self._members.clear()
-        self.__dict__.pop("_users", None)
-        self.__dict__.pop("_writers", None)
-        self._last = None
+        self._asked.clear()
+        self._forget_nodes()
+        for name in ("_users", "_writers", "_defined", "_training"):
+            self.__dict__.pop(name, None)
 
     def trim(self) -> None:
         """Let go of the files that were used longest ago, to bound the memory."""
@@ -122,16 +126,18 @@ class Project:
     def _forget_nodes(self) -> None:
         """Answers that may hold the index of a file that is no longer loaded."""
         self._members.clear()
-        self._last = None
+        self._found.clear()
+        self._recent = []
 
     def holder(self, node: ast.AST) -> FileIndex | None:
         """The index of the loaded file in which a node stands."""
-        if self._last is not None and self._last.holds(node):
-            return self._last
-        for index in reversed(self._loaded.values()):
-            if index is not None and index.holds(node):
-                self._last = index
+        for index in self._recent:
+            if node in index.parents or node is index.tree:
                 return index
+        for found in reversed(self._loaded.values()):
+            if found is not None and found.holds(node):
+                self._recent = [found, *self._recent[:2]]
+                return found
         return None
 
     def texts(self, part: str) -> list[str]:
@@ -163,13 +169,14 @@ class Project:
         if not head:
             return True  # relative
         folder = near.source.path.parent
-        key = (folder, head)
+        around = (folder, *self._outer_folders(folder), *self._sure_folders(near))
+        return any(self._holds(f, head) for f in around)
+
+    def _holds(self, folder: Path, name: str) -> bool:
+        key = (folder, name)
         if key not in self._owned:
-            around = [folder, *self._outer_folders(folder)]
-            self._owned[key] = any(_has(f, head) for f in around)
-        return self._owned[key] or any(
-            _has(f, head) for f in self._sure_folders(near) if f != folder
-        )
+            self._owned[key] = _has(folder, name)
+        return self._owned[key]
 
     def _resolve(self, near: FileIndex, dotted: str) -> Member | None:
         folder = near.source.path.parent
@@ -184,7 +191,7 @@ class Project:
             found = self._find(sure, parts)
             if found is not None:
                 return found
-        others = [f for f in self._outer_folders(folder) if _has(f, parts[0])]
+        others = [f for f in self._outer_folders(folder) if self._holds(f, parts[0])]
         return self._find(others[0], parts) if len(others) == 1 else None
 
     def _sure_folders(self, near: FileIndex) -> list[Path]:
@@ -198,15 +205,30 @@ class Project:
 
     def _outer_folders(self, folder: Path) -> list[Path]:
         """Folders around, to the root, in any of which a program may be started."""
-        found = [folder] if not _is_package(folder) else []
+        if folder not in self._outer:
+            found = [above for above in self._up(folder) if not _is_package(above)]
+            source = self.root / "src"
+            if source.is_dir() and source not in found:
+                found.append(source)
+            self._outer[folder] = found
+        return self._outer[folder]
+
+    def _up(self, folder: Path) -> Iterator[Path]:
+        """A folder and those around it, to the root."""
+        yield folder
         while folder != self.root and self.root in folder.parents:
             folder = folder.parent
-            if not _is_package(folder):
-                found.append(folder)
-        source = self.root / "src"
-        return [*found, source] if source.is_dir() and source not in found else found
+            yield folder
 
     def _find(self, folder: Path, parts: tuple[str, ...]) -> Member | None:
+        """A module below a folder; a second look gives what the first one gave."""
+        key = (folder, parts)
+        if key not in self._found:
+            self._found[key] = None  # a cycle adds nothing
+            self._found[key] = self._look_up(folder, parts)
+        return self._found[key]
+
+    def _look_up(self, folder: Path, parts: tuple[str, ...]) -> Member | None:
         best: Member | None = None
         for number, part in enumerate(parts):
             rest = parts[number + 1 :]
@@ -238,26 +260,46 @@ class Project:
 
         `name`: under which it is imported; `call`: how a call of it looks, `.fit(`.
         """
+        key = (index.source.path, name, call)
+        if key not in self._asked:
+            renamed = f"{name} as "
+            self._asked[key] = tuple(
+                p
+                for p in self._importing(index, name)
+                for text in [self._text(p)]
+                if call in text or (name and renamed in text)
+            )
+        return self._indexes(self._asked[key])
+
+    def setters(
+        self, index: FileIndex, name: str, attribute: str
+    ) -> list[FileIndex] | None:
+        """Files that may import a class and set an attribute of it; None: too many."""
+        setting = self._writers.get(attribute, set())
+        return self._indexes(self._importing(index, name) & setting if setting else ())
+
+    def _importing(self, index: FileIndex, name: str) -> set[Path]:
         path = index.source.path
         stem = path.parent.name if path.stem == "__init__" else path.stem
-        users = self._users.get(stem, set()) | self._users.get(name, set())
-        renamed = f"{name} as "
-        found = sorted(
-            p
-            for p in users - {path}
-            for text in [self._text(p)]
-            if call in text or (name and renamed in text)
-        )
+        return (self._users.get(stem, set()) | self._users.get(name, set())) - {path}
+
+    def _indexes(self, paths: Iterable[Path]) -> list[FileIndex] | None:
+        found = sorted(paths)
         if len(found) > MAX_IMPORTERS:
             return None
         return [i for i in map(self.index, found) if i is not None]
 
+    def defines(self, name: str) -> bool:
+        """Whether a function or method of a name may be defined in any file."""
+        return not self.files or name in self._defined
+
+    def trains(self, name: str) -> bool:
+        """Whether a function of a name may be defined in a file that trains."""
+        return not self.files or name in self._training
+
     def writing(self, name: str) -> list[FileIndex] | None:
         """Files that set an attribute of a name, not of `self`; None: too many."""
-        found = sorted(self._writers.get(name, ()))
-        if len(found) > MAX_IMPORTERS:
-            return None
-        return [i for i in map(self.index, found) if i is not None]
+        return self._indexes(self._writers.get(name, ()))
 
     @cached_property
     def files(self) -> tuple[Path, ...]:
@@ -271,9 +313,21 @@ class Project:
         """Files by each name in their import statements."""
         users: dict[str, set[Path]] = defaultdict(set)
         for path in self.files:
-            for word in self._imported_words(path):
+            for word in self._import_words(path):
                 users[word].add(path)
         return users
+
+    @cached_property
+    def _defined(self) -> frozenset[str]:
+        """Names of all functions and methods."""
+        texts = map(self._text, self.files)
+        return frozenset(name for text in texts for name in _DEFINED.findall(text))
+
+    @cached_property
+    def _training(self) -> frozenset[str]:
+        """Names of the functions of all files with a backward pass."""
+        texts = (text for text in map(self._text, self.files) if "backward(" in text)
+        return frozenset(name for text in texts for name in _DEFINED.findall(text))
 
     @cached_property
     def _writers(self) -> dict[str, set[Path]]:
@@ -284,10 +338,9 @@ class Project:
                 writers[name].add(path)
         return writers
 
-    def _imported_words(self, path: Path) -> frozenset[str]:
+    def _import_words(self, path: Path) -> frozenset[str]:
         if path not in self._words:
-            parts = (" ".join(m.groups("")) for m in _IMPORT.finditer(self._text(path)))
-            self._words[path] = frozenset(_WORD.findall(" ".join(parts)))
+            self._words[path] = frozenset(_imported_words(self._text(path)))
         return self._words[path]
 
     def _text(self, path: Path) -> str:
@@ -296,10 +349,16 @@ class Project:
         loaded = self._loaded.get(path)
         if loaded is not None:
             return loaded.source.text
+        if path in self._read:
+            return self._read[path]
         try:
-            return path.read_text(encoding="utf-8", errors="replace")
+            text = path.read_text(encoding="utf-8", errors="replace")
         except OSError:
-            return ""
+            text = ""
+        if self._kept + len(text) <= MAX_TEXT:
+            self._kept += len(text)
+            self._read[path] = text
+        return text
 
 
 class Projects:
@@ -345,6 +404,15 @@ def _neighbours(folder: Path) -> list[Path]:
     """The scripts beside one that belongs to no repository; none in a crowd."""
     found = sorted(folder.glob("*.py"))
     return found if len(found) <= MAX_NEIGHBOURS else []
+
+
+def _imported_words(text: str) -> Iterator[str]:
+    """All names in a text's import statements."""
+    for found in _IMPORT.finditer(text):
+        start = text.rfind("\n", 0, found.start()) + 1
+        before = _BEFORE_IMPORT.fullmatch(text, start, found.start())
+        if before is not None:
+            yield from _WORD.findall(f"{before[1] or ''} {found[1]}")
 
 
 def _is_package(folder: Path) -> bool:

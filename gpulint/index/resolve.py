@@ -45,7 +45,7 @@ _COMMON_METHODS = frozenset(
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Origin:
     """One place where a value is made.
 
@@ -451,7 +451,8 @@ class Resolver:
         origin = home.imports.get(head)
         if origin is not None:
             return home.project.owns(home, origin)
-        return isinstance(call.func, ast.Attribute) and home.uses_project
+        method = isinstance(call.func, ast.Attribute) and home.uses_project
+        return method and home.project.defines(name)
 
     def _find_callee(self, call: ast.Call) -> Function | None:
         func = call.func
@@ -550,23 +551,35 @@ class Resolver:
         """What callers pass for a parameter; None if one is not clear."""
         if self._all_callers(function)[1]:
             return None
-        position = self.position(function, name)
         found: list[ast.expr] = []
         for call in self.callers(function):
-            given = [k.value for k in call.keywords if k.arg == name]
-            if given:
-                found.append(given[0])
-                continue
-            if position is not None:
-                spread = any(isinstance(a, ast.Starred) for a in call.args)
-                if position < len(call.args) and not spread:
-                    found.append(call.args[position])
-                    continue
-                if spread:
-                    return None
-            if any(k.arg is None for k in call.keywords):
+            given, clear = self._given(call, function, name)
+            if not clear:
                 return None
+            found += given
         return found
+
+    def arguments_near(self, function: Function, name: str) -> list[ast.expr]:
+        """What calls pass in this file, and in the function's own."""
+        homes = dict.fromkeys([self.index, self.index.home(function)])
+        calls = (c for home in homes for c in self._callers_in(home, function))
+        return [n for call in calls for n in self._given(call, function, name)[0]]
+
+    def _given(
+        self, call: ast.Call, function: Function, name: str
+    ) -> tuple[list[ast.expr], bool]:
+        """What a call passes for a parameter, and whether that is clear."""
+        given = [k.value for k in call.keywords if k.arg == name]
+        if given:
+            return given, True
+        position = self.position(function, name)
+        if position is not None:
+            spread = any(isinstance(a, ast.Starred) for a in call.args)
+            if position < len(call.args) and not spread:
+                return [call.args[position]], True
+            if spread:
+                return [], False
+        return [], all(k.arg is not None for k in call.keywords)
 
     def position(self, function: Function, name: str) -> int | None:
         """Which argument of a call (0-based, without `self`) a parameter is."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SCOPES = frozenset((*FUNCTIONS, ast.ClassDef))
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 # Fields that hold no nodes, or none that matter: contexts, operators, plain names.
@@ -33,12 +34,14 @@ def fields(kind: type) -> tuple[str, ...]:
 
 def children(node: ast.AST) -> list[ast.AST]:
     """Direct child nodes in source order."""
+    kind = node.__class__
+    names = FIELDS.get(kind)
     found: list[ast.AST] = []
-    for name in fields(type(node)):
+    for name in fields(kind) if names is None else names:
         value = getattr(node, name, None)
-        if isinstance(value, list):
-            found.extend(item for item in value if isinstance(item, ast.AST))
-        elif isinstance(value, ast.AST):
+        if value.__class__ is list:
+            found += [item for item in value if isinstance(item, ast.AST)]
+        elif value is not None and isinstance(value, ast.AST):
             found.append(value)
     return found
 
@@ -49,7 +52,7 @@ def walk(*roots: ast.AST) -> Iterator[ast.AST]:
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(reversed(children(node)))
+        stack += children(node)[::-1]
 
 
 def walk_scope(*roots: ast.AST) -> Iterator[ast.AST]:
@@ -63,9 +66,8 @@ def walk_scope(*roots: ast.AST) -> Iterator[ast.AST]:
     while stack:
         node = stack.pop()
         yield node
-        is_scope = isinstance(node, (*FUNCTIONS, ast.ClassDef))
-        if not is_scope or id(node) in first:
-            stack.extend(reversed(children(node)))
+        if node.__class__ not in _SCOPES or id(node) in first:
+            stack += children(node)[::-1]
 
 
 def dotted(node: ast.AST | None) -> str | None:

@@ -21,6 +21,7 @@ _WRAPS_TENSOR = frozenset(
 class Batches:
     """Follows names back to the target of a loop over batches.
 
+    `any`: whether the file has a loop that can be one.
     `assumed` gives where the targets live as they come from the loader, for the
     tensor facts: on the host, unless the loader's name says that it moves them.
     """
@@ -31,6 +32,7 @@ class Batches:
         self._targets: dict[ast.AST, Loop] = {}
         self._loops: dict[ast.AST, Loop | None] = {}
         self._all_loops = loops
+        self.any = any(x.batches or x.train or x.eval for x in loops)
         for loop in loops:
             if loop.batches or (loop.train and self._over_data(loop)):
                 loop.batches = True
@@ -60,6 +62,8 @@ class Batches:
 
     def loop_of(self, node: ast.AST) -> Loop | None:
         """The loop whose batch an expression is a part of, on host or device."""
+        if not self.any:
+            return None
         if node not in self._loops:
             self._loops[node] = None  # a cycle adds nothing
             self._loops[node] = self._find(node)
@@ -111,8 +115,7 @@ class Batches:
         )
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return None
-        given = self.resolver.arguments(function, definition.name) or []
-        return self._first(given)
+        return self._first(self.resolver.arguments_near(function, definition.name))
 
     def _from_call(self, call: ast.Call) -> Loop | None:
         name = self.index.qualified(call.func) or ""

@@ -84,8 +84,9 @@ def find_columns(script: Script) -> tuple[Columns, ...]:
     """All groups of two or more such moves that run again and again."""
     groups: dict[object, list[Column]] = defaultdict(list)
     blocks: dict[object, tuple[ast.stmt, ...]] = {}
-    for move in () if script.is_test else script.moves:
-        column = _column(script, move)
+    for call in () if script.is_test else script.move_calls:
+        move = script.tensors.move(call) if _may_be_sliced(call) else None
+        column = _column(script, move) if move is not None else None
         if column is None:
             continue
         block = _block(script, column.statement)
@@ -113,6 +114,14 @@ def _key(script: Script, column: Column, block: tuple[ast.stmt, ...]) -> object:
     assert isinstance(move.call.func, ast.Attribute)
     tensor = ast.dump(column.tensor)
     return tensor, move.call.func.attr, device, id(block[0]), reaching
+
+
+def _may_be_sliced(call: ast.Call) -> bool:
+    """A cheap look at a move: is it one of `x[:, 0]`, perhaps cast?"""
+    node: ast.expr = call
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        node = node.func.value
+    return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple)
 
 
 def _column(script: Script, move: Move) -> Column | None:

@@ -32,10 +32,11 @@ _BLOCKS = frozenset("autocast no_grad enable_grad inference_mode tqdm trange".sp
 def find_hoists(script: Script) -> Iterator[Hoist]:
     """All of them, in source order."""
     groups: dict[tuple[ast.AST, str], tuple[Loop, list[Move]]] = {}
-    for move in script.moves:
-        name = dotted(move.receiver)
-        if name is None or move.target in (Target.CPU, Target.MPS):
+    for call in script.move_calls:
+        move = script.tensors.move(call) if _is_repeated(script, call) else None
+        if move is None or move.target in (Target.CPU, Target.MPS):
             continue
+        name = dotted(move.receiver) or ""
         loop = module_loop(script, move)
         if loop is not None:
             yield module_hoist(script, move, loop)
@@ -56,6 +57,13 @@ def find_hoists(script: Script) -> Iterator[Hoist]:
             groups.setdefault((loop.node, name), (loop, []))[1].append(move)
     for loop, moves in groups.values():
         yield _TensorHoist(script, loop, moves).result()
+
+
+def _is_repeated(script: Script, call: ast.Call) -> bool:
+    """A cheap look at a move: is it one of a name, and does a loop run it?"""
+    if dotted(getattr(call.func, "value", None)) is None:
+        return False
+    return bool(script.loops_around(call)) or script.runners.of(call) is not None
 
 
 def _is_constant(script: Script, node: ast.expr) -> bool:

@@ -41,9 +41,9 @@ def written_options(loader: Loader) -> dict[str, ast.expr]:
 
 def has_reason(script: Script, node: ast.expr) -> bool:
     """Whether a comment at a value, or above it, says why it is so."""
-    row = node.lineno
-    above = script.source.line(row - 1) if row > 1 else ""
-    rows = [script.source.line(row)]
+    row, source = node.lineno, script.index.home(node).source
+    above = source.line(row - 1) if row > 1 else ""
+    rows = [source.line(row)]
     if above.lstrip().startswith("#"):
         rows.append(above)
     return any(map(_REASON.search, rows))

@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
 from gpulint.index import FileIndex, Function, Resolver
 from gpulint.index.walk import LOOPS, dotted, walk, walk_scope
 
 if TYPE_CHECKING:
+    from gpulint.index.project import Project
     from gpulint.script.loaders import Loader
 
 Kind = Literal["train", "eval", "epoch", "other"]
@@ -86,6 +88,7 @@ class Loops:
         self.resolver = resolver
         self.index: FileIndex = resolver.index
         self.by_node: dict[ast.AST, Loop] = {}
+        self._calls_in: dict[ast.AST, list[ast.Call]] = {}
         for node in self._nodes():
             self.by_node[node] = Loop(
                 node=node,
@@ -133,7 +136,7 @@ class Loops:
     ) -> Iterator[tuple[ast.expr, ast.expr]]:
         """Pairs of iterated expression and target, through wrappers and `zip`."""
         call = iterable if isinstance(iterable, ast.Call) else None
-        if call is None and depth < 6:
+        if call is None and depth < 6 and self._keeps_wrapped:
             for origin in self.resolver.origins(iterable):
                 if origin.call is not None and self._wraps(origin.call):
                     call = origin.call
@@ -149,6 +152,18 @@ class Loops:
         else:
             first = call.args[0] if call.args else call.keywords[0].value
             yield from self.unwrap(first, inner, depth + 1)
+
+    @cached_property
+    def _keeps_wrapped(self) -> bool:
+        """Whether the file wraps an iterable elsewhere than in a loop's head."""
+        for call in self.index.all(ast.Call):
+            if self._wraps(call):
+                above = self.index.parent(call)
+                while isinstance(above, ast.Call):
+                    above = self.index.parent(above)
+                if not isinstance(above, (*LOOPS, ast.comprehension)):
+                    return True
+        return False
 
     def _wraps(self, call: ast.Call) -> bool:
         name = self._last(call)
@@ -176,21 +191,23 @@ class Loops:
         """Fill in kinds; needs the loaders that the file builds."""
         for loop in self.by_node.values():
             loop.loaders = tuple(self._loaders(loop, loaders))
+            loop.batches = self._iterates_batches(loop)
             loop.no_grad = self.without_grad(loop.node)
             calls, helpers = self._per_iteration(loop)
             loop.calls, loop.helpers = tuple(calls), tuple(helpers)
             loop.backward = tuple(c for c in calls if is_backward(c))
             loop.steps = tuple(c for c in calls if is_step(c))
-        for loop in self.by_node.values():
-            loop.batches = self._iterates_batches(loop)
         for loop in reversed(list(self.by_node.values())):
             loop.kind = self._kind(loop)
+        for loop in self.by_node.values():
+            if loop.train and not any(map(is_backward, self._calls(loop.node))):
+                loop.kind = "other" if self._runs_training(loop) else "train"
         for loop in self.by_node.values():
             if loop.kind == "other" and self._runs_training(loop):
                 loop.kind = "epoch"
 
     def _loaders(self, loop: Loop, loaders: dict[ast.Call, Loader]) -> Iterator[Loader]:
-        for iterable, _ in loop.items:
+        for iterable, _ in loop.items if loaders else ():
             for origin in self.resolver.origins(iterable):
                 found = loaders.get(origin.node)  # type: ignore[call-overload]
                 if found is not None:
@@ -210,15 +227,20 @@ class Loops:
         return False
 
     def _per_iteration(self, loop: Loop) -> tuple[list[ast.Call], list[Function]]:
-        """Calls of the body, and of the file's functions that it calls, loops apart."""
+        """Calls of the body, and of the functions that it calls, loops apart.
+
+        Where nothing says that batches are iterated, only functions that may train
+        are followed into other files.
+        """
+        project = self.index.project if not loop.batches else None
         calls: list[ast.Call] = []
         helpers: list[Function] = []
-        todo: list[list[ast.stmt]] = [list(loop.node.body)]
+        todo: list[LoopNode | Function] = [loop.node]
         while todo:
-            for node in walk_scope(*todo.pop()):
-                if not isinstance(node, ast.Call):
-                    continue
+            for node in self._calls(todo.pop()):
                 calls.append(node)
+                if project is not None and not self._may_train(node, project):
+                    continue
                 function = self.resolver.callee(node)
                 if (
                     function is not None
@@ -227,15 +249,30 @@ class Loops:
                 ):
                     helpers.append(function)
                     if not self._has_training_loop(function):
-                        todo.append(list(function.body))
+                        todo.append(function)
         return calls, helpers
 
+    def _may_train(self, call: ast.Call, project: Project) -> bool:
+        """A cheap look at a call's name: what is defined here, or beside `backward`."""
+        name = self._last(call)
+        return name in self.index.function_names or project.trains(name)
+
+    def _calls(self, runner: LoopNode | Function) -> list[ast.Call]:
+        """The calls in the body of a loop or function, what it defines apart."""
+        if runner not in self._calls_in:
+            nodes = walk_scope(*runner.body)
+            self._calls_in[runner] = [n for n in nodes if isinstance(n, ast.Call)]
+        return self._calls_in[runner]
+
     def _has_training_loop(self, function: Function) -> bool:
-        return any(
-            isinstance(node, LOOPS)
-            and any(isinstance(c, ast.Call) and is_backward(c) for c in walk(node))
-            for node in walk(function)
-        )
+        home = self.index.home(function)
+        for name in ("backward", "manual_backward"):
+            for call in home.calls_by_name.get(name, ()):
+                around = takewhile(lambda n: n is not function, home.ancestors(call))
+                loops = [n for n in around if isinstance(n, LOOPS)]
+                if loops and is_backward(call) and home.inside(call, function):
+                    return True
+        return False
 
     def _kind(self, loop: Loop) -> Kind:
         inner = [other for other in self.by_node.values() if other.parent is loop]

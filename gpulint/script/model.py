@@ -304,14 +304,23 @@ class Script:
     @cached_property
     def moves(self) -> tuple[Move, ...]:
         """All calls that move something to a device, in source order."""
-        found = (self.tensors.move(c) for c in self.index.all(ast.Call))
+        found = map(self.tensors.move, self.move_calls)
         return tuple(m for m in found if m is not None)
+
+    @cached_property
+    def move_calls(self) -> tuple[ast.Call, ...]:
+        """Calls that may be moves, by their name alone, in source order."""
+        return tuple(
+            call
+            for call in self.index.all(ast.Call)
+            if isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda")
+        )
 
     @cached_property
     def batch_moves(self) -> tuple[tuple[Move, Loop], ...]:
         """Moves of a part of a batch from the host to an accelerator, each step."""
         found = []
-        for move in self.moves:
+        for move in self.moves if self.batches.any else ():
             loop = self.batches.loop_of(move.receiver)
             if loop is not None and move.target is not Target.CPU:
                 found.append((move, loop))

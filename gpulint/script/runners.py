@@ -35,9 +35,13 @@ class Runners:
 
         Code behind `if step % n` does not count, nor what a loader's workers run.
         """
-        around = self.script.loops_around(node)
-        if self.is_rare(node) or self.in_worker(node):
+        found = self._around(node)
+        if found is None or self.is_rare(node) or self.in_worker(node):
             return None
+        return found
+
+    def _around(self, node: ast.AST) -> ast.stmt | None:
+        around = self.script.loops_around(node)
         hot = next((x for x in around if x.train or x.eval), None)
         if hot is not None:
             return hot.node
