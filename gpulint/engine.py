@@ -135,6 +135,8 @@ def _run(
     if not rules:
         return []
     script = Script(source, index, options.torch_version)
+    if script.is_test:
+        rules = [r for r in rules if r.in_tests]
     found = [finding for rule in rules for finding in rule.check(script)]
     found = [_with_ordinal(f, n) for f, n in _ordinals(found)]
     own = [f for f in found if f.place.path == source.path]

@@ -85,6 +85,7 @@ class Rule:
 
     A subclass sets `effect`, `needs` and, where they differ, `severity`,
     `confidence` and `torch` (the lowest torch release of what its fix emits).
+    `in_tests`: whether it speaks of test code, where time and memory do not count.
     `code` and `name` come from the module's file name.
     """
 
@@ -94,6 +95,7 @@ class Rule:
     confidence: ClassVar[Confidence] = Confidence.HIGH
     torch: ClassVar[tuple[int, int]] = (1, 6)
     framework: ClassVar[str] = "pytorch"
+    in_tests: ClassVar[bool] = False
 
     @property
     def code(self) -> str:

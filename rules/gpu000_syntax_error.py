@@ -38,6 +38,7 @@ class SyntaxErrors(Rule):
     severity = Severity.ERROR
     needs = Words()
     framework = "any"
+    in_tests = True
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Nothing: a file that has a script model has no syntax error."""

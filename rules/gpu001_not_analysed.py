@@ -37,6 +37,7 @@ class NotAnalysed(Rule):
     severity = Severity.NOTE
     needs = Words()
     framework = "any"
+    in_tests = True
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Nothing: a file that has a script model was analysed."""

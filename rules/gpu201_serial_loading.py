@@ -128,7 +128,7 @@ class SerialLoading(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Loaders with 0 or 1 workers whose samples take work."""
-        if script.is_test or trains_on_cpu(script):
+        if trains_on_cpu(script):
             return
         for loader in script.loaders:
             if fed_by_framework(script, loader) or not is_serial(loader):

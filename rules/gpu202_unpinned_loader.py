@@ -77,7 +77,7 @@ class UnpinnedLoader(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each loader."""
-        for loader in () if script.is_test else script.loaders:
+        for loader in script.loaders:
             argument = loader.argument("pin_memory")
             off = [] if argument.absent else _switched_off(loader)
             if not (argument.absent or off) or loader.decided_by_runtime:

@@ -95,7 +95,7 @@ class RestartingWorkers(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Loaders with workers that are iterated again and again."""
-        if script.is_test or trains_on_cpu(script):
+        if trains_on_cpu(script):
             return
         for loader in script.loaders:
             if fed_by_framework(script, loader):

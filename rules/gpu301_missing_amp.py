@@ -108,7 +108,7 @@ class MissingAMP(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for a training step."""
-        if script.is_test or not script.training_loops:
+        if not script.training_loops:
             return
         if script.precision.amp is not None:
             return

@@ -93,7 +93,7 @@ class MissingTF32(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """At most one finding for a file."""
         loops = script.training_loops
-        if script.is_test or not loops or script.precision.matmul is not None:
+        if not loops or script.precision.matmul is not None:
             return
         if script.frameworks & OWN_SETTINGS or uses_a_trainer(script):
             return

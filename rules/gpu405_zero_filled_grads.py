@@ -80,8 +80,6 @@ class ZeroFilledGrads(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Explicit `set_to_none=False`, and loops that zero gradients."""
-        if script.is_test:
-            return
         for call in script.index.all(ast.Call):
             if not isinstance(call.func, ast.Attribute):
                 continue

@@ -71,7 +71,7 @@ class SmallBatchSetting(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for a value."""
-        if script.is_test or trains_on_cpu(script) or not script.uses_gpu:
+        if trains_on_cpu(script) or not script.uses_gpu:
             return
         if _OTHER_REASONS.search(script.source.text) or not _SAMPLES & (
             script.index.called_names

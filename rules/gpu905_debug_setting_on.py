@@ -51,8 +51,6 @@ class DebugSettingOn(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for a value."""
-        if script.is_test:
-            return
         for switch in debug_switches(script):
             node = switch.value.node
             state = str(switch.value.constant).lower()

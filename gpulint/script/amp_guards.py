@@ -39,7 +39,7 @@ _OWN_SETTINGS = frozenset(
 
 def switched_off(script: Script) -> list[OffFlag]:
     """Flags that keep a script, which trains on a GPU, in float32 for certain."""
-    if script.is_test or script.frameworks & _OWN_SETTINGS:
+    if script.frameworks & _OWN_SETTINGS:
         return []
     if uses_a_trainer(script) or not trains_on_gpu(script):
         return []

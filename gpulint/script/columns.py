@@ -84,7 +84,7 @@ def find_columns(script: Script) -> tuple[Columns, ...]:
     """All groups of two or more such moves that run again and again."""
     groups: dict[object, list[Column]] = defaultdict(list)
     blocks: dict[object, tuple[ast.stmt, ...]] = {}
-    for call in () if script.is_test else script.move_calls:
+    for call in script.move_calls:
         move = script.tensors.move(call) if _may_be_sliced(call) else None
         column = _column(script, move) if move is not None else None
         if column is None:

@@ -34,6 +34,7 @@ from gpulint.script.precision import Precision
 from gpulint.script.runners import Runners
 from gpulint.script.scalars import Scalars
 from gpulint.script.setting_values import setting_name
+from gpulint.script.test_code import is_test_code
 from gpulint.script.transfers import Transfer, find_transfers
 from gpulint.source import Source, node_span
 
@@ -385,13 +386,7 @@ class Script:
     @cached_property
     def is_test(self) -> bool:
         """Whether the file tests a program: its loops are no training runs."""
-        path = self.source.path
-        if not (path.stem.startswith("test_") or path.stem.endswith("_test")):
-            return False
-        modules = {v.partition(".")[0] for v in self.index.imports.values()}
-        folders = {"tests", "testing", "test_utils"} & set(path.parts[:-1])
-        tests = [f for f in self.index.functions if f.name.startswith("test_")]
-        return bool(modules & {"pytest", "unittest"} or folders) or len(tests) > 1
+        return is_test_code(self.index)
 
     # Small questions that several rules ask
 

@@ -69,12 +69,13 @@ def _handed_to(resolver: Resolver, index: FileIndex) -> Iterator[FileIndex]:
 
 
 def outside_loops(script: Script, loader: Loader) -> list[Loop]:
-    """Loops of other files that iterate a loader."""
+    """Loops of other files that iterate a loader, in tests apart."""
     found = []
     for index in loader.files:
         if index is script.index or not _STEPS.search(index.source.text):
             continue
-        for loop in script.of(index.tree).loops:
+        other = script.of(index.tree)
+        for loop in () if other.is_test else other.loops:
             for iterable, _ in loop.items:
                 origins = script.resolver.origins(iterable)
                 if any(o.node is loader.call for o in origins):

@@ -87,7 +87,8 @@ class Runners:
         if (method and function.name in _STEP_METHODS) or self._is_step(function):
             return function
         callers = self.script.resolver.callers(function)
-        return next((r for r in map(self.of, callers) if r is not None), None)
+        users = (c for c in callers if not self.script.of(c).is_test)
+        return next((r for r in map(self.of, users) if r is not None), None)
 
     def _may_be_a_module(self, owner: ast.ClassDef) -> bool:
         """Whether a class may be one: not if its bases are other classes of here."""

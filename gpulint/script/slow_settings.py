@@ -33,7 +33,7 @@ class SlowSetting:
 
 def slow_settings(script: Script) -> list[SlowSetting]:
     """Each value once, in no order."""
-    if script.is_test or trains_on_cpu(script):
+    if trains_on_cpu(script):
         return []
     found: dict[ast.expr, tuple[str, Value, list[Loader]]] = {}
     for option, finder in _FINDERS.items():

@@ -47,7 +47,7 @@ class Transfer:
 
 def find_transfers(script: Script) -> tuple[Transfer, ...]:
     """All of them, in source order."""
-    if script.is_test or not script.batches.any or sent_by_framework(script):
+    if not script.batches.any or sent_by_framework(script):
         return ()
     found = [t for t in _candidates(script) if _waits(script, t)]
     return tuple(sorted(found, key=lambda t: (t.call.lineno, t.call.col_offset)))

@@ -39,7 +39,7 @@ class Unread:
 def unread_settings(script: Script) -> list[Unread]:
     """Switches of the files that a script loads, of which no use can be found."""
     project = script.index.project
-    if script.is_test or project is None or script.source.path not in project.files:
+    if project is None or script.source.path not in project.files:
         return []
     found: dict[ast.expr, Unread] = {}
     for call in script.index.all(ast.Call):
