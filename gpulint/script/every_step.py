@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gpulint.index import Definition, Function
 from gpulint.index.walk import COMPREHENSIONS, FUNCTIONS, children, dotted, walk
+from gpulint.script.once import holds_once
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -62,7 +63,7 @@ class EveryStep:
             if isinstance(statement, ast.If):
                 yield from self._nodes(statement.test, inner, helper)
                 rare = self.rare(statement.test, helper)
-                if rare is None:
+                if rare is None and not holds_once(self.script, statement):
                     yield from self._block(statement.body, inner, helper)
                 if rare in (None, "never"):
                     yield from self._block(statement.orelse, inner, helper)
@@ -128,7 +129,7 @@ class EveryStep:
         if isinstance(root, ast.IfExp):
             yield from self._nodes(root.test, inner, helper)
             rare = self.rare(root.test, helper)
-            if rare is None:
+            if rare is None and not holds_once(self.script, root):
                 yield from self._nodes(root.body, inner, helper)
             if rare in (None, "never"):
                 yield from self._nodes(root.orelse, inner, helper)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Function
 from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.loops import is_backward
+from gpulint.script.once import holds_once
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -50,10 +51,24 @@ class Runners:
         function = self.index.function(node)
         return self._function(function) if function is not None else None
 
-    def is_rare(self, node: ast.AST) -> bool:
-        """Whether a node runs in some iterations of its loops only: `step % n`."""
-        around = self.script.loops_around(node)
-        return self._rare(node, around[-1].node if around else None)
+    def is_rare(self, node: ast.AST, within: ast.AST | None = None) -> bool:
+        """Whether a node runs in some iterations of its loops, or of one, only.
+
+        Behind `step % n == 0`, or a test that holds once: `if step == 0:`.
+        """
+        around = [x.node for x in self.script.loops_around(node)]
+        outermost = within or (around[-1] if around else None)
+        child = node
+        for above in self.index.ancestors(node):
+            if isinstance(above, (ast.If, ast.IfExp)) and child is not above.test:
+                if _is_interval(above.test):
+                    return True
+                if _is_body(above, child) and holds_once(self.script, above):
+                    return True
+            if above is outermost:
+                break
+            child = above
+        return False
 
     def in_worker(self, node: ast.AST) -> bool:
         """Whether a node belongs to a dataset's `__getitem__` or a collate function."""
@@ -110,18 +125,14 @@ class Runners:
         test = function.name.startswith("test_")
         return not (alone or test) and any(map(is_backward, calls))
 
-    def _rare(self, node: ast.AST, outermost: ast.AST | None) -> bool:
-        """Whether a node stands behind a test such as `step % n == 0`."""
-        child = node
-        for above in self.index.ancestors(node):
-            if isinstance(above, ast.If) and child is not above.test:
-                parts = walk(above.test)
-                if any(
-                    isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod)
-                    for n in parts
-                ):
-                    return True
-            if above is outermost:
-                break
-            child = above
-        return False
+
+def _is_interval(test: ast.expr) -> bool:
+    """`step % n`."""
+    return any(
+        isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) for n in walk(test)
+    )
+
+
+def _is_body(branch: ast.If | ast.IfExp, child: ast.AST) -> bool:
+    """Whether a part of a branch runs where its test holds."""
+    return child is branch.body or (isinstance(branch, ast.If) and child in branch.body)

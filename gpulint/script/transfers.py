@@ -117,7 +117,9 @@ def _waits(script: Script, transfer: Transfer) -> bool:
         return False
     if _device_of_unknown(script, transfer.device):
         return False
-    if not on_host(script, transfer.source) or _now_and_then(script, transfer):
+    if not on_host(script, transfer.source) or script.runners.is_rare(
+        transfer.call, loop.node
+    ):
         return False
     if loop.loaders and all(written_off(script, x) for x in loop.loaders):
         return False
@@ -132,19 +134,6 @@ def _device_of_unknown(script: Script, device: ast.expr | None) -> bool:
     if _SETTINGS.search(holder) or script.tensors.is_module(device.value):
         return False
     return not script.where(device.value).device
-
-
-def _now_and_then(script: Script, transfer: Transfer) -> bool:
-    """Whether it runs only in some steps, behind `if step % n`."""
-    for above in script.index.ancestors(transfer.call):
-        if above is transfer.loop.node:
-            return False
-        if isinstance(above, ast.If) and any(
-            isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod)
-            for n in walk(above.test)
-        ):
-            return True
-    return False
 
 
 def hindrance(script: Script, transfer: Transfer) -> str | None:

@@ -1,0 +1,169 @@
+"""Branches that are taken once: in the first step, or until what they set is set."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index import Definition
+from gpulint.index.walk import dotted, walk
+
+if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
+    from gpulint.script.model import Script
+
+_UNSET = (None, False, 0)
+
+
+def holds_once(script: Script, branch: ast.If | ast.IfExp) -> bool:
+    """Whether the test of a branch holds in one step only: `if step == 0:`.
+
+    Or until the branch has run: `if total is None: total = torch.zeros(…)`.
+    """
+    loops = [x for x in script.loops_around(branch) if x.kind != "other"]
+    return any(
+        _is_first(script, part, loops) or _until_set(script, branch, part, loops)
+        for part in _all_of(branch.test)
+    )
+
+
+def _all_of(test: ast.expr) -> list[ast.expr]:
+    """The tests that must all hold."""
+    both = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
+    return test.values if isinstance(test, ast.BoolOp) and both else [test]
+
+
+# The first step, or another one
+
+
+def _is_first(script: Script, test: ast.expr, loops: list[Loop]) -> bool:
+    """`step == 0`, `not step`, for a number that counts the steps of a loop."""
+    counter = _compared(test)
+    if counter is None:
+        return False
+    definitions = script.definitions(counter)
+    counts = [d for d in definitions if _counts(d, loops)]
+    starts = [d for d in definitions if _starts(script, d, test, loops)]
+    return bool(counts) and len(counts) + len(starts) == len(definitions)
+
+
+def _compared(test: ast.expr) -> ast.expr | None:
+    """What a test compares with a whole number."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand if dotted(test.operand) else None
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
+        return None
+    number = test.comparators[0]
+    whole = isinstance(number, ast.Constant) and type(number.value) is int
+    return test.left if whole and len(test.ops) == 1 and dotted(test.left) else None
+
+
+def _counts(definition: Definition, loops: list[Loop]) -> bool:
+    """`step += 1`, or the number that `enumerate` or `range` gives."""
+    if definition.kind == "augment":
+        return True
+    for loop in loops if definition.kind == "for" else ():
+        if any(part is definition.node for part in walk(loop.node.target)):  # type: ignore[union-attr]
+            return definition.node not in loop.targets or _is_range(loop)
+    return False
+
+
+def _is_range(loop: Loop) -> bool:
+    return any(
+        isinstance(iterable, ast.Call) and dotted(iterable.func) == "range"
+        for iterable, _ in loop.items
+    )
+
+
+def _starts(
+    script: Script, definition: Definition, test: ast.expr, loops: list[Loop]
+) -> bool:
+    """`step = 0` before the steps."""
+    value = definition.value
+    number = isinstance(value, ast.Constant) and type(value.value) is int
+    before = not _in_step(script, definition.node, test, loops)
+    return definition.kind == "assign" and number and before
+
+
+def _in_step(script: Script, node: ast.AST, test: ast.AST, loops: list[Loop]) -> bool:
+    """Whether a node runs in each step in which a test is made."""
+    if loops:
+        return script.index.inside(node, loops[0].node)
+    return script.index.function(node) is script.index.function(test)
+
+
+# Until it is set
+
+
+def _until_set(
+    script: Script, branch: ast.If | ast.IfExp, test: ast.expr, loops: list[Loop]
+) -> bool:
+    name, missing = _tested(test)
+    if not name or not any(_fills(v, missing) for v in _given(script, branch, name)):
+        return False
+    head, _, last = name.rpartition(".")
+    if not head and not loops:
+        return False  # a name of a function has its first value in each call
+    holder = test if head else next(n for n in walk(test) if isinstance(n, ast.Name))
+    others: list[ast.AST] = [d.node for d in script.definitions(holder)]
+    if head:
+        writes = script.index.home(test).attribute_writes
+        others = list(writes.get(last, ()))
+    own = _targets(script, branch)
+    return not any(
+        _in_step(script, node, test, loops) and not _goes_on(script, node, name)
+        for node in others
+        if node not in own and not script.index.inside(node, branch)
+    )
+
+
+def _tested(test: ast.expr) -> tuple[str, bool]:
+    """The name that a test finds unset (True), or set (False)."""
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.Eq)):
+        right = test.comparators[0]
+        none = isinstance(right, ast.Constant) and right.value is None
+        return (dotted(test.left) or "" if none else ""), True
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        asked = test.operand
+        if isinstance(asked, ast.Call) and dotted(asked.func) == "hasattr":
+            return ".".join(map(_word, asked.args)), True
+        return dotted(asked) or "", True
+    return dotted(test) or "", False
+
+
+def _word(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    return dotted(node) or ""
+
+
+def _given(script: Script, branch: ast.If | ast.IfExp, name: str) -> Iterator[ast.expr]:
+    """The values that a branch gives to a name."""
+    if isinstance(branch, ast.IfExp):
+        if name in map(dotted, _targets(script, branch)):
+            yield branch.body
+        return
+    for node in walk(*branch.body):
+        if isinstance(node, ast.Assign) and name in map(dotted, node.targets):
+            yield node.value
+
+
+def _goes_on(script: Script, node: ast.AST, name: str) -> bool:
+    """Whether a name gets a new value from its old one: `total = total + x`."""
+    statement = script.index.statement(node)
+    value = statement.value if isinstance(statement, ast.Assign) else None
+    again = value is not None and name in map(dotted, walk(value))
+    return again or isinstance(statement, ast.AugAssign)
+
+
+def _targets(script: Script, branch: ast.If | ast.IfExp) -> list[ast.expr]:
+    """The names that get just what a conditional expression gives."""
+    statement = script.index.parent(branch)
+    return statement.targets if isinstance(statement, ast.Assign) else []
+
+
+def _fills(value: ast.expr, missing: bool) -> bool:
+    """Whether the test fails once its name has a value."""
+    unset = isinstance(value, ast.Constant) and value.value in _UNSET
+    return unset is not missing
