@@ -38,8 +38,8 @@ def train(model, loader, optimizer):
 ## When not
 Tensors made from data of the script, pinned ones, what a function that is no part of
 training makes once, and what a test lets happen once: `if step == 0:`, or `if total is
-None:` around what sets it. Made once before the training loop is a note. Without a fix: a
-host tensor that takes the gradient (`requires_grad=True`) would become another leaf,
+None:` around what sets it. Made once before the training loop is a note. Without a fix:
+a host tensor that takes the gradient (`requires_grad=True`) would become another leaf,
 the legacy constructors (`torch.FloatTensor(n)`) take no CUDA device, and NumPy has no
 device at all.
 

@@ -80,6 +80,7 @@ from gpulint.rule import Rule, StepLoops
 from gpulint.script import Loop, Script
 from gpulint.script.device_sums import sum_on_device
 from gpulint.script.edits import CannotFix
+from gpulint.script.every_step import most_in_one_pass
 from gpulint.script.waits import Wait, find_waits
 
 SHOWN = 3  # waits named in a message
@@ -117,7 +118,7 @@ class HostSyncInLoop(Rule):
             fix = sum_on_device(script, loop, waits)
         except CannotFix as reason:
             withheld = str(reason)
-        several = len(waits) > 1 or waits[0].inner
+        several = _count(waits) > 1 or waits[0].inner
         related = {w.at: "waits as well" for w in waits if w.at is not waits[0].at}
         outside = (w for w in waits if not script.index.holds(w.node))
         related.update((w.node, "waits here") for w in outside)
@@ -145,9 +146,14 @@ def _message(script: Script, loop: Loop, waits: list[Wait]) -> str:
     times = ""
     if waits[0].inner:
         times = "in an inner loop "
-    elif len(waits) > 1:
-        times = f"{len(waits)} times "
+    elif _count(waits) > 1:
+        times = f"{_count(waits)} times "
     return f"the host waits for the device {times}in every {step} step: {named}{more}"
+
+
+def _count(waits: list[Wait]) -> int:
+    """How many waits one step makes at most: of an `if` and its `else`, one side."""
+    return most_in_one_pass(wait.branches for wait in waits)
 
 
 def _short(text: str) -> str:

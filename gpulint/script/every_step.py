@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -24,6 +24,7 @@ _INTERVAL = re.compile(
 )
 _TYPE_TESTS = frozenset("isinstance hasattr callable issubclass".split())
 Rare = Literal["interval", "varies", "never"]
+Branches = tuple[tuple[ast.AST, bool], ...]
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,15 @@ class Part:
 
     `inner`: once for each turn of a loop (or comprehension) inside the step.
     `helper`: the function it stands in, if the loop only calls that; `call`: the call
-    in the loop's file that leads there, if it stands in another file.
+    in the loop's file that leads there, if it stands in another file. `branches`: the
+    conditions it stands behind, outermost first, and whether each holds there.
     """
 
     node: ast.AST
     inner: bool
     helper: Function | None
     call: ast.Call | None = None
+    branches: Branches = ()
 
 
 class EveryStep:
@@ -49,6 +52,7 @@ class EveryStep:
         self.loop = loop
         self._seen: set[ast.AST] = set()
         self._outside: ast.Call | None = None  # the call that left this file
+        self._branches: Branches = ()
 
     def parts(self) -> Iterator[Part]:
         """All expression nodes of a step, in source order, helpers where called."""
@@ -59,16 +63,19 @@ class EveryStep:
     def _block(
         self, body: list[ast.stmt], inner: bool, helper: Function | None
     ) -> Iterator[Part]:
+        around = self._branches
         for statement in body:
             if isinstance(statement, ast.If):
                 yield from self._nodes(statement.test, inner, helper)
-                rare = self.rare(statement.test, helper)
-                if rare is None and not holds_once(self.script, statement):
-                    yield from self._block(statement.body, inner, helper)
-                if rare in (None, "never"):
-                    yield from self._block(statement.orelse, inner, helper)
-                elif rare == "interval" and _leaves(statement.body):
-                    return
+                for holds in self._taken(statement, helper):
+                    branch = statement.body if holds else statement.orelse
+                    yield from self._behind(
+                        statement, holds, self._block(branch, inner, helper)
+                    )
+                if _leaves(statement.body):
+                    if self.rare(statement.test, helper) == "interval":
+                        break
+                    self._branches += ((statement, False),)
             elif isinstance(statement, (ast.For, ast.AsyncFor, ast.While)):
                 yield from self._inner_loop(statement, inner, helper)
             elif isinstance(statement, (ast.With, ast.AsyncWith)):
@@ -82,6 +89,26 @@ class EveryStep:
                 yield from self._nodes(statement.subject, inner, helper)
             elif not isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
                 yield from self._nodes(statement, inner, helper)
+        self._branches = around
+
+    def _behind(
+        self, condition: ast.AST, holds: bool, parts: Iterator[Part]
+    ) -> Iterator[Part]:
+        """Parts that run where a condition holds, or does not."""
+        around = self._branches
+        self._branches += ((condition, holds),)
+        yield from parts
+        self._branches = around
+
+    def _taken(
+        self, branch: ast.If | ast.IfExp, helper: Function | None
+    ) -> Iterator[bool]:
+        """The values of a condition that a step may well meet."""
+        rare = self.rare(branch.test, helper)
+        if rare is None and not holds_once(self.script, branch):
+            yield True
+        if rare in (None, "never"):
+            yield False
 
     def _inner_loop(
         self,
@@ -99,27 +126,30 @@ class EveryStep:
 
     # Expressions
 
+    def _part(self, node: ast.AST, inner: bool, helper: Function | None) -> Part:
+        return Part(node, inner, helper, self._outside, self._branches)
+
     def _nodes(
         self, root: ast.AST, inner: bool, helper: Function | None
     ) -> Iterator[Part]:
         if isinstance(root, FUNCTIONS):
             return
         if isinstance(root, (ast.IfExp, ast.BoolOp)):
-            yield Part(root, inner, helper, self._outside)
+            yield self._part(root, inner, helper)
             yield from self._choice(root, inner, helper)
             return
         below = children(root)
         if isinstance(root, COMPREHENSIONS):
             first = root.generators[0].iter
             yield from self._nodes(first, inner, helper)
-            yield Part(root, inner, helper, self._outside)
+            yield self._part(root, inner, helper)
             for child in walk(*below):
                 if not isinstance(child, ast.comprehension) and child is not first:
-                    yield Part(child, True, helper, self._outside)
+                    yield self._part(child, True, helper)
             return
         for child in below:
             yield from self._nodes(child, inner, helper)
-        yield Part(root, inner, helper, self._outside)
+        yield self._part(root, inner, helper)
         if isinstance(root, ast.Call):
             yield from self._called(root, inner)
 
@@ -128,11 +158,9 @@ class EveryStep:
     ) -> Iterator[Part]:
         if isinstance(root, ast.IfExp):
             yield from self._nodes(root.test, inner, helper)
-            rare = self.rare(root.test, helper)
-            if rare is None and not holds_once(self.script, root):
-                yield from self._nodes(root.body, inner, helper)
-            if rare in (None, "never"):
-                yield from self._nodes(root.orelse, inner, helper)
+            for holds in self._taken(root, helper):
+                value = root.body if holds else root.orelse
+                yield from self._behind(root, holds, self._nodes(value, inner, helper))
             return
         for value in root.values:
             yield from self._nodes(value, inner, helper)
@@ -225,3 +253,18 @@ class EveryStep:
 
 def _leaves(body: list[ast.stmt]) -> bool:
     return isinstance(body[-1], (ast.Continue, ast.Return))
+
+
+def most_in_one_pass(branches: Iterable[Branches]) -> int:
+    """How many of the parts behind these conditions one pass can run at most."""
+    always = 0
+    behind: dict[ast.AST, dict[bool, list[Branches]]] = {}
+    for path in branches:
+        if not path:
+            always += 1
+            continue
+        (condition, holds), *rest = path
+        sides = behind.setdefault(condition, {})
+        sides.setdefault(holds, []).append(tuple(rest))
+    chosen = (max(map(most_in_one_pass, s.values())) for s in behind.values())
+    return always + sum(chosen)

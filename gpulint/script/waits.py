@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function, Target, Where
 from gpulint.index.walk import dotted
-from gpulint.script.every_step import EveryStep, Part
+from gpulint.script.every_step import Branches, EveryStep, Part
 from gpulint.script.losses import differentiated
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class Wait:
     at: ast.expr
     inner: bool
     helper: Function | None
+    branches: Branches = ()
 
     @property
     def rank(self) -> tuple[bool, bool, int, int]:
@@ -65,7 +66,9 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
         for node, value in _waiting(script, part, loop):
             if node not in found and not _saved(script, node):
                 at = part.call or _shown(script, node)
-                found[node] = Wait(node, value, at, part.inner, part.helper)
+                found[node] = Wait(
+                    node, value, at, part.inner, part.helper, part.branches
+                )
     return sorted(found.values(), key=lambda w: w.rank)
 
 

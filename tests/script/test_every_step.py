@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from gpulint.index.walk import dotted
-from gpulint.script.every_step import EveryStep, Part
+from gpulint.script.every_step import EveryStep, Part, most_in_one_pass
 
 from .code import script_of
 
@@ -174,3 +174,26 @@ def test_condition_of_a_while_loop_runs_in_every_step() -> None:
     text = "def train(model, opt, batches):\n  while more(batches):\n"
     text += "    x, y = batches.pop()\n" + textwrap.indent(STEP, "    ")
     assert "more" in called(text)
+
+
+@pytest.mark.parametrize(
+    "lines, most",
+    [
+        ("seen(x)\nseen(y)\n", 2),
+        ("if args.clip:\n  seen(x)\nelse:\n  seen(y)\n", 1),
+        ("if args.clip:\n  seen(x)\nelif args.mean:\n  seen(y)\nelse:\n  seen(1)\n", 1),
+        ("if args.clip:\n  seen(x)\n  seen(y)\nelse:\n  seen(y)\nseen(1)\n", 3),
+        ("if args.clip:\n  seen(x)\nif args.mean:\n  seen(y)\n", 2),
+        ("if args.clip:\n  seen(x)\n  continue\nseen(y)\n", 1),
+        ("x = seen(x) if args.clip else seen(y)\n", 1),
+        ("helper(x)\nseen(y)\n", 2),
+    ],
+)
+def test_one_side_of_each_branch_counts(lines: str, most: int) -> None:
+    helper = "def helper(v):\n  if model:\n    return seen(v)\n  return seen(1)\n"
+    found = [
+        part.branches
+        for part in parts(body(lines, helper))
+        if isinstance(part.node, ast.Call) and dotted(part.node.func) == "seen"
+    ]
+    assert most_in_one_pass(found) == most

@@ -1,0 +1,50 @@
+"""What is said of the waits in a loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpulint.engine import Options, check_source
+from gpulint.finding import Finding, Severity
+from gpulint.registry import find_rule
+from gpulint.source import Source
+
+TRAIN = """
+import torch
+
+def train(model, loader, optimizer, args):
+    for x in loader:
+        loss = model(x.to("cuda")).mean()
+        loss.backward()
+        optimizer.step()
+        if args.scaled:
+            print(loss.item())
+        {}:
+            print(float(loss))
+"""
+
+
+def finding(branch: str) -> Finding:
+    rule = find_rule("GPU106")
+    assert rule is not None
+    source = Source(Path("train.py"), TRAIN.format(branch))
+    (found,) = check_source(source, Options((rule,))).findings
+    return found
+
+
+@pytest.mark.parametrize(
+    "branch, times, severity",
+    [
+        ("else", "", Severity.NOTE),
+        ("elif args.mean", "", Severity.NOTE),
+        ("if args.mean", "2 times ", Severity.WARNING),
+    ],
+)
+def test_one_side_of_a_branch_counts(
+    branch: str, times: str, severity: Severity
+) -> None:
+    found = finding(branch)
+    assert f"for the device {times}in every training step" in found.message
+    assert found.severity is severity
