@@ -199,6 +199,8 @@ class Loops:
             loop.steps = tuple(c for c in calls if is_step(c))
         for loop in reversed(list(self.by_node.values())):
             loop.kind = self._kind(loop)
+        for loop in filter(self._fits_each, self.by_node.values()):
+            loop.batches, loop.kind = False, "other"
         for loop in self.by_node.values():
             if loop.train and not any(map(is_backward, self._calls(loop.node))):
                 loop.kind = "other" if self._runs_training(loop) else "train"
@@ -331,6 +333,44 @@ class Loops:
         if last == "set_grad_enabled" and call and call.args:
             return isinstance(call.args[0], ast.Constant) and not call.args[0].value
         return False
+
+    def _fits_each(self, loop: Loop) -> bool:
+        """Whether an iteration is a whole run of training, with its own optimizer.
+
+        As where a picture is fitted or an inverse problem solved for each sample: the
+        loop inside trains, and what stands around it runs once for a sample.
+        """
+        if not loop.batches:
+            return False
+        runs = [
+            run
+            for run in self.by_node.values()
+            if run.train and not run.batches and self._holds(loop, run.node)
+        ]
+        if any(not any(self._holds(r, c) for r in runs) for c in loop.backward):
+            return False
+        return any(
+            self._holds(loop, made) and not self._holds(run, made)
+            for run in runs
+            for made in self._optimizers
+        )
+
+    @cached_property
+    def _optimizers(self) -> list[ast.Call]:
+        """Where the file makes optimizers."""
+        return [
+            call
+            for name, calls in self.index.calls.items()
+            if name.startswith("torch.optim.") and "lr_scheduler" not in name
+            for call in calls
+        ]
+
+    def _holds(self, loop: Loop, node: ast.AST) -> bool:
+        """Whether an iteration runs a node, or a helper that the node stands in."""
+        if loop.node is node:
+            return False
+        inside = self.index.inside(node, loop.node)
+        return inside or self.index.function(node) in loop.helpers
 
     def _runs_training(self, loop: Loop) -> bool:
         """Whether a training loop runs inside, here or in a function it calls."""

@@ -192,12 +192,21 @@ def inputs_vary(script: Script, step: Step) -> bool:
         if not isinstance(name, ast.Name):
             continue
         for definition in script.resolver.definitions(name):
+            if _made_of_weights(script, definition.value):
+                continue
             local = script.index.scope(definition.node) is step.function
             if script.index.inside(definition.node, inside) or (
                 local and step.loop.function is not step.function
             ):
                 return definition.kind in ("assign", "for", "parameter", "augment")
     return False
+
+
+def _made_of_weights(script: Script, value: ast.expr | None) -> bool:
+    """Whether a value comes out of a model that takes no data."""
+    call = value if isinstance(value, ast.Call) else None
+    taken = call is not None and bool(call.args or call.keywords)
+    return call is not None and not taken and script.tensors.is_module(call.func)
 
 
 def is_before(script: Script, statement: ast.stmt, node: ast.AST) -> bool:
