@@ -40,8 +40,11 @@ reported with its place and left alone.
 
 ## When not
 Options that an unpacked dict sets or may set, values decided at run time, loaders of
-other libraries, batches that are on the device already (pinning those raises),
-scripts for the CPU or MPS, and `pin_memory=False` with a comment that gives a reason.
+other libraries, batches that are or may be on the device (pinning those raises),
+samples that this process makes by acting in an environment, single samples of a script
+that trains nothing and reads back each result, data modules of projects without a
+trainer, scripts for the CPU or MPS, and `pin_memory=False` with a comment that gives a
+reason.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on

@@ -225,7 +225,7 @@ def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
     entry = methods.get("__iter__" if iterable else "__getitem__")
     if entry is None:
         return Dataset(Work.UNKNOWN, owner=owner)
-    bodies = _reachable(entry, evaluator)
+    bodies = reachable(entry, evaluator)
     place, reason = _first_work(bodies, evaluator)
     return Dataset(
         work=Work.SOME if place is not None else Work.NONE,
@@ -234,7 +234,7 @@ def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
         owner=owner,
         random=_draws(bodies, evaluator),
         handle=_open_handle(owner, evaluator),
-        device=_moves(bodies),
+        device=moved_in(bodies),
         iterable=iterable,
         mutated=_mutates_itself(bodies, evaluator),
         generator=_kept_generator(bodies, evaluator),
@@ -245,18 +245,18 @@ def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
     )
 
 
-def _reachable(entry: Function, evaluator: Evaluator) -> list[Function]:
+def reachable(entry: Function, evaluator: Evaluator) -> list[Function]:
     """The entry method and the functions of this file that it calls or reads."""
     found = [entry]
     for function in found:
         for node in walk(function):
-            for used in _functions(node, evaluator):
+            for used in functions_of(node, evaluator):
                 if used not in found and len(found) < 20:
                     found.append(used)
     return found
 
 
-def _functions(node: ast.AST, evaluator: Evaluator) -> list[Function]:
+def functions_of(node: ast.AST, evaluator: Evaluator) -> list[Function]:
     """Functions of this file that a node calls, names, or runs by a subscript."""
     resolver = evaluator.resolver
     if isinstance(node, ast.Call):
@@ -418,15 +418,16 @@ def _open_handle(owner: ast.ClassDef, evaluator: Evaluator) -> ast.AST | None:
     return None
 
 
-def _moves(bodies: list[Function]) -> ast.AST | None:
+def moved_in(bodies: list[Function]) -> ast.AST | None:
     """A move to the device for a sample: CUDA in worker processes fails."""
     for function in bodies:
         for node in walk(*function.body):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 if node.func.attr == "cuda":
                     return node
+                given = [*node.args, *(k.value for k in node.keywords)]
                 if node.func.attr == "to" and any(
-                    "device" in (dotted(a) or "") for a in node.args
+                    "device" in (dotted(a) or "") for a in given
                 ):
                     return node
     return None

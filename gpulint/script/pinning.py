@@ -10,6 +10,7 @@ from gpulint.index import Definition, Move, Origin, Target, Where
 from gpulint.index.walk import COMPREHENSIONS, children, dotted, walk
 from gpulint.script.columns import SAME_VALUES
 from gpulint.script.datasets import Work
+from gpulint.script.generated import made_by_acting, made_on_device
 from gpulint.script.loaders import Loader
 from gpulint.script.loops import Loop
 
@@ -26,6 +27,7 @@ _MAKES_HOST = frozenset(
     "concat zeros ones full empty rand randn randint arange".split()
 )
 _PARTS = frozenset("split chunk unbind iterrows itertuples items".split())
+_TRAINS = ("rainer", "LightningModule", "LightningCLI")  # `Trainer`, `cfg.trainer`
 _DEFAULT_DEVICE = frozenset(
     ["torch.set_default_device", "torch.set_default_tensor_type"]
 )
@@ -47,7 +49,7 @@ def written_off(script: Script, loader: Loader) -> bool:
 
 def yields_device(script: Script, loader: Loader) -> bool:
     """Whether its batches may be on the device already: pinning them would raise."""
-    if loader.dataset.device is not None:
+    if loader.dataset.device is not None or made_on_device(script, loader):
         return True
     if script.index.called_names & _DEFAULT_DEVICE:
         return True
@@ -199,6 +201,8 @@ def goes_to_gpu(script: Script, loader: Loader) -> bool:
     """Whether it is sure that a loader's batches are sent to an accelerator."""
     if _trained_by(script, {"transformers.Trainer", "transformers.Seq2SeqTrainer"}):
         return False
+    if made_by_acting(script, loader) or _waits_for_each(script, loader):
+        return False
     moves = script.moves_in(loader.loops)
     targets = {m.target for m in moves}
     if targets:
@@ -209,6 +213,25 @@ def goes_to_gpu(script: Script, loader: Loader) -> bool:
     if any(t.loop in loader.loops for s in scripts for t in s.transfers):
         return True
     return _sent_out_of_sight(script, loader)
+
+
+def _waits_for_each(script: Script, loader: Loader) -> bool:
+    """Whether a script that trains nothing takes its samples one by one.
+
+    And reads the result of each before the next: no copy can run beside anything.
+    """
+    if script.training_loops or not loader.values("batch_size").all_in(1):
+        return False
+    loops = loader.loops
+    calls = [[c for c in x.calls if _reads_back(script, c)] for x in loops]
+    return bool(loops) and all(calls) and not any(x.backward or x.steps for x in loops)
+
+
+def _reads_back(script: Script, call: ast.Call) -> bool:
+    """`.cpu()`, `.numpy()`, `.to("cpu")`."""
+    move = script.tensors.move(call)
+    to_host = move is not None and move.target is Target.CPU
+    return to_host or getattr(call.func, "attr", "") in ("numpy", "item", "tolist")
 
 
 def _trained_by(script: Script, names: set[str]) -> bool:
@@ -229,7 +252,17 @@ def _sent_by_framework(script: Script, loader: Loader) -> bool:
     if owner is None:
         return False
     names = script.resolver.base_names(owner)
-    return any(n.endswith(("DataModule", "LightningModule")) for n in names)
+    if any(n.endswith("LightningModule") for n in names):
+        return True
+    return any(n.endswith("DataModule") for n in names) and _has_trainer(script)
+
+
+def _has_trainer(script: Script) -> bool:
+    """Whether anything in the project may train with a data module."""
+    project = script.index.project
+    if project is None or not project.files:
+        return True
+    return any(map(project.texts, _TRAINS))
 
 
 def _sent_out_of_sight(script: Script, loader: Loader) -> bool:

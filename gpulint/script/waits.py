@@ -59,7 +59,7 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
     """
     parts = list(EveryStep(script, loop).parts())
     calls = [p.node for p in parts if isinstance(p.node, ast.Call)]
-    if _acts(calls) or _measures(script, calls):
+    if acts(calls) or _measures(script, calls):
         return []
     found: dict[ast.AST, Wait] = {}
     for part in parts:
@@ -252,7 +252,7 @@ def _shown(script: Script, node: ast.expr) -> ast.expr:
     return shown
 
 
-def _acts(calls: list[ast.Call]) -> bool:
+def acts(calls: list[ast.Call]) -> bool:
     """Whether a loop steps an environment, which needs the action on the host."""
     return any(
         isinstance(c.func, ast.Attribute)

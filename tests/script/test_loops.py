@@ -225,3 +225,39 @@ def test_whether_a_name_is_set_where_code_runs(text: str, expected: bool) -> Non
     (call,) = script.index.calls["use"]
     node = ast.parse("device", mode="eval").body
     assert script.is_set_at(node, call) is expected
+
+
+RUN = """{before}for x, y in loader:
+  {make}
+  for i in range(100):
+    loss = crit(net(x), y)
+    loss.backward()
+    opt.step()
+{after}"""
+MADE = "opt = torch.optim.Adam(net.parameters())"
+
+
+@pytest.mark.parametrize(
+    "before, make, after, expected",
+    [
+        ("", MADE, "", ["epoch", "train"]),
+        ("", f"net = nn.Linear(2, 2); {MADE}", "  print(loss)\n", ["epoch", "train"]),
+        (f"{MADE}\n", "x = x + 1", "", ["train", "train"]),
+        ("", MADE, "  crit(net(x), y).backward()\n", ["train", "train"]),
+    ],
+)
+def test_a_run_for_each_sample(
+    before: str, make: str, after: str, expected: list[str]
+) -> None:
+    text = RUN.format(before=before, make=make, after=after)
+    loops = script_of(text).loops
+    assert [loop.kind for loop in loops] == expected
+    assert loops[0].batches is (expected[0] == "train")
+
+
+def test_a_run_for_each_sample_in_a_function() -> None:
+    fit = f"def fit(x, net):\n  {MADE}\n  for i in range(9):\n"
+    fit += "    crit(net(x), x).backward()\n    opt.step()\n"
+    loops = script_of(fit + "for x in loader:\n  fit(x, model)\n").loops
+    assert [loop.kind for loop in loops] == ["train", "epoch"]
+    assert not loops[1].batches
