@@ -41,7 +41,7 @@ def written_options(loader: Loader) -> dict[str, ast.expr]:
 
 def has_reason(script: Script, node: ast.expr) -> bool:
     """Whether a comment at a value, or above it, says why it is so."""
-    row, source = node.lineno, script.index.home(node).source
+    source, row = script.source_of(node), node.lineno
     above = source.line(row - 1) if row > 1 else ""
     rows = [source.line(row)]
     if above.lstrip().startswith("#"):
