@@ -34,14 +34,16 @@ RECURSION_LIMIT = 6000  # 150 links take a few Python frames each
 class Options:
     """What to check with.
 
-    `torch_version`: the lowest torch the project allows. `projects`: where the other
-    files of a script are found; without it each file stands alone.
+    `torch_version`, `newest_torch`: the lowest and the highest torch the project
+    allows. `projects`: where the other files of a script are found; without it each
+    file stands alone.
     """
 
     rules: tuple[Rule, ...]
     allow: frozenset[Effect] = frozenset({Effect.EXACT})
     torch_version: tuple[int, int] | None = None
     projects: Projects | None = None
+    newest_torch: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,7 @@ def _run(
     script = Script(source, index, options.torch_version)
     if script.is_test:
         rules = [r for r in rules if r.in_tests]
+    script.newest_torch = options.newest_torch
     found = [finding for rule in rules for finding in rule.check(script)]
     found = [_with_ordinal(f, n) for f, n in _ordinals(found)]
     own = [f for f in found if f.place.path == source.path]

@@ -1,4 +1,4 @@
-"""The lowest torch release that a project allows, and where that is written."""
+"""The torch releases that a project allows, and where that is written."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gpulint.settings import parse_toml
 
 Version = tuple[int, int]
-# One bound and the text in which it stands, to find the row.
-Bound = tuple[Version, str]
+
+ANY_MINOR = 999  # `<3` allows 2 with whatever comes after it
 
 LOWER_OPERATORS = ("==", "===", "~=", ">=", ">")
 _NAME = re.compile(r"^torch(?![\w.-])", re.IGNORECASE)
 _WHEEL = re.compile(r"(?:^|[/\s@])torch-(\d+)\.(\d+)")
-_CARET = re.compile(r"(?:\^|~(?!=)|(?<![<>=!~])=(?!=))\s*(?=\d)")
+_SHORT = re.compile(
+    r"(\^|~(?!=)|(?<![<>=!~])=(?!=))\s*(\d+)(?:\.(\d+))?[\d.*]*(?:\+\w+)?"
+)
 _CONDA = re.compile(r"^\s*-\s*['\"]?(?:[\w./-]+::)?(pytorch|torch)(?![\w.-])(.*)$")
 _LOCKED = re.compile(
     r"""^name\s*=\s*["']torch["']\s*\r?\nversion\s*=\s*["']([^"']+)""", re.MULTILINE
@@ -29,16 +31,36 @@ _LOCKED = re.compile(
 
 
 @dataclass(frozen=True)
-class TorchVersion:
-    """The lower bound (major, minor), its file and its row (1-based)."""
+class Range:
+    """The lowest and the highest release (major, minor) allowed; None: no bound."""
 
-    version: Version
+    lowest: Version | None = None
+    highest: Version | None = None
+
+    def __bool__(self) -> bool:
+        return self.lowest is not None or self.highest is not None
+
+
+# What is allowed and the text that says so, to find the row.
+Bound = tuple[Range, str]
+
+
+@dataclass(frozen=True)
+class TorchVersion:
+    """The lower bound (major, minor), its file and its row (1-based).
+
+    `highest` is the newest release that any declaration of the project allows; None
+    for either: there is no such bound.
+    """
+
+    version: Version | None
     path: Path
     row: int
+    highest: Version | None = field(default=None, compare=False)
 
 
 def find_torch_version(folder: Path) -> TorchVersion | None:
-    """The lowest torch of the project that an absolute folder path belongs to.
+    """The bounds on torch of the project that an absolute folder path belongs to.
 
     Looks upwards to the root of the repository; without one, only as far as the
     first folder that declares dependencies. None: nothing says it.
@@ -49,19 +71,39 @@ def find_torch_version(folder: Path) -> TorchVersion | None:
 
 def lower_bound(text: str) -> Version | None:
     """Lowest release that a specifier allows: `2.1`, `>=1.13,<3`, `^2.0 || ~1.13`."""
-    bounds = [_conjunction(part) for part in text.split("||")]
-    known = [bound for bound in bounds if bound is not None]
-    return min(known) if known else None
+    return allowed(text).lowest
+
+
+def allowed(text: str) -> Range:
+    """The releases between which a specifier's choices lie; no bound is ignored."""
+    ranges = [r for r in map(_conjunction, text.split("||")) if r]
+    lowest = [r.lowest for r in ranges if r.lowest is not None]
+    return Range(min(lowest, default=None), _newest(r.highest for r in ranges))
+
+
+def _newest(bounds: Iterable[Version | None]) -> Version | None:
+    """The highest of several upper bounds; None where one of them has none."""
+    found = list(bounds)
+    known = [bound for bound in found if bound is not None]
+    return max(known) if known and len(known) == len(found) else None
 
 
 @functools.lru_cache(maxsize=4096)
 def _find(folder: Path, rooted: bool) -> TorchVersion | None:
     declared, locked, seen = _in_folder(folder)
-    found = min(declared or locked, key=lambda fact: fact.version, default=None)
+    found = _joined(declared or locked)
     last = (folder / ".git").exists() if rooted else seen
     if found or last or folder.parent == folder:
         return found
     return _find(folder.parent, rooted)
+
+
+def _joined(facts: list[TorchVersion]) -> TorchVersion | None:
+    """The fact with the lowest bound, and the newest release that any allows."""
+    if not facts:
+        return None
+    lowest = min(facts, key=lambda fact: fact.version or (ANY_MINOR, 0))
+    return replace(lowest, highest=_newest(fact.highest for fact in facts))
 
 
 def _in_folder(folder: Path) -> tuple[list[TorchVersion], list[TorchVersion], bool]:
@@ -103,30 +145,56 @@ def _read(path: Path, read: Callable[[str], list[Bound]]) -> Iterator[TorchVersi
         return
     except (SyntaxError, MemoryError, configparser.Error):
         return
-    for version, written in bounds:
-        at = text.find(written)
-        yield TorchVersion(version, path, text.count("\n", 0, max(at, 0)) + 1)
+    for its, written in bounds:
+        row = text.count("\n", 0, max(text.find(written), 0)) + 1
+        yield TorchVersion(its.lowest, path, row, its.highest)
 
 
-def _conjunction(text: str) -> Version | None:
-    """Highest of the lower bounds that are joined by commas or spaces."""
+def _conjunction(text: str) -> Range:
+    """What bounds that are joined by commas or spaces leave together."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
-    from packaging.version import Version as Release
 
-    text = _CARET.sub(">=", text.strip())
+    text = _SHORT.sub(_in_full, text.strip())
     if re.match(r"v?\d", text):
         text = f"=={text}"
     try:
         specifiers = SpecifierSet(re.sub(r"(?<=[\w*])\s+(?=[<>=!~])", ",", text))
     except InvalidSpecifier:
-        return None
-    releases = [
-        Release(specifier.version.removesuffix(".*"))
-        for specifier in specifiers
-        if specifier.operator in LOWER_OPERATORS
-    ]
-    highest = max(releases, default=None)
-    return (highest.major, highest.minor) if highest else None
+        return Range()
+    bounds = [_bounds(s.operator, s.version) for s in specifiers]
+    lowest = (b.lowest for b in bounds if b.lowest is not None)
+    highest = (b.highest for b in bounds if b.highest is not None)
+    return Range(max(lowest, default=None), min(highest, default=None))
+
+
+def _in_full(match: re.Match[str]) -> str:
+    """`^1.13` of Poetry, `~1.13` and `=1.13` of Conda as a PEP 440 specifier."""
+    sign, major, minor = match[1], int(match[2]), match[3]
+    if sign != "^":
+        return f"=={major}.{minor}.*" if minor else f"=={major}.*"
+    limit = f"0.{int(minor) + 1}" if minor and not major else str(major + 1)
+    return f">={major}.{minor or 0},<{limit}"
+
+
+def _bounds(operator: str, text: str) -> Range:
+    """The releases that one specifier allows."""
+    from packaging.version import Version as Release
+
+    release = Release(text.removesuffix(".*"))
+    version = (release.major, release.minor)
+    open_ended = len(release.release) < 2 + (operator == "~=")
+    series = (release.major, ANY_MINOR) if open_ended else version
+    lowest = version if operator in LOWER_OPERATORS else None
+    if operator == "~=" or text.endswith(".*"):
+        return Range(lowest, series) if lowest else Range()
+    if operator in ("==", "===", "<="):
+        return Range(lowest, version)
+    if operator == "<":
+        before = (release.major, release.minor - 1)
+        if not release.minor:
+            before = (release.major - 1, ANY_MINOR)
+        return Range(None, version if release.micro else before)
+    return Range(lowest)
 
 
 def _requirement(text: str) -> list[Bound]:
@@ -134,16 +202,17 @@ def _requirement(text: str) -> list[Bound]:
     text = text.strip()
     wheel = _WHEEL.search(text)
     if wheel:
-        return [((int(wheel[1]), int(wheel[2])), text)]
+        version = (int(wheel[1]), int(wheel[2]))
+        return [(Range(version, version), text)]
     if not _NAME.match(text):
         return []
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
-        bound = lower_bound(str(Requirement(text).specifier))
+        its = allowed(str(Requirement(text).specifier))
     except InvalidRequirement:
         return []
-    return [(bound, text)] if bound else []
+    return [(its, text)] if its else []
 
 
 def _each(requirements: Iterable[Any]) -> list[Bound]:
@@ -169,9 +238,9 @@ def _environment(text: str) -> list[Bound]:
             continue
         specifier = re.split(r"\s#|['\"]", match[2])[0].strip()
         version = re.sub(r"^(=?=?[\d.*]+)=.*$", r"\1", specifier).lstrip(" ")
-        bound = lower_bound(version)
-        if bound:
-            bounds.append((bound, line))
+        its = allowed(version)
+        if its:
+            bounds.append((its, line))
     return bounds
 
 
@@ -199,8 +268,8 @@ def _poetry(value: Any) -> list[Bound]:
     if isinstance(value, dict):
         url = value.get("url")
         return _poetry(value.get("version")) or _each([url] if url else [])
-    bound = lower_bound(value) if isinstance(value, str) else None
-    return [(bound, f'"{value}"')] if bound else []
+    its = allowed(value) if isinstance(value, str) else Range()
+    return [(its, f'"{value}"')] if its else []
 
 
 def _setup_cfg(text: str) -> list[Bound]:
@@ -223,8 +292,8 @@ def _setup_py(text: str) -> list[Bound]:
 
 def _toml_lock(text: str) -> list[Bound]:
     """`[[package]]` tables; read by pattern, as lock files are large."""
-    found = ((lower_bound(m[1]), m[0]) for m in _LOCKED.finditer(text))
-    return [(bound, written) for bound, written in found if bound]
+    found = ((allowed(m[1]), m[0]) for m in _LOCKED.finditer(text))
+    return [(its, written) for its, written in found if its]
 
 
 def _pipfile_lock(text: str) -> list[Bound]:
@@ -232,9 +301,9 @@ def _pipfile_lock(text: str) -> list[Bound]:
     bounds = []
     for section in ("default", "develop"):
         version = data.get(section, {}).get("torch", {}).get("version", "")
-        bound = lower_bound(version)
-        if bound:
-            bounds.append((bound, '"torch"'))
+        its = allowed(version)
+        if its:
+            bounds.append((its, '"torch"'))
     return bounds
 
 

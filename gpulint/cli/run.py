@@ -46,7 +46,7 @@ class Run:
         self.failed = False
         self.resolver = Resolver(flags.overrides, flags.config, flags.isolated)
         self.projects = Projects(self._below)
-        self._options: dict[tuple[int, tuple[int, int] | None], Options] = {}
+        self._options: dict[tuple[object, ...], Options] = {}
 
     def jobs(self, paths: tuple[str, ...]) -> list[Job]:
         """All files to read, in order; complains about folders that it cannot read."""
@@ -112,17 +112,20 @@ class Run:
         from gpulint.registry import select_rules
         from gpulint.torch_version import find_torch_version
 
-        torch = settings.torch_version
+        torch, newest = settings.torch_version, None
         if torch is None:
             found = find_torch_version(folder)
-            torch = found.version if found else None
-        key = id(settings), torch
+            if found is not None:
+                torch, newest = found.version, found.highest
+        key = id(settings), torch, newest
         if key not in self._options:
             try:
                 rules = select_rules(settings.select, settings.ignore)
             except ValueError as error:
                 raise click.UsageError(str(error)) from None
-            self._options[key] = Options(rules, settings.allow, torch, self.projects)
+            self._options[key] = Options(
+                rules, settings.allow, torch, self.projects, newest
+            )
         return self._options[key]
 
     def _below(self, root: Path) -> tuple[Path, ...]:

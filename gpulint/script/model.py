@@ -52,6 +52,8 @@ FRAMEWORKS = {
     "torch_xla": "xla",
 }
 
+RUNTIME_TORCH = (2, 3)  # the lowest release that `gpulint.runtime` works with
+
 
 class Script:
     """One file with all facts that rules ask for.
@@ -70,6 +72,7 @@ class Script:
         self.source = source
         self.index = index
         self.torch_version = torch_version
+        self.newest_torch: tuple[int, int] | None = None
         self._all: dict[FileIndex, Script] = beside._all if beside else {}
         self._all[index] = self
         resolver = Resolver(index)
@@ -137,10 +140,19 @@ class Script:
             wanted = ".".join(map(str, needed))
             has = ".".join(map(str, self.torch_version))
             return None, f"needs torch {wanted}, the project allows {has}"
+        if self._lacks_runtime(rewrite):
+            wanted = ".".join(map(str, RUNTIME_TORCH))
+            return None, f"needs gpulint.runtime, which needs torch {wanted} or newer"
         try:
             return self._compiler.compile(rewrite, effect), None
         except CannotFix as error:
             return None, str(error)
+
+    def _lacks_runtime(self, rewrite: Rewrite) -> bool:
+        """Whether it imports the helpers, which no torch of the project can run."""
+        newest = self.newest_torch
+        too_old = newest is not None and newest < RUNTIME_TORCH
+        return too_old and any(i in self.runtime[1] for i in rewrite.imports)
 
     def name_for(self, module: str, preferred: str) -> tuple[str, tuple[str, ...]]:
         """The local name of a module, and the import statement if it lacks one.

@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import gpulint
+from gpulint.cli import main
 
 REPO = Path(gpulint.__file__).resolve().parent.parent
 LISTING = """\
@@ -49,3 +51,23 @@ def test_rules_are_listed_with_a_summary() -> None:
     listed = json.loads(done.stdout)
     assert listed[0]["code"] == "GPU000"
     assert all(rule["summary"] for rule in listed)
+
+
+@pytest.mark.parametrize(
+    "declared, fixed",
+    [("torch~=1.13", False), ("torch<2.3", False), ("torch>=1.8", True), ("", True)],
+)
+def test_no_helpers_in_a_project_whose_torch_they_cannot_run_with(
+    tmp_path: Path, declared: str, fixed: bool
+) -> None:
+    text = (REPO / "fixtures" / "gpu201_serial_loading" / "bad.py").read_text()
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    (tmp_path / "requirements.txt").write_text(f"{declared}\n")
+    run = CliRunner().invoke
+    rule = ["--select", "GPU201", str(tmp_path)]
+    shown = json.loads(run(main, ["check", "--output-format", "json", *rule]).stdout)
+    reasons = {str(finding["fix_withheld"]) for finding in shown}
+    assert ("gpulint.runtime, which needs torch 2.3" in " ".join(reasons)) is not fixed
+    run(main, ["fix", "--allow", "all", *rule], catch_exceptions=False)
+    assert ("gpulint import runtime" in script.read_text()) is fixed

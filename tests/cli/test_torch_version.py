@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.torch_version import TorchVersion, find_torch_version, lower_bound
+from gpulint.torch_version import (
+    ANY_MINOR,
+    TorchVersion,
+    allowed,
+    find_torch_version,
+    lower_bound,
+)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +42,38 @@ from gpulint.torch_version import TorchVersion, find_torch_version, lower_bound
 )
 def test_lower_bound(text: str, bound: tuple[int, int] | None) -> None:
     assert lower_bound(text) == bound
+
+
+@pytest.mark.parametrize(
+    "text,bound",
+    [
+        ("2.1", (2, 1)),
+        ("==2.1.0+cu118", (2, 1)),
+        ("==2.1.*", (2, 1)),
+        ("==2.*", (2, ANY_MINOR)),
+        ("<=2.3", (2, 3)),
+        ("<2.3", (2, 2)),
+        ("<2.3.1", (2, 3)),
+        ("<2", (1, ANY_MINOR)),
+        (">=1.8,<2", (1, ANY_MINOR)),
+        ("<2.4,<2.1", (2, 0)),
+        ("~=1.13", (1, ANY_MINOR)),
+        ("~=2.1.0", (2, 1)),
+        ("^1.13", (1, ANY_MINOR)),
+        ("^0.4.1", (0, 4)),
+        ("~1.13.1", (1, 13)),
+        ("~1", (1, ANY_MINOR)),
+        ("=2.1.2", (2, 1)),
+        ("=1", (1, ANY_MINOR)),
+        ("~1.13 || ^2.0", (2, ANY_MINOR)),
+        ("~1.13 || >=2.0", None),
+        (">=1.8", None),
+        (">1.8,!=2.0.*", None),
+        ("*", None),
+    ],
+)
+def test_highest_release(text: str, bound: tuple[int, int] | None) -> None:
+    assert allowed(text).highest == bound
 
 
 PYPROJECT = "[project]\nname = 'x'\ndependencies = [\n  'numpy',\n  '%s',\n]\n"
@@ -171,6 +209,28 @@ def test_lowest_of_all_that_is_declared(tmp_path: Path) -> None:
     found = find_torch_version(tmp_path)
     assert found is not None
     assert (found.version, found.path.name) == ((2, 0), "pyproject.toml")
+
+
+@pytest.mark.parametrize(
+    "requirements, wanted, highest",
+    [
+        ("torch<2.3\n", None, (2, 2)),
+        ("torch~=1.13\n", (1, 13), (1, ANY_MINOR)),
+        ("torch==1.13.1\ntorch<=2.1\n", (1, 13), (2, 1)),
+        ("torch==1.13.1\ntorch>=1.8\n", (1, 8), None),
+        ("https://x/torch-1.13.1+cpu-cp310-linux.whl\n", (1, 13), (1, 13)),
+    ],
+)
+def test_newest_release_that_any_declaration_allows(
+    tmp_path: Path,
+    requirements: str,
+    wanted: tuple[int, int] | None,
+    highest: tuple[int, int] | None,
+) -> None:
+    write(tmp_path, requirements=requirements)
+    found = find_torch_version(tmp_path)
+    assert found is not None
+    assert (found.version, found.highest) == (wanted, highest)
 
 
 def test_lock_decides_where_nothing_is_declared(tmp_path: Path) -> None:
