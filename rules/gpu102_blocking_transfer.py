@@ -34,13 +34,14 @@ device: on MPS such copies have read memory that was released already. It needs 
 loader that pins its batches (GPU202) and changes nothing without one.
 
 Withheld where the host tensor is changed after the copy, and where the source may be
-an object whose `to` does not take the option.
+something other than a tensor.
 
 ## When not
 Copies to the host, models and other things moved once, batches that a framework moves,
 batches made from lists and arrays in the loop (their memory is not pinned), loaders
-that a comment keeps unpinned. Slices of one tensor that are moved one by one are
-GPU101.
+that are not pinned and that GPU202 leaves so. Batches of DGL graphs, and those of a
+class whose own `to` does not take the option. Slices of one tensor that are moved one
+by one are GPU101.
 
 ## Source
 PyTorch tutorial "A guide on good usage of `non_blocking` and `pin_memory()`";
@@ -59,6 +60,7 @@ from gpulint.rule import Rule, StepLoops
 from gpulint.script import Script
 from gpulint.script.edits import Edit, InsertBefore, Replace, Rewrite
 from gpulint.script.loops import Loop
+from gpulint.script.pinning import stays_unpinned
 from gpulint.script.syntax import set_keywords
 from gpulint.script.transfers import Transfer, hindrance
 
@@ -79,7 +81,8 @@ class BlockingTransfer(Rule):
             if transfer.call not in sliced:
                 loops.setdefault(transfer.loop, []).append(transfer)
         for loop, transfers in loops.items():
-            yield self._finding(script, loop, transfers)
+            if not stays_unpinned(script, loop):
+                yield self._finding(script, loop, transfers)
 
     def _finding(self, script: Script, loop: Loop, found: list[Transfer]) -> Finding:
         found.sort(key=lambda t: not script.index.inside(t.call, loop.node))

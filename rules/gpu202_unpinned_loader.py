@@ -62,11 +62,10 @@ from gpulint.script import Loader, Script
 from gpulint.script.edits import Edit, Replace, ReplaceCode, Rewrite
 from gpulint.script.pinning import (
     changed_in_dataset,
-    goes_to_gpu,
+    gains,
     needs_tuple,
     pin_condition,
-    written_off,
-    yields_device,
+    unpinned,
 )
 from gpulint.script.setting_values import comes_from_settings
 from gpulint.script.syntax import set_keywords
@@ -81,15 +80,10 @@ class UnpinnedLoader(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each loader."""
         for loader in script.loaders:
-            argument = loader.argument("pin_memory")
-            off = [] if argument.absent else _switched_off(loader)
-            if not (argument.absent or off) or loader.decided_by_runtime:
-                continue
-            if comes_from_settings(script, loader, "pin_memory"):
+            off = unpinned(loader)
+            if off is None or comes_from_settings(script, loader, "pin_memory"):
                 continue  # GPU901
-            if written_off(script, loader) or yields_device(script, loader):
-                continue
-            if goes_to_gpu(script, loader):
+            if gains(script, loader):
                 yield self._finding(script, loader, off)
 
     def _finding(self, script: Script, loader: Loader, off: list[Value]) -> Finding:
@@ -115,12 +109,6 @@ class UnpinnedLoader(Rule):
             withheld=withheld,
             related=[(node, "`pin_memory` is False here") for node in elsewhere],
         )
-
-
-def _switched_off(loader: Loader) -> list[Value]:
-    """The constants that switch pinning off, if nothing else can reach the option."""
-    values = loader.values("pin_memory")
-    return list(values.known) if values.all_in(False, 0) else []
 
 
 def _rewrite(script: Script, loader: Loader) -> Rewrite:

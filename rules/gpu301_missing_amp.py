@@ -64,9 +64,11 @@ numbers that float16 cannot hold, checkpoints with the optimizer's state.
 
 ## When not
 Mixed or half precision in any form is there already, also behind a switch that is off.
-float64, closures (LBFGS), reinforcement learning, graph networks, models of less than
-10 000 weights and training on one fixed input gain nothing. Lightning, Accelerate,
-DeepSpeed, fastai, Ignite and the Hugging Face Trainer have a setting for it.
+float64, closures (LBFGS), reinforcement learning, graph networks (also where only the
+model's or the dataset's file says so), models of less than 10 000 weights, one sample a
+forward pass with `batch_size` of them for an update, and training on one fixed input
+gain nothing. Lightning, Accelerate, DeepSpeed, fastai, Ignite and the Hugging Face
+Trainer have a setting for it.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and
@@ -85,18 +87,24 @@ from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.autocast import with_autocast
 from gpulint.script.edits import CannotFix
-from gpulint.script.model_size import weights
+from gpulint.script.graphs import is_graph_network
+from gpulint.script.loops import steps_environment
+from gpulint.script.model_size import is_tiny
 from gpulint.script.started import trains_in_double, trains_on_gpu, uses_a_trainer
-from gpulint.script.training_step import Step, find_steps, inputs_vary
+from gpulint.script.training_step import (
+    Step,
+    find_steps,
+    inputs_vary,
+    one_sample_each,
+)
 
 OWN_SETTINGS = frozenset(
     {"lightning", "accelerate", "deepspeed", "fastai", "ignite", "xla"}
 )
 OTHER_FIELDS = frozenset(
     "gym gymnasium envpool procgen pettingzoo stable_baselines3 dm_control dm_env brax "
-    "isaacgym torch_geometric dgl torch_sparse torch_scatter ogb".split()
+    "isaacgym".split()
 )
-SMALL = 10_000  # weights
 
 
 class MissingAMP(Rule):
@@ -142,18 +150,9 @@ def _is_candidate(script: Script) -> bool:
     if script.frameworks & OWN_SETTINGS or uses_a_trainer(script):
         return False
     heads = {v.partition(".")[0] for v in script.index.imports.values()}
-    if heads & OTHER_FIELDS or _acts(script):
+    if heads & OTHER_FIELDS or any(map(steps_environment, script.index.called_names)):
         return False
     return trains_on_gpu(script) and trains_in_double(script) is None
-
-
-def _acts(script: Script) -> bool:
-    """Whether a reinforcement-learning environment is stepped."""
-    return any(
-        name.rpartition(".")[0].rpartition(".")[2] in ("env", "envs")
-        and name.endswith(".step")
-        for name in script.index.called_names
-    )
 
 
 def _gains(script: Script, step: Step) -> bool:
@@ -164,9 +163,6 @@ def _gains(script: Script, step: Step) -> bool:
         return False
     if len(step.loop.backward) > 1 and script.precision.second_order:
         return False  # a gradient penalty between several models
-    if not inputs_vary(script, step):
+    if not inputs_vary(script, step) or one_sample_each(script, step):
         return False
-    if step.forward is None:
-        return True
-    size = weights(script, step.forward.func)
-    return size is None or size >= SMALL
+    return not is_tiny(script, step) and not is_graph_network(script, step)

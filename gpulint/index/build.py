@@ -123,6 +123,15 @@ class FileIndex:
         return writes
 
     @cached_property
+    def local_names(self) -> dict[str, set[str]]:
+        """Names that imports give things here, by the names these have elsewhere."""
+        names: dict[str, set[str]] = defaultdict(set)
+        for alias in self.all(ast.alias):
+            if alias.asname is not None:
+                names[alias.name].add(alias.asname)
+        return names
+
+    @cached_property
     def called_names(self) -> frozenset[str]:
         """Qualified names that are called somewhere."""
         return frozenset(self.calls)

@@ -89,7 +89,7 @@ class Resolver:
         self.index = index
         self._flows: dict[Scope, Flow] = {}
         self._origins: dict[ast.AST, tuple[Origin, ...]] = {}
-        self._callees: dict[ast.Call, Function | None] = {}
+        self._callees: dict[ast.Call, tuple[Function, ...]] = {}
         self._callers: dict[Function, tuple[list[ast.Call], bool]] = {}
         self._members: dict[tuple[ast.ClassDef, str], list[Definition]] = {}
         self._finals: dict[Definition, tuple[Definition, ...]] = {}
@@ -433,10 +433,15 @@ class Resolver:
 
     def callee(self, call: ast.Call) -> Function | None:
         """The function or method of this project that a call runs, if it is sure."""
+        found = self.callees(call)
+        return found[0] if len(found) == 1 else None
+
+    def callees(self, call: ast.Call) -> tuple[Function, ...]:
+        """Functions of this project, one of which a call surely runs."""
         if call not in self._callees:
-            self._callees[call] = None  # a cycle adds nothing
+            self._callees[call] = ()  # a cycle adds nothing
             if self._may_be_own(call):
-                self._callees[call] = self._find_callee(call)
+                self._callees[call] = tuple(self._find_callees(call))
         return self._callees[call]
 
     def _may_be_own(self, call: ast.Call) -> bool:
@@ -454,24 +459,18 @@ class Resolver:
         method = isinstance(call.func, ast.Attribute) and home.uses_project
         return method and home.project.defines(name)
 
-    def _find_callee(self, call: ast.Call) -> Function | None:
+    def _find_callees(self, call: ast.Call) -> list[Function]:
         func = call.func
         if isinstance(func, ast.Name):
-            reached = {f for d in self.definitions(func) for f in self.final(d)}
-            functions = [d.node for d in reached if d.kind == "function"]
-            if len(functions) == 1 and len(reached) == 1:
-                found = functions[0]
-                assert isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef))
-                return found
-            return None
+            reached = [f for d in self.definitions(func) for f in self.final(d)]
+            return _functions([d.node for d in reached])
         if isinstance(func, ast.Attribute):
             owners = self.classes_of(func.value)
-            methods = {self.methods(owner).get(func.attr) for owner in owners}
-            if len(methods) == 1:
-                return methods.pop()
-            if not owners:
-                return self._member_function(func)
-        return None
+            if owners:
+                return _functions([self.methods(o).get(func.attr) for o in owners])
+            only = self._member_function(func)
+            return [only] if only is not None else []
+        return []
 
     def _member_function(self, func: ast.Attribute) -> Function | None:
         """A module's function, or the only method of that name."""
@@ -526,10 +525,10 @@ class Resolver:
         return home.project.importers(home, owner.name, call)
 
     def _callers_in(self, home: FileIndex, function: Function) -> Iterator[ast.Call]:
-        names = {n for n, o in home.imports.items() if o.endswith(f".{function.name}")}
-        for name in sorted({function.name} | names):
+        names = {function.name, *home.local_names.get(function.name, ())}
+        for name in sorted(names):
             for call in home.calls_by_name.get(name, ()):
-                if self.callee(call) is function:
+                if function in self.callees(call):
                     yield call
         if function.name == "__init__":
             yield from self._constructors_in(home, function)
@@ -780,6 +779,13 @@ class Resolver:
             if value is not None:
                 yield from self._trace(value, path)
         del self._origins[function]
+
+
+def _functions(nodes: list[ast.AST] | list[Function | None]) -> list[Function]:
+    """The nodes without repetitions; none where one of them is no function."""
+    both = (ast.FunctionDef, ast.AsyncFunctionDef)
+    found = [node for node in dict.fromkeys(nodes) if isinstance(node, both)]
+    return found if len(found) == len(set(nodes)) else []
 
 
 def _prepares(call: ast.Call) -> bool:

@@ -31,6 +31,7 @@ LOADER_NAME = re.compile(
     r"trainloader|testloader|valloader|train_data|training_data|validation_data|"
     r"trainset_loader|batch_iter\w*|loader_\w+)$|loader$|Loader$",
 )
+_ENVIRONMENT = re.compile(r"(^|_)env(s|ironments?)?$")
 _EVAL_NAME = re.compile(
     r"eval|valid|test|infer|predict|(^|_)val(_|$)|score|accuracy|metric|(^|_)dev(_|$)",
     re.IGNORECASE,
@@ -243,12 +244,9 @@ class Loops:
                 calls.append(node)
                 if project is not None and not self._may_train(node, project):
                     continue
-                function = self.resolver.callee(node)
-                if (
-                    function is not None
-                    and function not in helpers
-                    and len(helpers) < 12
-                ):
+                for function in self.resolver.callees(node):
+                    if function in helpers or len(helpers) >= 12:
+                        continue
                     helpers.append(function)
                     if not self._has_training_loop(function):
                         todo.append(function)
@@ -402,3 +400,9 @@ def is_step(call: ast.Call) -> bool:
     return not any(
         part in name for part in ("sched", "env", "profil", "prof", "progress")
     )
+
+
+def steps_environment(name: str | None) -> bool:
+    """Whether `env.step` of reinforcement learning is the name of a callee."""
+    holder, _, last = (name or "").rpartition(".")
+    return last == "step" and bool(_ENVIRONMENT.search(holder.rpartition(".")[2]))

@@ -9,12 +9,20 @@ from gpulint.index.walk import COMPREHENSIONS, LOOPS, walk
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
+    from gpulint.script.training_step import Step
 
+SMALL = 10_000  # weights: less keeps no GPU busy, in whatever precision
 _LAYERS = {"Linear": 2, "Conv1d": 3, "Conv2d": 3, "Embedding": 2, "Conv3d": 3}
 _NO_WEIGHTS = frozenset(
     "ReLU Tanh Sigmoid Dropout Sequential Flatten Softmax GELU ELU LeakyReLU MaxPool2d "
     "AvgPool2d LogSoftmax Identity MaxPool1d SiLU Softplus Dropout2d".split()
 )
+
+
+def is_tiny(script: Script, step: Step) -> bool:
+    """Whether the model of a step is known to be too small to gain by precision."""
+    size = weights(script, step.forward.func) if step.forward is not None else None
+    return size is not None and size < SMALL
 
 
 def weights(script: Script, model: ast.expr) -> int | None:

@@ -63,9 +63,10 @@ def _handed_to(resolver: Resolver, index: FileIndex) -> Iterator[FileIndex]:
         values = [*call.args, *(k.value for k in call.keywords)]
         if not any(_DATA.search((dotted(v) or "").rpartition(".")[2]) for v in values):
             continue
-        callee = resolver.callee(call) or resolver.class_of(call.func)
-        if callee is not None and not index.holds(callee):
-            yield index.home(callee)
+        owner = resolver.class_of(call.func)
+        for callee in resolver.callees(call) or ([owner] if owner is not None else []):
+            if not index.holds(callee):
+                yield index.home(callee)
 
 
 def outside_loops(script: Script, loader: Loader) -> list[Loop]:

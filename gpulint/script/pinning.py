@@ -6,13 +6,15 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from gpulint.index import Definition, Move, Origin, Target, Where
+from gpulint.index import Definition, Move, Origin, Target, Value, Where
 from gpulint.index.walk import COMPREHENSIONS, children, dotted, walk
 from gpulint.script.columns import SAME_VALUES
 from gpulint.script.datasets import Work
 from gpulint.script.generated import made_by_acting, made_on_device
-from gpulint.script.loaders import Loader
+from gpulint.script.graphs import iterates_graphs
+from gpulint.script.loaders import LOADER, Loader
 from gpulint.script.loops import Loop
+from gpulint.script.setting_values import comes_from_settings
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -197,12 +199,53 @@ def _by_hand(script: Script, origin: Origin) -> bool:
 # Where a loader's batches go
 
 
+def unpinned(loader: Loader) -> list[Value] | None:
+    """The constants that switch pinning off; None: it is on, or not known to be off."""
+    if loader.decided_by_runtime:
+        return None
+    if loader.argument("pin_memory").absent:
+        return []
+    values = loader.values("pin_memory")
+    return list(values.known) if values.all_in(False, 0) else None
+
+
+def gains(script: Script, loader: Loader) -> bool:
+    """Whether a loader that is not pinned ought to be."""
+    if written_off(script, loader) or yields_device(script, loader):
+        return False
+    return goes_to_gpu(script, loader)
+
+
+def stays_unpinned(script: Script, loop: Loop) -> bool:
+    """Whether every loader of a loop is known, and has nothing to gain by pinning."""
+    origins = [o for i, _ in loop.items for o in script.resolver.origins(i)]
+    loaders = [_loader(script, o.call) for o in origins if o.call is not None]
+    return len(loaders) == len(origins) > 0 and all(
+        loader is not None
+        and unpinned(loader) is not None
+        and not comes_from_settings(home, loader, "pin_memory")
+        and not gains(home, loader)
+        for loader in loaders
+        for home in ([script.of(loader.call)] if loader is not None else [script])
+    )
+
+
+def _loader(script: Script, call: ast.Call) -> Loader | None:
+    """The loader that a call of this or another file makes."""
+    if script.index.qualified(call.func) != LOADER:
+        return None
+    found = script.of(call).loaders
+    return next((loader for loader in found if loader.call is call), None)
+
+
 def goes_to_gpu(script: Script, loader: Loader) -> bool:
     """Whether it is sure that a loader's batches are sent to an accelerator."""
     if _trained_by(script, {"transformers.Trainer", "transformers.Seq2SeqTrainer"}):
         return False
     if made_by_acting(script, loader) or _waits_for_each(script, loader):
         return False
+    if any(iterates_graphs(script.of(x.node), x) for x in loader.loops):
+        return False  # the copy of a graph waits, pinned or not
     moves = script.moves_in(loader.loops)
     targets = {m.target for m in moves}
     if targets:

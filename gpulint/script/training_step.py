@@ -209,6 +209,27 @@ def _made_of_weights(script: Script, value: ast.expr | None) -> bool:
     return call is not None and not taken and script.tensors.is_module(call.func)
 
 
+def one_sample_each(script: Script, step: Step) -> bool:
+    """Whether weights change every `batch_size` iterations: a sample each."""
+    return any(
+        isinstance(above, ast.If)
+        and script.index.inside(above, step.loop.node)
+        and any(map(_counts_samples, walk(above.test)))
+        for update in step.loop.steps
+        for above in script.index.ancestors(update)
+    )
+
+
+def _counts_samples(node: ast.AST) -> bool:
+    """`i % batch_size`, `i % args.batch_size`, `i % params["batch_size"]`."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mod):
+        return False
+    right = node.right
+    if isinstance(right, ast.Subscript):
+        return getattr(right.slice, "value", None) == "batch_size"
+    return (dotted(right) or "").rpartition(".")[2].lower() == "batch_size"
+
+
 def is_before(script: Script, statement: ast.stmt, node: ast.AST) -> bool:
     """Whether a statement comes earlier in a block that holds `node`, loops apart."""
     block = block_of(script, statement)

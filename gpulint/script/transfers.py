@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from gpulint.index import Move, Target
 from gpulint.index.walk import dotted, walk
 from gpulint.script.columns import on_host
+from gpulint.script.graphs import iterates_graphs
 from gpulint.script.loops import Loop
 from gpulint.script.pinning import made_by_hand, written_off
 from gpulint.script.reads import SHARES, changes_argument
@@ -25,6 +26,7 @@ _SETTINGS = re.compile(
     re.IGNORECASE,
 )
 _OWN_TO = re.compile(r"def to\(\s*self\b([^)]*)\)")
+_CLASS = re.compile(r"^class \w+(.*)", re.MULTILINE)
 _OBJECTS = re.compile(r"target|annot|box|instance|graph", re.IGNORECASE)
 _TENSOR_ATTRIBUTES = frozenset(
     "shape ndim dtype device T mT data grad requires_grad is_cuda".split()
@@ -50,6 +52,8 @@ def find_transfers(script: Script) -> tuple[Transfer, ...]:
     if not script.batches.any or sent_by_framework(script):
         return ()
     found = [t for t in _candidates(script) if _waits(script, t)]
+    graphs = {x for x in {t.loop for t in found} if iterates_graphs(script, x)}
+    found = [t for t in found if t.loop not in graphs and not _has_own_to(script, t)]
     return tuple(sorted(found, key=lambda t: (t.call.lineno, t.call.col_offset)))
 
 
@@ -142,12 +146,10 @@ def hindrance(script: Script, transfer: Transfer) -> str | None:
     if changed is not None:
         line = getattr(changed, "lineno", 0)
         return f"the source is changed after the copy has started (line {line})"
-    if _has_its_own_to(script, transfer):
-        return "the batch may be of a class whose own `to` takes no `non_blocking`"
     return _foreign(script, transfer)
 
 
-def _has_its_own_to(script: Script, transfer: Transfer) -> bool:
+def _has_own_to(script: Script, transfer: Transfer) -> bool:
     """Whether a whole batch is moved where the project has batches of its own."""
     source, project = transfer.source, script.index.project
     whole = isinstance(source, ast.Name) and any(
@@ -158,10 +160,17 @@ def _has_its_own_to(script: Script, transfer: Transfer) -> bool:
         return False
     texts = [script.source.text] if project is None else project.texts("def to(")
     return any(
-        "non_blocking" not in its and "*" not in its
+        "non_blocking" not in its[1] and "*" not in its[1]
         for text in texts
-        for its in _OWN_TO.findall(text)
+        for its in _OWN_TO.finditer(text)
+        if not _moves_module(text[: its.start()])
     )
+
+
+def _moves_module(before: str) -> bool:
+    """Whether the class that a method stands in is a module, after its bases."""
+    classes = _CLASS.findall(before)
+    return bool(classes) and "Module" in classes[-1]
 
 
 def _changed_later(script: Script, transfer: Transfer) -> ast.AST | None:

@@ -1,0 +1,83 @@
+"""The files of a project that run together with a script."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index import FileIndex
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+MAX_FILES = 60
+MAX_DEPTH = 4
+
+
+def programs(script: Script) -> list[FileIndex]:
+    """This file and those that import it, directly or through others."""
+    found = [script.index]
+    depths = {script.index: 0}
+    for index in found:
+        project = index.project
+        if project is None or depths[index] >= MAX_DEPTH or len(found) > MAX_FILES:
+            continue
+        for user in project.importers(index, "", "") or ():
+            if user not in depths and index in imported(script, user):
+                depths[user] = depths[index] + 1
+                found.append(user)
+    return found
+
+
+def run_together(script: Script) -> list[FileIndex]:
+    """The programs that a file is a part of, and what they import, near ones first."""
+    found = programs(script)
+    for index in found:
+        if len(found) <= MAX_FILES:
+            found += [i for i in imported(script, index) if i not in found]
+    return found[:MAX_FILES]
+
+
+def used_by(script: Script) -> list[FileIndex]:
+    """The programs that a file is a part of, and what these import themselves."""
+    found = programs(script)
+    direct = [i for index in found[:MAX_FILES] for i in imported(script, index)]
+    return list(dict.fromkeys([*found, *direct]))
+
+
+def imported(script: Script, index: FileIndex) -> list[FileIndex]:
+    """The files of the project from which a file imports something, each once.
+
+    A name that a package only passes on counts for the file that defines it.
+    """
+    if index.project is None:
+        return []
+    return list(dict.fromkeys(_imported(script, index)))
+
+
+def _imported(script: Script, index: FileIndex) -> Iterator[FileIndex]:
+    assert index.project is not None
+    for origin in (*_origins(index), *index.stars):
+        member = index.project.resolve(index, origin)
+        if member is None:
+            continue
+        home, rest = member
+        yield home
+        if len(rest) == 1:
+            scope = script.resolver.flow(home.tree)
+            for definition in scope.definitions.get(rest[0], ()):
+                for final in script.resolver.final(definition):
+                    yield script.index.home(final.node)
+
+
+def _origins(index: FileIndex) -> Iterator[str]:
+    """What the import statements of a file name, in all branches."""
+    for statement in index.all(ast.Import):
+        yield from (alias.name for alias in statement.names)
+    for origin in index.all(ast.ImportFrom):
+        module = "." * origin.level + (origin.module or "")
+        dot = "" if module.endswith(".") else "."
+        for alias in origin.names:
+            if alias.name != "*":
+                yield f"{module}{dot}{alias.name}"
