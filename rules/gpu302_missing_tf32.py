@@ -43,15 +43,18 @@ for x, y in loader:
 run. It does nothing on CPUs, on MPS and on older GPUs. Results differ in rounding.
 
 Withheld in a file that is only imported, and where the script asks for determinism,
-computes second derivatives, or uses linear algebra or Fourier transforms: their
-results may need all 23 bits.
+computes second derivatives, or it or its models use linear algebra, complex numbers or
+Fourier transforms: their results may need all 23 bits.
 
 ## When not
-Autocast covers the step already. The precision is set (`set_float32_matmul_precision`,
-`torch.backends.cuda.matmul.allow_tf32`), the model is float64, the script runs on the
-CPU or on MPS, or Lightning or the Hugging Face Trainer runs the training: they have
-settings of their own. `torch.backends.cudnn.allow_tf32` is about convolutions and is on
-by default, so it changes nothing here.
+Autocast covers the step already, or does where a switch is on (GPU306 says if it is
+off). The precision is set to whatever value (`set_float32_matmul_precision`,
+`torch.backends.cuda.matmul.allow_tf32`), here or in a file that runs with this one.
+The models are known and only convolve, a small classifier behind them apart, have less
+than 10 000 weights, or act in an environment between two steps. The model is float64,
+the script runs on the CPU or on MPS, or Lightning or the Hugging Face Trainer runs the
+training: they have settings of their own. `torch.backends.cudnn.allow_tf32` is about
+convolutions and is on by default, so it changes nothing here.
 
 ## Source
 PyTorch documentation, "CUDA semantics: TensorFloat-32 (TF32) on Ampere (and later)
@@ -62,15 +65,19 @@ settings it raises (pytorch#166387).
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
+from gpulint.script.covered import may_be_mixed
 from gpulint.script.edits import InsertAfter, Rewrite
 from gpulint.script.half import exact_mathematics
-from gpulint.script.loops import Loop
+from gpulint.script.loops import steps_environment
+from gpulint.script.model_size import is_tiny
+from gpulint.script.models import constructors
+from gpulint.script.precision import matmul_set_nearby
+from gpulint.script.products import only_convolves
 from gpulint.script.started import (
     is_started,
     last_leading_import,
@@ -78,6 +85,7 @@ from gpulint.script.started import (
     trains_on_gpu,
     uses_a_trainer,
 )
+from gpulint.script.training_step import find_steps
 
 OWN_SETTINGS = frozenset({"lightning", "fastai", "deepspeed", "ignite", "xla"})
 
@@ -101,7 +109,9 @@ class MissingTF32(Rule):
             return
         if "accelerate" in script.frameworks and script.precision.amp is not None:
             return  # its autocast may cover every step
-        if any(_under_autocast(script, loop) for loop in loops):
+        if any(may_be_mixed(script, loop) for loop in loops):
+            return
+        if matmul_set_nearby(script) or _gains_nothing(script):
             return
         withheld = _guard(script)
         yield self.finding(
@@ -114,16 +124,16 @@ class MissingTF32(Rule):
         )
 
 
-def _under_autocast(script: Script, loop: Loop) -> bool:
-    """Whether a loop's steps run under an autocast that no flag switches off."""
-    return any(
-        (script.index.qualified(call.func) or "").endswith(".autocast")
-        and isinstance(script.index.parent(call), ast.withitem)
-        and not any(k.arg == "enabled" for k in call.keywords)
-        and not any(isinstance(a, ast.Name) for a in call.args)
-        and not any(isinstance(a, ast.If) for a in script.index.ancestors(call))
-        for call in loop.calls
-    )
+def _gains_nothing(script: Script) -> bool:
+    """Whether no large matrices are multiplied, or the GPU waits for other things."""
+    for loop in script.training_loops:
+        names = (script.index.qualified(call.func) for call in loop.calls)
+        if any(map(steps_environment, names)):
+            return True
+    steps = find_steps(script)
+    if steps and all(is_tiny(script, step) for step in steps):
+        return True
+    return only_convolves(script)
 
 
 def _guard(script: Script) -> str | None:
@@ -132,7 +142,8 @@ def _guard(script: Script) -> str | None:
         return "the script computes second derivatives"
     if script.precision.deterministic is not None:
         return "the script asks for deterministic algorithms"
-    exact = exact_mathematics(script)
+    made = [call for call in constructors(script) if call is not None]
+    exact = exact_mathematics(script, made)
     if exact is not None:
         return f"`{exact}` may need full float32"
     if not is_started(script):

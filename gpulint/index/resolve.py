@@ -27,7 +27,7 @@ _MAKERS = frozenset(
     "Factory".split()
 )
 # Methods of a module that return it.
-_RETURN_SELF = frozenset("cuda eval train half double requires_grad_ apply".split())
+_RETURN_SELF = frozenset("to cuda eval train half double requires_grad_ apply".split())
 _CLASS_KEYWORDS = ("default_factory", "factory", "config_class")
 # Methods of tensors, arrays and lists: no look at what their object is made of.
 _TENSOR_METHODS = frozenset(

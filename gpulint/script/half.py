@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function
@@ -39,6 +40,9 @@ _EXACT = re.compile(
     r"logdet$|slogdet$|pinverse$|solve$|lstsq$|lu$|stft$|istft$|rfft$|irfft$|fft$|"
     r"view_as_complex|polar$)"
 )
+_COMPLEX = frozenset(
+    f"torch.{n}" for n in "cfloat cdouble complex32 complex64 complex128".split()
+)
 _WRITES = frozenset(
     "scatter_ scatter_add_ scatter_reduce_ index_add_ index_copy_ index_put_ "
     "masked_scatter_ lerp lerp_ scatter scatter_add index_add index_copy".split()
@@ -51,13 +55,18 @@ _PICKY = frozenset(
 _FILLS = ("masked_fill", "full_like", "where", "fill_", "new_full", "index_fill")
 _REARRANGES = frozenset("transpose permute t view reshape".split())
 _LOGARITHMS = frozenset("log log2 log10".split())
+MAX_REACHED = 200  # functions and classes
 _LARGEST = 65504.0  # of float16
 _SMALLEST = 5.97e-8
 _NEAREST_TO_1 = 0.9961  # the last number before 1 in bfloat16
 
 
-def exact_mathematics(script: Script) -> str | None:
-    """The first call of linear algebra, Fourier transforms or complex numbers."""
+def exact_mathematics(script: Script, made: Iterable[ast.Call] = ()) -> str | None:
+    """A call of linear algebra, Fourier transforms or complex numbers.
+
+    The first one of this file, else one of what the calls `made` lead to: the models
+    that are trained, in whatever files.
+    """
     found = (
         call
         for name, calls in script.index.calls.items()
@@ -65,7 +74,14 @@ def exact_mathematics(script: Script) -> str | None:
         for call in calls
     )
     first = min(found, key=lambda c: c.lineno, default=None)
-    return script.text(first.func) if first is not None else None
+    if first is not None:
+        return script.text(first.func)
+    for node in walk(*reached_from(script, made)):
+        named = node.func if isinstance(node, ast.Call) else node
+        name = script.index.qualified(named) or ""
+        if _EXACT.match(name) or name in _COMPLEX:
+            return script.text(named)
+    return None
 
 
 class Formats:
@@ -207,9 +223,15 @@ def reached(script: Script, statements: tuple[ast.stmt, ...]) -> list[ast.AST]:
     roots: list[ast.AST] = list(statements)
     classes = script.index.classes.values()
     roots += [c for c in classes if script.tensors.is_module_class(c)]
+    return reached_from(script, roots)
+
+
+def reached_from(script: Script, nodes: Iterable[ast.AST]) -> list[ast.AST]:
+    """Nodes, the functions that they call, and the modules that they run or make."""
+    roots = list(nodes)
     for root in roots:
         for node in walk(root):
-            if isinstance(node, ast.Call) and len(roots) < 200:
+            if isinstance(node, ast.Call) and len(roots) < MAX_REACHED:
                 roots += [r for r in _runs(script, node) if r not in roots]
     return roots
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from gpulint.index import Evaluator, FileIndex
 from gpulint.index.walk import dotted
+from gpulint.script.neighbours import run_together
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
 
 _AMP = re.compile(
     r"autocast|GradScaler|(^|[._])amp($|[._])|use_amp|fp16|bf16|bfloat16|float16|"
@@ -18,6 +23,21 @@ _AMP = re.compile(
 _MATMUL = re.compile(r"float32_matmul_precision|fp32_precision")
 _DOUBLE = re.compile(r"float64|set_default_dtype|DoubleTensor|^double$")
 _DETERMINISTIC = re.compile(r"use_deterministic_algorithms|^deterministic$")
+
+
+_SETTERS = ("allow_tf32", "float32_matmul_precision", "fp32_precision")
+
+
+def matmul_set_nearby(script: Script) -> bool:
+    """Whether another file of the program sets the precision of matrix products."""
+    project = script.index.project
+    if project is None or not any(map(project.texts, _SETTERS)):
+        return False
+    return any(
+        Precision(index, script.evaluator).matmul is not None
+        for index in run_together(script)
+        if any(word in index.source.text for word in _SETTERS)
+    )
 
 
 class Precision:

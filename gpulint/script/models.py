@@ -1,0 +1,53 @@
+"""Which models a script trains, and the calls that make them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.script.training_step import find_steps
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+_MOVES = frozenset("to cuda train eval float apply requires_grad_".split())
+_WRAPPERS = frozenset(
+    "torch.nn.DataParallel torch.nn.parallel.DistributedDataParallel torch.compile "
+    "torch.nn.parallel.distributed.DistributedDataParallel torch.jit.script "
+    "torch.nn.SyncBatchNorm.convert_sync_batchnorm".split()
+)
+MAX_STEPS = 6  # wrappers and moves around a model
+
+
+def trained_models(script: Script) -> list[ast.expr]:
+    """The models whose parameters are asked for, else those that the steps run."""
+    asked = script.index.calls_by_name.get("parameters", ())
+    held = [c.func.value for c in asked if isinstance(c.func, ast.Attribute)]
+    steps = find_steps(script)
+    return held or [s.forward.func for s in steps if s.forward is not None]
+
+
+def constructors(script: Script) -> list[ast.Call | None]:
+    """The calls that make the trained models, each once; None: one is not known."""
+    found = (c for m in trained_models(script) for c in _makers(script, m, 0))
+    return list(dict.fromkeys(found))
+
+
+def _makers(script: Script, model: ast.expr, depth: int) -> Iterator[ast.Call | None]:
+    for origin in script.resolver.origins(model):
+        inner = _wrapped(script, origin.call)
+        if inner is None or depth >= MAX_STEPS:
+            yield origin.call if inner is None else None
+        else:
+            yield from _makers(script, inner, depth + 1)
+
+
+def _wrapped(script: Script, call: ast.Call | None) -> ast.expr | None:
+    """`net` for `net.cuda()` and `DataParallel(net)`; None: it is made here."""
+    if call is None:
+        return None
+    if isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES:
+        return call.func.value
+    wraps = script.index.qualified(call.func) in _WRAPPERS
+    return call.args[0] if wraps and call.args else None

@@ -1,0 +1,78 @@
+"""Mathematics that needs all of float32, in the file of the model that is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpulint.engine import Options, check_path
+from gpulint.finding import Finding
+from gpulint.index import Projects
+from gpulint.registry import find_rule
+
+TRAIN = """
+import torch
+from models import Net
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Net(64).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in torch.load("batches.pt"):
+    x, y = x.to(device), y.to(device)
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+MODEL = """
+import torch
+from torch import nn
+
+def mix(x):
+    return {product}
+
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.first = nn.Linear(width, width)
+
+    def forward(self, x):
+        return mix(self.first(x))
+"""
+
+
+def finding(folder: Path, code: str, product: str) -> Finding:
+    """What a rule says of the script, with a model that computes a product."""
+    (folder / "pyproject.toml").touch()
+    (folder / "models.py").write_text(MODEL.format(product=product))
+    script = folder / "train.py"
+    script.write_text(TRAIN)
+    rule = find_rule(code)
+    assert rule is not None
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    (found,) = check_path(script, Options((rule,), projects=projects)).findings
+    return found
+
+
+@pytest.mark.parametrize("code", ["GPU301", "GPU302"])
+@pytest.mark.parametrize(
+    "product", ["torch.fft.irfft(torch.fft.rfft(x))", "torch.linalg.inv(x)"]
+)
+def test_a_model_of_another_file_keeps_its_format(
+    tmp_path: Path, code: str, product: str
+) -> None:
+    found = finding(tmp_path, code, product)
+    assert found.fix is None
+    assert product[:9] in (found.fix_withheld or "")
+
+
+def test_complex_weights_keep_their_format(tmp_path: Path) -> None:
+    product = "torch.mul(x, torch.ones(64, 64, dtype=torch.cfloat)).abs()"
+    found = finding(tmp_path, "GPU302", product)
+    assert found.fix_withheld == "`torch.cfloat` may need full float32"
+
+
+@pytest.mark.parametrize("code", ["GPU301", "GPU302"])
+def test_a_plain_model_may_change(tmp_path: Path, code: str) -> None:
+    assert finding(tmp_path, code, "torch.relu(x)").fix is not None
