@@ -65,6 +65,7 @@ settings it raises (pytorch#166387).
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
@@ -142,8 +143,9 @@ def _guard(script: Script) -> str | None:
         return "the script computes second derivatives"
     if script.precision.deterministic is not None:
         return "the script asks for deterministic algorithms"
-    made = [call for call in constructors(script) if call is not None]
-    exact = exact_mathematics(script, made)
+    models: list[ast.AST] = [made for made in constructors(script) if made is not None]
+    models += [part for step in find_steps(script) for part in step.made_of]
+    exact = exact_mathematics(script, models)
     if exact is not None:
         return f"`{exact}` may need full float32"
     if not is_started(script):

@@ -61,11 +61,11 @@ _SMALLEST = 5.97e-8
 _NEAREST_TO_1 = 0.9961  # the last number before 1 in bfloat16
 
 
-def exact_mathematics(script: Script, made: Iterable[ast.Call] = ()) -> str | None:
+def exact_mathematics(script: Script, models: Iterable[ast.AST] = ()) -> str | None:
     """A call of linear algebra, Fourier transforms or complex numbers.
 
-    The first one of this file, else one of what the calls `made` lead to: the models
-    that are trained, in whatever files.
+    The first one of this file, else one of what `models` lead to in whatever files:
+    nodes that make or run them.
     """
     found = (
         call
@@ -76,7 +76,7 @@ def exact_mathematics(script: Script, made: Iterable[ast.Call] = ()) -> str | No
     first = min(found, key=lambda c: c.lineno, default=None)
     if first is not None:
         return script.text(first.func)
-    for node in walk(*reached_from(script, made)):
+    for node in walk(*reached_from(script, models)):
         named = node.func if isinstance(node, ast.Call) else node
         name = script.index.qualified(named) or ""
         if _EXACT.match(name) or name in _COMPLEX:
@@ -237,10 +237,10 @@ def reached_from(script: Script, nodes: Iterable[ast.AST]) -> list[ast.AST]:
 
 
 def _runs(script: Script, call: ast.Call) -> list[ast.AST]:
-    """The function or the modules of this project that a call runs or makes."""
-    function = script.resolver.callee(call)
-    if function is not None:
-        return [function]
+    """The functions or the modules of this project that a call may run or make."""
+    functions = script.resolver.callees(call)
+    if functions:
+        return list(functions)
     made = script.resolver.class_of(call.func)
     owners = [made] if made is not None else script.resolver.classes_of(call.func)
     return [

@@ -16,7 +16,7 @@ import torch
 from models import Net
 
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-model = Net(64).to(device)
+model = Net(512).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for x, y in torch.load("batches.pt"):
     x, y = x.to(device), y.to(device)
@@ -42,12 +42,12 @@ class Net(nn.Module):
 """
 
 
-def finding(folder: Path, code: str, product: str) -> Finding:
+def finding(folder: Path, code: str, product: str, trained: str = "model") -> Finding:
     """What a rule says of the script, with a model that computes a product."""
     (folder / "pyproject.toml").touch()
     (folder / "models.py").write_text(MODEL.format(product=product))
     script = folder / "train.py"
-    script.write_text(TRAIN)
+    script.write_text(TRAIN.replace("model.parameters", f"{trained}.parameters"))
     rule = find_rule(code)
     assert rule is not None
     projects = Projects(lambda root: sorted(root.rglob("*.py")))
@@ -65,6 +65,12 @@ def test_a_model_of_another_file_keeps_its_format(
     found = finding(tmp_path, code, product)
     assert found.fix is None
     assert product[:9] in (found.fix_withheld or "")
+
+
+def test_a_model_that_is_only_run_keeps_its_format(tmp_path: Path) -> None:
+    found = finding(tmp_path, "GPU302", "torch.fft.rfft(x).abs()", "inputs")
+    assert found.fix is None
+    assert "torch.fft" in (found.fix_withheld or "")
 
 
 def test_complex_weights_keep_their_format(tmp_path: Path) -> None:
