@@ -80,6 +80,19 @@ def Calls(*names: str) -> Needs:
     return Needs(tuple(words), frozenset(names))
 
 
+def Loaders() -> Needs:
+    """A DataLoader, or a class whose name ends so, must be called or derived from."""
+    return _Loaders((frozenset(["DataLoader"]),))
+
+
+class _Loaders(Needs):
+    def in_index(self, index: FileIndex) -> bool:
+        if any(name.endswith("DataLoader") for name in index.called_names):
+            return True
+        bases = (b for c in index.all(ast.ClassDef) for b in c.bases)
+        return any((index.qualified(b) or "").endswith("DataLoader") for b in bases)
+
+
 class Rule:
     """One pattern that wastes the GPU. The module's docstring is its documentation.
 
@@ -162,4 +175,4 @@ class Rule:
         )
 
 
-__all__ = ["Calls", "Needs", "Place", "Rule", "StepLoops", "Words"]
+__all__ = ["Calls", "Loaders", "Needs", "Place", "Rule", "StepLoops", "Words"]

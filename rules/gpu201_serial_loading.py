@@ -103,7 +103,7 @@ from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding
 from gpulint.index import Value
-from gpulint.rule import Calls, Rule
+from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.loader_options import (
     fed_by_framework,
@@ -113,7 +113,6 @@ from gpulint.script.loader_options import (
     unpicklable,
     written_options,
 )
-from gpulint.script.loaders import LOADER
 from gpulint.script.reuse import built_again
 from gpulint.script.serial import declared, is_serial
 from gpulint.script.setting_values import comes_from_settings
@@ -124,7 +123,7 @@ TITLE = "Let the runtime choose the workers"
 
 class SerialLoading(Rule):
     effect = Effect.RANDOM
-    needs = Calls(LOADER)
+    needs = Loaders()
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Loaders with 0 or 1 workers whose samples take work."""

@@ -57,9 +57,10 @@ from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding
 from gpulint.index import Value
-from gpulint.rule import Calls, Rule
+from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.edits import Edit, Replace, ReplaceCode, Rewrite
+from gpulint.script.loader_options import DERIVED
 from gpulint.script.pinning import (
     changed_in_dataset,
     gains,
@@ -75,7 +76,7 @@ class UnpinnedLoader(Rule):
     """Fires at the callee of a loader without pinned memory."""
 
     effect = Effect.EXACT
-    needs = Calls("torch.utils.data.DataLoader")
+    needs = Loaders()
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each loader."""
@@ -93,6 +94,7 @@ class UnpinnedLoader(Rule):
         if any(v.default for v in off):
             state += " by default"
         withheld = "the value is written in another place" if elsewhere else None
+        withheld = DERIVED if loader.derived else withheld
         changed = changed_in_dataset(script, loader)
         if changed is not None and withheld is None:
             line = getattr(changed, "lineno", 0)

@@ -72,7 +72,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding
-from gpulint.rule import Calls, Rule
+from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.kept_workers import stays_the_same
 from gpulint.script.loader_options import (
@@ -82,7 +82,6 @@ from gpulint.script.loader_options import (
     trains_on_cpu,
     written_options,
 )
-from gpulint.script.loaders import LOADER
 from gpulint.script.reuse import built_again
 from gpulint.script.setting_values import comes_from_settings
 
@@ -91,7 +90,7 @@ TITLE = "Keep the workers between epochs"
 
 class RestartingWorkers(Rule):
     effect = Effect.RANDOM
-    needs = Calls(LOADER)
+    needs = Loaders()
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Loaders with workers that are iterated again and again."""

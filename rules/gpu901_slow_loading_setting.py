@@ -55,17 +55,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding
-from gpulint.rule import Calls, Rule
+from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.illegal_settings import illegal_settings
-from gpulint.script.loaders import LOADER
 from gpulint.script.setting_values import setting_name
 from gpulint.script.slow_settings import SlowSetting, slow_settings
 
 
 class SlowLoadingSetting(Rule):
     effect = Effect.NONE
-    needs = Calls(LOADER)
+    needs = Loaders()
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for a value, with all loaders that take it."""

@@ -46,10 +46,9 @@ from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.index import Value
-from gpulint.rule import Calls, Rule
+from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.loader_options import trains_on_cpu
-from gpulint.script.loaders import LOADER
 from gpulint.script.setting_values import is_meant, option_settings, setting_name
 
 SMALL = 128
@@ -67,7 +66,7 @@ _OTHER_REASONS = re.compile(
 class SmallBatchSetting(Rule):
     effect = Effect.NONE
     severity = Severity.NOTE
-    needs = Calls(LOADER)
+    needs = Loaders()
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for a value."""

@@ -43,17 +43,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
-from gpulint.rule import Calls, Rule
+from gpulint.rule import Loaders, Rule
 from gpulint.script import Script
 from gpulint.script.illegal_settings import IllegalPair, illegal_settings
-from gpulint.script.loaders import LOADER
 from gpulint.script.setting_values import is_setting, setting_name
 
 
 class IllegalSettingCombination(Rule):
     effect = Effect.NONE
     severity = Severity.ERROR
-    needs = Calls(LOADER)
+    needs = Loaders()
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for a pair of values."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from gpulint.index.walk import children, dotted
-from gpulint.script.datasets import changed_by
+from gpulint.script.datasets import changed_by, changes_its_object
 from gpulint.script.loaders import Loader, in_loop
 
 if TYPE_CHECKING:
@@ -42,9 +42,33 @@ def dataset_changes(script: Script, loader: Loader) -> Iterator[ast.AST]:
         func = call.func
         if not isinstance(func, ast.Attribute) or func.attr in _READS:
             continue
-        if _is_part(script, func.value, loader, made) and _again(script, call):
+        part = _is_part(script, func.value, loader, made) and _again(script, call)
+        if part and not _only_reads(script, loader, made, func.attr):
             yield call
     yield from _indirect_changes(script, loader, made)
+
+
+def _only_reads(script: Script, loader: Loader, made: set[ast.AST], name: str) -> bool:
+    """Whether a method changes nothing in any class that the dataset may be of.
+
+    A dataset that is made in the loader's file is of a class defined or imported there.
+    """
+    home = script.index.home(loader.call)
+    if not made or any(not home.holds(node) for node in made):
+        return False
+    homes = dict.fromkeys([home])
+    if home.project is not None:
+        members = [home.project.resolve(home, o) for o in home.imports.values()]
+        homes.update(dict.fromkeys(m[0] for m in members if m is not None))
+    methods = [
+        function
+        for index in homes
+        for function in index.functions
+        if function.name == name and isinstance(index.parent(function), ast.ClassDef)
+    ]
+    return bool(methods) and not any(
+        changes_its_object(method, script.evaluator) for method in methods
+    )
 
 
 def everywhere(loader: Loader, kind: type[Node]) -> Iterator[Node]:
@@ -113,7 +137,8 @@ def _may_change(script: Script, call: ast.Call) -> bool:
     """
     name = script.index.qualified(call.func) or ""
     last = name.rpartition(".")[2] or getattr(call.func, "attr", "")
-    if last[:1].isupper() or last in _LOOKS or name.startswith("torch.utils.data."):
+    made = last[:1].isupper() or last == "__init__"
+    if made or last in _LOOKS or name.startswith("torch.utils.data."):
         return False
     return script.resolver.callee(call) is None
 
@@ -155,7 +180,7 @@ def _is_part(
         if isinstance(part, ast.Attribute) and part.attr in ("dataset", "collate_fn"):
             origins = script.resolver.origins(part.value)
             calls = [o.node for o in origins if isinstance(o.node, ast.Call)]
-            if loader.call in calls or not calls:
+            if any(map(loader.is_made_by, calls)) or not calls:
                 return True
     if not isinstance(node, (ast.Name, ast.Attribute)):
         return False

@@ -433,6 +433,11 @@ def moved_in(bodies: list[Function]) -> ast.AST | None:
     return None
 
 
+def changes_its_object(method: Function, evaluator: Evaluator) -> bool:
+    """Whether a method, or what it calls, changes the object or global variables."""
+    return _mutates_itself(_reachable(method, evaluator), evaluator)
+
+
 def _mutates_itself(bodies: list[Function], evaluator: Evaluator) -> bool:
     """Whether a sample changes the dataset: each worker would change its own copy."""
     for function in bodies:

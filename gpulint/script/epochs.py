@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpulint.index import Function, Resolver
 from gpulint.index.walk import FUNCTIONS, LOOPS
 
 if TYPE_CHECKING:
@@ -62,14 +63,28 @@ def _loops_around(loader: Loader, node: ast.AST, depth: int) -> Iterator[ast.AST
             return
         if index.inside(loader.call, above):
             return  # each call builds a new one
-        calls = resolver.callers(above)
+        calls = [c for f in overridden(resolver, above) for c in resolver.callers(f)]
         mine = [call for call in calls if _is_given(loader, call)]
         for call in mine or calls:
             yield from _loops_around(loader, call, depth + 1)
         return
 
 
+def overridden(resolver: Resolver, method: Function) -> list[Function]:
+    """A function, and the methods of base classes that it stands for when called."""
+    owner = resolver.index.parent(method)
+    if not isinstance(owner, ast.ClassDef):
+        return [method]
+    return [method] + [
+        item
+        for base in resolver.bases(owner)[1:]
+        for item in base.body
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and item.name == method.name
+    ]
+
+
 def _is_given(loader: Loader, call: ast.Call) -> bool:
     origins = loader.evaluator.resolver.origins
     values = [*call.args, *(k.value for k in call.keywords)]
-    return any(o.node is loader.call for v in values for o in origins(v))
+    return any(loader.is_made_by(o.node) for v in values for o in origins(v))

@@ -24,6 +24,7 @@ _REASON = re.compile(
     r"shm|shared memory|crash|bug|fail|error|macos|\bmac\b|determinis|reproduc)",
     re.IGNORECASE,
 )
+DERIVED = "the loader's class may set options of its own"
 _TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.")
 
 
@@ -110,6 +111,8 @@ def into_loader_kwargs(
     `was`: options that the runtime replaces, as they are written in the call.
     """
     call = loader.call
+    if loader.derived:
+        return None, DERIVED
     if any(isinstance(argument, ast.Starred) for argument in call.args):
         return None, "arguments are unpacked from a sequence"
     spreads = [k.value for k in call.keywords if k.arg is None]

@@ -12,11 +12,16 @@ from gpulint.index import Argument, Evaluator, FileIndex, Resolver, Values
 from gpulint.index.walk import dotted
 from gpulint.script.datasets import Dataset, read_dataset
 from gpulint.script.epochs import iterated_again
+from gpulint.script.loader_classes import (
+    LOADER,
+    builds,
+    calls_of_base,
+    constructions,
+)
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
 
-LOADER = "torch.utils.data.DataLoader"
 POSITIONS = {
     name: number
     for number, name in enumerate(
@@ -31,10 +36,11 @@ _EVAL = re.compile(r"test|val|eval|dev|infer|pred", re.IGNORECASE)
 
 @dataclass(eq=False)
 class Loader:
-    """One call of `torch.utils.data.DataLoader`.
+    """One call of `torch.utils.data.DataLoader`, or of a class derived from it.
 
     `loops` iterate it; `names` are what it is assigned to, as written; `files` are
-    those in which it, its dataset or its loops are seen.
+    those in which it, its dataset or its loops are seen. `derived`: it is of a class
+    of this project; `maker` is that class where the call is its `super().__init__`.
     """
 
     call: ast.Call
@@ -42,6 +48,15 @@ class Loader:
     names: tuple[str, ...] = ()
     loops: list[Loop] = field(default_factory=list)
     files: tuple[FileIndex, ...] = ()
+    derived: bool = False
+    maker: ast.ClassDef | None = None
+
+    def is_made_by(self, node: ast.AST) -> bool:
+        """Whether a node makes the loader: its call, or one of the class it is in."""
+        if node is self.call or self.maker is None:
+            return node is self.call
+        resolver = self.evaluator.resolver
+        return isinstance(node, ast.Call) and builds(resolver, node, self.maker)
 
     def argument(self, name: str) -> Argument:
         """An option by keyword, position or through `**kwargs`."""
@@ -114,6 +129,11 @@ def find_loaders(evaluator: Evaluator) -> dict[ast.Call, Loader]:
     found: dict[ast.Call, Loader] = {}
     for call in index.calls.get(LOADER, ()):
         found[call] = Loader(call, evaluator, tuple(_assigned(evaluator, call)))
+    for call in constructions(evaluator.resolver):
+        names = tuple(_assigned(evaluator, call))
+        found[call] = Loader(call, evaluator, names, derived=True)
+    for call, owner in calls_of_base(evaluator.resolver):
+        found[call] = Loader(call, evaluator, derived=True, maker=owner)
     return found
 
 

@@ -210,11 +210,13 @@ class Loops:
                 loop.kind = "epoch"
 
     def _loaders(self, loop: Loop, loaders: dict[ast.Call, Loader]) -> Iterator[Loader]:
+        made = [x for x in loaders.values() if x.maker is not None]
         for iterable, _ in loop.items if loaders else ():
             for origin in self.resolver.origins(iterable):
                 found = loaders.get(origin.node)  # type: ignore[call-overload]
                 if found is not None:
                     yield found
+                yield from (x for x in made if x.is_made_by(origin.node))
 
     def _iterates_batches(self, loop: Loop) -> bool:
         if loop.loaders:

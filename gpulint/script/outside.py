@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Resolver
 from gpulint.index.walk import dotted
+from gpulint.script.loader_classes import users
 
 if TYPE_CHECKING:
     from gpulint.script.loaders import Loader
@@ -31,6 +32,8 @@ def files_around(script: Script, loader: Loader) -> tuple[FileIndex, ...]:
     if script.index.project is not None:
         for user in _users(script.resolver, script.index, loader):
             found[user] = None
+        if loader.maker is not None:
+            found.update(dict.fromkeys(users(script.resolver, loader.maker)))
         for user in list(found):
             found.update(dict.fromkeys(_handed_to(script.resolver, user)))
     owner = loader.dataset.owner
@@ -79,7 +82,7 @@ def outside_loops(script: Script, loader: Loader) -> list[Loop]:
         for loop in () if other.is_test else other.loops:
             for iterable, _ in loop.items:
                 origins = script.resolver.origins(iterable)
-                if any(o.node is loader.call for o in origins):
+                if any(loader.is_made_by(o.node) for o in origins):
                     found.append(loop)
                     break
     return found

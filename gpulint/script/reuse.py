@@ -82,7 +82,7 @@ def _runs_inside(script: Script, function: Function, loop: Loop, depth: int) -> 
 
 
 def _is_loader(script: Script, node: ast.expr, loader: Loader) -> bool:
-    return any(o.node is loader.call for o in script.resolver.origins(node))
+    return any(loader.is_made_by(o.node) for o in script.resolver.origins(node))
 
 
 def runs_once(script: Script, loader: Loader) -> bool:

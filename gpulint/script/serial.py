@@ -43,7 +43,7 @@ def set_later(loader: Loader) -> bool:
             return True
         if attribute.attr == "num_workers":
             made = resolver.origins(attribute.value)
-            if any(o.node is loader.call for o in made):
+            if any(loader.is_made_by(o.node) for o in made):
                 return True
     return False
 

@@ -191,7 +191,9 @@ def draws_alike(script: Script, loader: Loader) -> bool:
     for call in everywhere(loader, ast.Call):
         name = script.index.qualified(call.func) or ""
         if name in ("iter", "next", "zip", "itertools.cycle") and any(
-            o.node is loader.call for a in call.args for o in script.resolver.origins(a)
+            loader.is_made_by(o.node)
+            for a in call.args
+            for o in script.resolver.origins(a)
         ):
             return False
     return True
