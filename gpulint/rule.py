@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # One of these stands in every file with a loop that trains or iterates batches.
 STEP_WORDS = (
     *("backward", "oader", "batches", "iterator", "_iter", "train_data", "ing_data"),
-    *("validation_data", " dl", "_dl", "(dl"),
+    *("validation_data", " dl", "_dl", "(dl", "batch("),
 )
 
 

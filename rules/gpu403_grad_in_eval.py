@@ -49,6 +49,8 @@ another path in evaluation mode without gradients, which rounds differently, as
 `scaled_dot_product_attention` does on MPS; with a padding mask that path also fills
 padded positions with zeros, so there is no fix then. Nor where other code would run
 without gradients in between: while a task waits, or before a generator goes on.
+A single call of the model after `model.eval()`, outside loops over batches, is wrapped
+alone. There is no fix for a loop that trains or evaluates as a parameter says.
 `torch.inference_mode()` saves a little more, but tensors made under it can never take
 part in training.
 
@@ -81,10 +83,13 @@ from gpulint.script.evaluation import (
     leaves_evaluation,
 )
 from gpulint.script.loops import is_backward, is_step
+from gpulint.script.single_pass import modes_without_grad, single_passes
+
+MASKED = "attention with a padding mask gives other values without gradients"
 
 
 class GradInEval(Rule):
-    """Fires on the `for` statement of the evaluation loop."""
+    """Fires on the `for` statement of the evaluation loop, or on a single call."""
 
     effect = Effect.EXACT
     needs = StepLoops(
@@ -96,20 +101,53 @@ class GradInEval(Rule):
     )
 
     def check(self, script: Script) -> Iterator[Finding]:
-        """One finding a loop."""
+        """One finding a loop, or a call outside loops."""
         for loop in script.eval_loops:
             call = graph_builder(script, loop)
             if call is not None:
                 yield self._finding(script, loop, call)
+        for call in single_passes(script):
+            yield self._single(script, call)
+        for loop, call, switched in modes_without_grad(script):
+            yield self.finding(
+                script,
+                loop.node,
+                f"`{script.text(switched)}` runs this loop without a backward pass, "
+                f"but `{script.text(call.func)}` builds a graph for every batch",
+                withheld="the loop trains when it is called in another way",
+                related=[
+                    (call.func, "the model runs here"),
+                    (switched.func, "nothing is differentiated in this call"),
+                ],
+            )
+
+    def _single(self, script: Script, call: ast.Call) -> Finding:
+        attention = may_hold_attention(script, called_module(call))
+        statement = script.index.statement(call)
+        withheld = None
+        if attention and takes_padding_mask(script):
+            withheld = MASKED
+        elif not _binds_locally(script, statement):
+            withheld = "the call is part of a larger statement"
+        torch, imports = script.torch
+        wrap = Wrap((statement,), f"with {torch}.no_grad():")
+        rewrite = Rewrite("Run the model without gradients", (wrap,), imports)
+        return self.finding(
+            script,
+            call.func,
+            f"`{script.text(call.func)}` builds a graph in an evaluation, and nothing "
+            "differentiates it",
+            fix=None if withheld else rewrite,
+            withheld=withheld,
+            effect=Effect.NUMERICS if attention else Effect.EXACT,
+        )
 
     def _finding(self, script: Script, loop: Loop, call: ast.Call) -> Finding:
         attention = may_hold_attention(script, called_module(call))
         masked = attention and takes_padding_mask(script)
         withheld = _pauses(script, loop)
         if masked:
-            withheld = (
-                "attention with a padding mask gives other values without gradients"
-            )
+            withheld = MASKED
         return self.finding(
             script,
             loop.node,
@@ -120,6 +158,24 @@ class GradInEval(Rule):
             related=[(call.func, "the model runs here")],
             effect=Effect.NUMERICS if attention else Effect.EXACT,
         )
+
+
+def _binds_locally(script: Script, statement: ast.stmt) -> bool:
+    """Whether a statement is simple, and binds nothing but a function's own names."""
+    if isinstance(statement, ast.Expr):
+        return True
+    scope = script.index.scope(statement)
+    declared = {
+        name
+        for node in walk_scope(scope)
+        if isinstance(node, (ast.Global, ast.Nonlocal))
+        for name in node.names
+    }
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    parts = [p for t in targets for p in walk(t) if not isinstance(p, ast.expr_context)]
+    names = [p.id for p in parts if isinstance(p, ast.Name)]
+    plain = all(isinstance(p, (ast.Name, ast.Tuple, ast.List)) for p in parts)
+    return bool(names) and plain and declared.isdisjoint(names)
 
 
 def _rewrite(script: Script, loop: Loop) -> Rewrite:

@@ -38,13 +38,13 @@ def graph_builder(script: Script, loop: Loop) -> ast.Call | None:
     """
     if not script.uses_gpu or not loop.eval or loop.no_grad or loop.steps:
         return None
-    if not is_evaluation(script, loop) or _may_switch_off(loop.function):
+    if not is_evaluation(script, loop) or may_switch_off(loop.function):
         return None
-    if loop.function is not None and _always_without_grad(script, loop.function):
+    if loop.function is not None and always_without_grad(script, loop.function):
         return None
-    if _grad_switched_off(script, loop) or _graph_is_wanted(script, loop):
+    if grad_switched_off(script, loop.function) or _graph_is_wanted(script, loop):
         return None
-    for call in _model_calls(script, loop):
+    for call in model_calls(script, loop):
         return call
     return None
 
@@ -77,13 +77,13 @@ def is_evaluation(script: Script, loop: Loop) -> bool:
 # Where there is no graph anyway
 
 
-def _may_switch_off(function: Function | None) -> bool:
+def may_switch_off(function: Function | None) -> bool:
     """Whether a decorator's name says that it might switch gradients off."""
     decorators = function.decorator_list if function is not None else []
     return any(_SWITCH.search(ast.unparse(d)) for d in decorators)
 
 
-def _always_without_grad(script: Script, function: Function, depth: int = 0) -> bool:
+def always_without_grad(script: Script, function: Function, depth: int = 0) -> bool:
     """Whether all callers in this file run a function without gradients."""
     callers = script.resolver.callers(function)
     return bool(callers) and all(
@@ -96,17 +96,16 @@ def _caller_without_grad(script: Script, call: ast.Call, depth: int) -> bool:
     above = script.index.function(call)
     if above is None or depth > 3:
         return False
-    return _always_without_grad(script, above, depth + 1)
+    return always_without_grad(script, above, depth + 1)
 
 
-def _grad_switched_off(script: Script, loop: Loop) -> bool:
-    """`torch.set_grad_enabled(…)` as a statement, or around parts of the loop."""
+def grad_switched_off(script: Script, function: Function | None) -> bool:
+    """Whether a function, or the module, calls `torch.set_grad_enabled(…)`."""
     for call in script.index.all(ast.Call):
         name = (script.index.qualified(call.func) or "").rpartition(".")[2]
         if name not in ("set_grad_enabled", "_set_grad_enabled"):
             continue
-        same = script.index.function(call) is loop.function
-        if same or script.index.function(call) is None:
+        if script.index.function(call) in (function, None):
             return True
     return False
 
@@ -115,8 +114,8 @@ def _grad_switched_off(script: Script, loop: Loop) -> bool:
 
 
 def _graph_is_wanted(script: Script, loop: Loop) -> bool:
-    functions = [*loop.helpers, *_forwards(script), *_objects(script, loop)]
-    if _differentiates(script, [*loop.node.body, *_reachable(script, functions)]):
+    functions = [*loop.helpers, *forwards(script), *_objects(script, loop)]
+    if differentiates(script, [*loop.node.body, *reachable(script, functions)]):
         return True
     if script.backpropagated.computed_in(loop.node) or _strange(script, loop):
         return True
@@ -168,14 +167,14 @@ def _is_foreign(script: Script, callee: ast.expr) -> bool:
     return library not in ("torch", "torchvision", "copy", "functools")
 
 
-def _forwards(script: Script) -> Iterator[Function]:
+def forwards(script: Script) -> Iterator[Function]:
     """Methods of every module class of the file: the model may be any of them."""
     for owner in script.index.classes.values():
         if script.tensors.is_module_class(owner):
             yield from script.resolver.methods(owner).values()
 
 
-def _reachable(script: Script, functions: Iterable[Function]) -> list[Function]:
+def reachable(script: Script, functions: Iterable[Function]) -> list[Function]:
     found = list(dict.fromkeys(functions))
     for function in found:
         for node in walk(*function.body):
@@ -186,7 +185,7 @@ def _reachable(script: Script, functions: Iterable[Function]) -> list[Function]:
     return found
 
 
-def _differentiates(script: Script, roots: Iterable[ast.AST]) -> bool:
+def differentiates(script: Script, roots: Iterable[ast.AST]) -> bool:
     for node in walk(*roots):
         if isinstance(node, ast.Call):
             name = script.index.qualified(node.func) or ""
@@ -216,7 +215,7 @@ def leaves_evaluation(script: Script, loop: Loop, function: Function) -> bool:
     ]
     called = [script.resolver.callee(call) for call in calls]
     functions = [f for f in called if f is not None]
-    if _differentiates(script, _reachable(script, functions)):
+    if differentiates(script, reachable(script, functions)):
         return True
     return any(
         callee is None
@@ -230,13 +229,13 @@ def leaves_evaluation(script: Script, loop: Loop, function: Function) -> bool:
 # The model
 
 
-def _model_calls(script: Script, loop: Loop) -> Iterator[ast.Call]:
+def model_calls(script: Script, loop: Loop) -> Iterator[ast.Call]:
     """Calls of a model on tensors, in the body or in a helper, outside `no_grad`."""
     for part in EveryStep(script, loop).parts():
         node = part.node
         if not isinstance(node, ast.Call) or script.without_grad(node):
             continue
-        if _may_switch_off(part.helper):
+        if may_switch_off(part.helper):
             continue
         callee = called_module(node)
         given = [*node.args, *(k.value for k in node.keywords)]

@@ -11,6 +11,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
 from gpulint.index import FileIndex, Function, Resolver
+from gpulint.index.build import last_name
 from gpulint.index.walk import LOOPS, dotted, walk, walk_scope
 
 if TYPE_CHECKING:
@@ -34,6 +35,12 @@ LOADER_NAME = re.compile(
 _ENVIRONMENT = re.compile(r"(^|_)env(s|ironments?)?$")
 _EVAL_NAME = re.compile(
     r"eval|valid|test|infer|predict|(^|_)val(_|$)|score|accuracy|metric|(^|_)dev(_|$)",
+    re.IGNORECASE,
+)
+
+
+_BATCH_FUNCTION = re.compile(
+    r"^_?((get|next|sample|load|fetch|make|draw|read)_?)?(mini_?)?batch(es)?$",
     re.IGNORECASE,
 )
 
@@ -286,7 +293,10 @@ class Loops:
             nested += [o for o in self.by_node.values() if o.parent is child]
         if loop.backward and (loop.batches or loop.steps):
             return "train"
-        if loop.batches and not loop.backward and self._evaluates(loop):
+        if loop.backward:
+            return "other"
+        taken = not inner and not loop.steps and _takes_batches(loop)
+        if (loop.batches or taken) and self._evaluates(loop):
             return "eval"
         return "other"
 
@@ -383,6 +393,16 @@ class Loops:
             ):
                 return other is not loop
         return False
+
+
+def _takes_batches(loop: Loop) -> bool:
+    """Whether each iteration asks a function for its batch: `x, y = get_batch(i)`."""
+    return any(
+        isinstance(statement, ast.Assign)
+        and isinstance(statement.value, ast.Call)
+        and _BATCH_FUNCTION.search(last_name(statement.value))
+        for statement in loop.node.body
+    )
 
 
 def is_backward(call: ast.Call) -> bool:
