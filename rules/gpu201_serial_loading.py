@@ -81,7 +81,8 @@ drawn at the same time: not where shuffled loaders are zipped or their iterators
 No fix where workers would change what is trained on, or could not start: an iterable
 dataset without `get_worker_info`, a dataset that changes itself, a random generator
 kept on it (all workers would draw the same), a lambda, lock or local function handed
-over, samples that require gradients, a loader built in a loop, a dataset or sampler
+over, samples that require gradients, a dataset of which only the tokenizing collate
+function is known, a loader built in a loop, a dataset or sampler
 that the training loop steers, global variables that change or stand under the main
 guard, and a number that is the default of an option, parameter or class: who sets that
 must be obeyed.
@@ -183,6 +184,8 @@ def why_not(script: Script, loader: Loader, values: tuple[Value, ...]) -> str | 
         return "every worker would yield all samples of the iterable dataset"
     if dataset.mutated:
         return "samples change the dataset, and each worker would change its own copy"
+    if not dataset.known:
+        return "the dataset is not known"
     if dataset.generator is not None:
         return "all workers would have a copy of the dataset's random generator"
     if built_again(script, loader):

@@ -31,7 +31,8 @@ class Dataset:
     every worker would have a copy of; `torch_math` whether torch computes something
     whose rounding may depend on the number of threads, which is 1 in a worker;
     `gradients` where samples get gradients; `unpicklable` what the dataset holds that
-    spawned workers cannot receive; `methods` the functions that make a sample.
+    spawned workers cannot receive; `methods` the functions that make a sample;
+    `known` False where work is sure, and what the dataset is, is not.
     """
 
     work: Work
@@ -48,6 +49,7 @@ class Dataset:
     gradients: ast.AST | None = None
     unpicklable: ast.AST | None = None
     methods: tuple[Function, ...] = ()
+    known: bool = True
 
 
 _IN_MEMORY = frozenset(
@@ -234,7 +236,7 @@ def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
         owner=owner,
         random=_draws(bodies, evaluator),
         handle=_open_handle(owner, evaluator),
-        device=moved_in(bodies),
+        device=next(filter(None, map(sent_to_device, bodies)), None),
         iterable=iterable,
         mutated=_mutates_itself(bodies, evaluator),
         generator=_kept_generator(bodies, evaluator),
@@ -418,18 +420,17 @@ def _open_handle(owner: ast.ClassDef, evaluator: Evaluator) -> ast.AST | None:
     return None
 
 
-def moved_in(bodies: list[Function]) -> ast.AST | None:
+def sent_to_device(function: ast.AST) -> ast.AST | None:
     """A move to the device for a sample: CUDA in worker processes fails."""
-    for function in bodies:
-        for node in walk(*function.body):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                if node.func.attr == "cuda":
-                    return node
-                given = [*node.args, *(k.value for k in node.keywords)]
-                if node.func.attr == "to" and any(
-                    "device" in (dotted(a) or "") for a in given
-                ):
-                    return node
+    for node in walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr == "cuda":
+                return node
+            given = [*node.args, *(k.value for k in node.keywords)]
+            if node.func.attr == "to" and any(
+                "device" in (dotted(a) or "") for a in given
+            ):
+                return node
     return None
 
 

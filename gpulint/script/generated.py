@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function
 from gpulint.index.walk import dotted, walk
-from gpulint.script.datasets import functions_of, moved_in, reachable
+from gpulint.script.datasets import functions_of, reachable, sent_to_device
 from gpulint.script.waits import acts
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ def made_on_device(script: Script, loader: Loader) -> bool:
     """Whether a generator of samples may give tensors that are on the device."""
     makers = _makers(script, loader)
     given = [k for f in makers for k in walk(*f.body) if isinstance(k, ast.keyword)]
-    return moved_in(makers) is not None or any(k.arg == "device" for k in given)
+    sent = any(map(sent_to_device, makers))
+    return sent or any(k.arg == "device" for k in given)
 
 
 def made_by_acting(script: Script, loader: Loader) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Argument, Evaluator, FileIndex, Resolver, Values
 from gpulint.index.walk import dotted
+from gpulint.script.collation import with_collation
 from gpulint.script.datasets import Dataset, read_dataset
 from gpulint.script.epochs import iterated_again
 from gpulint.script.loader_classes import (
@@ -75,8 +76,8 @@ class Loader:
     @cached_property
     def dataset(self) -> Dataset:
         """What is known of the dataset and its work per sample."""
-        argument = self.argument("dataset")
-        return read_dataset(argument, self.evaluator)
+        found = read_dataset(self.argument("dataset"), self.evaluator)
+        return with_collation(found, self.argument("collate_fn"), self.evaluator)
 
     @property
     def decided_by_runtime(self) -> bool:
