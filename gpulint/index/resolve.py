@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from gpulint.index.build import FileIndex, Function, Scope, last_name
 from gpulint.index.flow import Definition, Flow, Step
 from gpulint.index.outside import Outside
+from gpulint.index.targets import qualified_name, settings_arguments
 from gpulint.index.walk import FUNCTIONS, dotted
 
 if TYPE_CHECKING:
@@ -745,12 +746,24 @@ class Resolver:
                 yield from self.origins(argument)
             else:
                 yield from self._trace(argument, path)
+        if path == () and isinstance(function, ast.FunctionDef):
+            for setting in self._settings(function, definition.name):
+                yield Origin(setting, "expression")
         if definition.value is not None:
             default = definition.value
             for origin in self._trace(default, path) if path else self.origins(default):
                 yield Origin(origin.node, origin.kind, origin.path, definition, True)
         if given is None or (not given and definition.value is None):
             yield Origin(definition.node, "parameter", path, definition)
+
+    def _settings(self, function: Function, name: str) -> list[ast.expr]:
+        """What settings files that name a class as their target pass to it."""
+        owner, home = self.index.parent(function), self.index.home(function)
+        if function.name != "__init__" or home.project is None:
+            return []
+        if not isinstance(owner, ast.ClassDef):
+            return []
+        return settings_arguments(home.project, qualified_name(home, owner), name)
 
     def _prepared(self, call: ast.Call, path: tuple[Step, ...]) -> Iterator[Origin]:
         """`accelerator.prepare(model, loader)` gives back what it is given."""

@@ -117,6 +117,8 @@ def _parameter(script: Script, node: ast.expr) -> tuple[Function, str] | None:
     found: set[tuple[Function, str]] = set()
     for origin in resolver.origins(node):
         definition = origin.definition
+        if is_setting(script, origin.node):
+            continue
         if definition is None or definition.kind != "parameter" or origin.path:
             return None
         function = enclosing_function(index, definition)
