@@ -42,7 +42,7 @@ def graph_builder(script: Script, loop: Loop) -> ast.Call | None:
         return None
     if loop.function is not None and always_without_grad(script, loop.function):
         return None
-    if grad_switched_off(script, loop.function) or _graph_is_wanted(script, loop):
+    if _grad_switched_off(script, loop.function) or _graph_is_wanted(script, loop):
         return None
     for call in model_calls(script, loop):
         return call
@@ -99,7 +99,7 @@ def _caller_without_grad(script: Script, call: ast.Call, depth: int) -> bool:
     return always_without_grad(script, above, depth + 1)
 
 
-def grad_switched_off(script: Script, function: Function | None) -> bool:
+def _grad_switched_off(script: Script, function: Function | None) -> bool:
     """Whether a function, or the module, calls `torch.set_grad_enabled(…)`."""
     for call in script.index.all(ast.Call):
         name = (script.index.qualified(call.func) or "").rpartition(".")[2]

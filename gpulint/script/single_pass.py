@@ -13,7 +13,6 @@ from gpulint.script.evaluation import (
     called_module,
     differentiates,
     forwards,
-    grad_switched_off,
     may_switch_off,
     model_calls,
     reachable,
@@ -44,9 +43,16 @@ def single_passes(script: Script) -> Iterator[ast.Call]:
 
 
 def _trains_here(script: Script) -> bool:
-    if script.is_test or not script.uses_gpu or "lightning" in script.frameworks:
+    if not _decides_nothing(script) or "lightning" in script.frameworks:
         return False
     return any(map(is_backward, script.index.calls_by_name.get("backward", ())))
+
+
+def _decides_nothing(script: Script) -> bool:
+    """Whether a file runs on the GPU and nowhere calls `set_grad_enabled(flag)`."""
+    names = script.index.called_names
+    switched = any(name.endswith("set_grad_enabled") for name in names)
+    return script.uses_gpu and not script.is_test and not switched
 
 
 def _calls_after(script: Script, mode: ast.Call) -> Iterator[ast.Call]:
@@ -86,8 +92,6 @@ def _graph_is_waste(script: Script, call: ast.Call) -> bool:
     if function is None or (caller is not None and (caller.eval or caller.batches)):
         return False
     if may_switch_off(function) or always_without_grad(script, function):
-        return False
-    if grad_switched_off(script, function):
         return False
     rest = _rest(script, function, call)
     if differentiates(script, [*rest, *reachable(script, forwards(script))]):
@@ -141,11 +145,9 @@ def modes_without_grad(script: Script) -> Iterator[tuple[Loop, ast.Call, ast.Cal
 
     The loop, its first model call that builds a graph, and the call.
     """
-    if script.is_test or not script.uses_gpu:
-        return
-    for loop in script.training_loops:
+    for loop in script.training_loops if _decides_nothing(script) else ():
         function = loop.function
-        if function is None or loop.no_grad or grad_switched_off(script, function):
+        if function is None or loop.no_grad:
             continue
         if may_switch_off(function) or _without_grad_somewhere(script, loop):
             continue
@@ -156,11 +158,15 @@ def modes_without_grad(script: Script) -> Iterator[tuple[Loop, ast.Call, ast.Cal
 
 
 def _without_grad_somewhere(script: Script, loop: Loop) -> bool:
-    """Whether the function asks for gradients itself, or picks a context for them."""
-    scope = script.index.scope(loop.node)
+    """Whether the function, or one it calls, picks a context for gradients itself."""
     words = ("no_grad", "inference_mode", "enable_grad", "is_grad_enabled")
-    named = (n for n in walk_scope(scope) if isinstance(n, (ast.Name, ast.Attribute)))
-    return any((dotted(n) or "").rpartition(".")[2] in words for n in named)
+    scopes = [script.index.scope(loop.node), *reachable(script, loop.helpers)]
+    return any(
+        (dotted(node) or "").rpartition(".")[2] in (*words, "set_grad_enabled")
+        for scope in scopes
+        for node in walk_scope(scope)
+        if isinstance(node, (ast.Name, ast.Attribute))
+    )
 
 
 def _switched_off(script: Script, function: Function, loop: Loop) -> ast.Call | None:
