@@ -759,9 +759,9 @@ class Resolver:
     def _settings(self, function: Function, name: str) -> list[ast.expr]:
         """What settings files that name a class as their target pass to it."""
         owner, home = self.index.parent(function), self.index.home(function)
-        if function.name != "__init__" or home.project is None:
+        if function.name != "__init__" or not isinstance(owner, ast.ClassDef):
             return []
-        if not isinstance(owner, ast.ClassDef):
+        if home.project is None or not home.project.texts("instantiate"):
             return []
         return settings_arguments(home.project, qualified_name(home, owner), name)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpulint.index.project import Project
 
 MAX_FILES = 2000
+MAX_NAMES = 100_000  # of files of all kinds: a folder of data lies in the project
 _SUFFIXES = (".yaml", ".yml")
 _OTHERS = frozenset("node_modules venv site-packages __pycache__".split())
 _TARGET = re.compile(
@@ -81,10 +82,12 @@ def _targets(root: Path) -> dict[str, list[Path]]:
 def _settings_files(root: Path) -> Iterator[Path]:
     """The YAML files below a folder, in order; none where there are too many."""
     found: list[Path] = []
+    seen = 0
     for folder, inner, names in os.walk(root):
+        seen += len(names)
         inner[:] = sorted(n for n in inner if n[0] != "." and n not in _OTHERS)
         found += [Path(folder, n) for n in sorted(names) if n.endswith(_SUFFIXES)]
-        if len(found) > MAX_FILES:
+        if len(found) > MAX_FILES or seen > MAX_NAMES:
             return
     yield from found
 
