@@ -83,6 +83,8 @@ def _calls_after(script: Script, mode: ast.Call) -> Iterator[ast.Call]:
 def _graph_is_waste(script: Script, call: ast.Call) -> bool:
     function = script.index.function(call)
     around = script.loops_around(call)
+    if isinstance(script.index.parent(call), ast.Expr):
+        return False  # a first run that fills lazy layers: its graph is gone at once
     if script.without_grad(call) or any(
         x.eval or (x.batches and not x.train) or not (x.train or x.kind == "epoch")
         for x in around
