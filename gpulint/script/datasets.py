@@ -436,7 +436,7 @@ def sent_to_device(function: ast.AST) -> ast.AST | None:
 
 def changes_its_object(method: Function, evaluator: Evaluator) -> bool:
     """Whether a method, or what it calls, changes the object or global variables."""
-    return _mutates_itself(_reachable(method, evaluator), evaluator)
+    return _mutates_itself(reachable(method, evaluator), evaluator)
 
 
 def _mutates_itself(bodies: list[Function], evaluator: Evaluator) -> bool:

@@ -12,7 +12,8 @@ from gpulint.script.columns import SAME_VALUES
 from gpulint.script.datasets import Work
 from gpulint.script.generated import made_by_acting, made_on_device
 from gpulint.script.graphs import iterates_graphs
-from gpulint.script.loaders import LOADER, Loader
+from gpulint.script.loader_classes import LOADER
+from gpulint.script.loaders import Loader
 from gpulint.script.loops import Loop
 from gpulint.script.setting_values import comes_from_settings
 
