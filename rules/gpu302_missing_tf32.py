@@ -47,8 +47,7 @@ computes second derivatives, or it or its models use linear algebra, complex num
 Fourier transforms: their results may need all 23 bits.
 
 ## When not
-Autocast covers the step already, or does where a switch is on (GPU306 says if it is
-off). The precision is set to whatever value (`set_float32_matmul_precision`,
+Autocast covers the step already, or a switch decides and is not known to be off. The precision is set to whatever value (`set_float32_matmul_precision`,
 `torch.backends.cuda.matmul.allow_tf32`), here or in a file that runs with this one.
 The models are known and only convolve, a small classifier behind them apart, have less
 than 10 000 weights, or act in an environment between two steps. The model is float64,
@@ -71,6 +70,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
+from gpulint.script.amp_switches import off_flags
 from gpulint.script.covered import may_be_mixed
 from gpulint.script.edits import InsertAfter, Rewrite
 from gpulint.script.half import exact_mathematics
@@ -78,7 +78,7 @@ from gpulint.script.loops import steps_environment
 from gpulint.script.model_size import is_tiny
 from gpulint.script.models import constructors
 from gpulint.script.precision import matmul_set_nearby
-from gpulint.script.products import only_convolves
+from gpulint.script.products import multiplies, only_convolves
 from gpulint.script.started import (
     is_started,
     last_leading_import,
@@ -110,7 +110,7 @@ class MissingTF32(Rule):
             return
         if "accelerate" in script.frameworks and script.precision.amp is not None:
             return  # its autocast may cover every step
-        if any(may_be_mixed(script, loop) for loop in loops):
+        if any(may_be_mixed(script, x) for x in loops) and not off_flags(script):
             return
         if matmul_set_nearby(script) or _gains_nothing(script):
             return
@@ -134,7 +134,8 @@ def _gains_nothing(script: Script) -> bool:
     steps = find_steps(script)
     if steps and all(is_tiny(script, step) for step in steps):
         return True
-    return only_convolves(script)
+    loops = script.training_loops
+    return only_convolves(script) and not any(multiplies(script, x) for x in loops)
 
 
 def _guard(script: Script) -> str | None:

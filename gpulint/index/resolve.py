@@ -93,6 +93,7 @@ class Resolver:
         self._callees: dict[ast.Call, tuple[Function, ...]] = {}
         self._callers: dict[Function, tuple[list[ast.Call], bool]] = {}
         self._members: dict[tuple[ast.ClassDef, str], list[Definition]] = {}
+        self._busy: set[ast.Call] = set()
         self._finals: dict[Definition, tuple[Definition, ...]] = {}
         self.outside = Outside(self)
 
@@ -271,7 +272,7 @@ class Resolver:
         last = last_name(call)
         if made is None and last in _RETURN_SELF and path == ():
             assert isinstance(call.func, ast.Attribute)
-            its = self.classes_of(call.func.value)
+            its = self._classes_before(call, call.func.value)
             return its[0] if len(its) == 1 else None
         if made is not None or last not in _MAKERS:
             return made
@@ -280,6 +281,15 @@ class Resolver:
         given = [k.value for k in call.keywords if k.arg in _CLASS_KEYWORDS]
         given = given or call.args[:1]
         return self.class_of(given[0]) if given and path == () else None
+
+    def _classes_before(self, call: ast.Call, node: ast.expr) -> list[ast.ClassDef]:
+        """Classes of what `x = x.to(device)` is called on; none round a loop."""
+        if call in self._busy:
+            return []
+        self._busy.add(call)
+        its = self.classes_of(node)
+        self._busy.discard(call)
+        return its
 
     def _parsed_class(
         self, call: ast.Call, path: tuple[Step, ...]

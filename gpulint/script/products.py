@@ -14,6 +14,7 @@ from gpulint.script.half import MAX_REACHED, reached_from
 from gpulint.script.models import constructors
 
 if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
     from gpulint.script.model import Script
 
 _CONVOLUTIONAL = re.compile(
@@ -46,6 +47,15 @@ def only_convolves(script: Script) -> bool:
     made = constructors(script)
     return bool(made) and all(
         call is not None and _Network(script, call).convolves for call in made
+    )
+
+
+def multiplies(script: Script, loop: Loop) -> bool:
+    """Whether the steps of a loop multiply matrices themselves, as a loss may."""
+    names = ((call, script.index.qualified(call.func) or "") for call in loop.calls)
+    return any(
+        _PRODUCT.match(name) or getattr(call.func, "attr", "") in _METHODS
+        for call, name in names
     )
 
 
@@ -107,7 +117,19 @@ class _Network:
             return False
         sizes = [script.evaluator.constant(a) for a in head.args[:2]]
         known = [s for s in sizes if isinstance(s, int)]
+        if not self._is_last(head):
+            return False
         return len(known) < 2 or known[0] * known[1] <= _LARGE_HEAD
+
+    def _is_last(self, head: ast.Call) -> bool:
+        """Whether a linear layer stands behind all convolutions of its function."""
+        function = self.script.index.function(head)
+        made = walk(function) if function is not None else ()
+        calls = [n for n in made if isinstance(n, ast.Call)]
+        return not any(
+            call.lineno > head.lineno and _CONVOLUTION.match(self._name(call.func))
+            for call in calls
+        )
 
     def _is_known(self, callee: ast.expr, depth: int = 0) -> bool:
         """Whether what a call runs is known, and is no product of matrices."""
