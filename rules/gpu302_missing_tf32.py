@@ -47,7 +47,8 @@ computes second derivatives, or it or its models use linear algebra, complex num
 Fourier transforms: their results may need all 23 bits.
 
 ## When not
-Autocast covers the step already, or a switch decides and is not known to be off. The precision is set to whatever value (`set_float32_matmul_precision`,
+Autocast covers the step already, or a switch decides and is not known to be off. The
+precision is set to whatever value (`set_float32_matmul_precision`,
 `torch.backends.cuda.matmul.allow_tf32`), here or in a file that runs with this one.
 The models are known and only convolve, a small classifier behind them apart, have less
 than 10 000 weights, or act in an environment between two steps. The model is float64,

@@ -9,7 +9,7 @@ import pytest
 from gpulint.index import Resolver, build_index
 from gpulint.source import Source
 
-NET = "class Net:\n    def to(self, device):\n        return self\n"
+NET = "from torch import nn\nclass Net(nn.Module):\n    size = 1\n"
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ NET = "class Net:\n    def to(self, device):\n        return self\n"
         ("net = Net().to(device)\nuse(net)\n", ["Net"]),
         ("net = Net()\nnet = net.to(device).eval()\nuse(net)\n", ["Net"]),
         ("net = Net()\nfor x in y:\n    net = net.to(x)\nuse(net)\n", ["Net"]),
-        ("for x in y:\n    x = x.to(device)\n    while x:\n        x = x.to(0)\nuse(x)\n", []),
+        ("x = y\nwhile y:\n    x = x.to(device)\n    x.run()\nuse(x)\n", []),
         ("net = other().to(device)\nuse(net)\n", []),
     ],
 )  # fmt: skip
