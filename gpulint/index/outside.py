@@ -170,8 +170,8 @@ class Outside:
             self._subclasses[owner] = []  # a cycle adds nothing
             home = self.index.home(owner)
             users = [home]
-            for text in (f"{owner.name})", f"({owner.name},", f", {owner.name},"):
-                users += self._importing(owner, text)
+            if home.project is not None:
+                users += home.project.derivers(home, owner.name)
             self._subclasses[owner] = [
                 other
                 for user in dict.fromkeys(users)

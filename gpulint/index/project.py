@@ -28,6 +28,7 @@ _WRITE = re.compile(
     re.MULTILINE,
 )
 _DEFINED = re.compile(r"def[ \t]+(\w+)")
+_BASES = re.compile(r"class[ \t]+\w+[ \t]*\(([^)]*)")
 _WORD = re.compile(r"\w+")
 Lister = Callable[[Path], Iterable[Path]]
 Member = tuple[FileIndex, tuple[str, ...]]
@@ -49,6 +50,7 @@ class Project:
         self._kept = 0  # characters of it
         self._words: dict[Path, frozenset[str]] = {}
         self._added: dict[Path, list[Path]] = {}
+        self._held: dict[tuple[Path, str], bool] = {}
         self._owned: dict[tuple[Path, str], bool] = {}
         self._outer: dict[Path, list[Path]] = {}
         self._found: dict[tuple[Path, tuple[str, ...]], Member | None] = {}
@@ -108,9 +110,10 @@ class Project:
         self._loaded.pop(path, None)
         self._words.pop(path, None)
         self._added.clear()
+        self._owned.clear()
         self._asked.clear()
         self._forget_nodes()
-        for name in ("_users", "_writers", "_defined", "_training"):
+        for name in ("_users", "_writers", "_derivers", "_defined", "_training"):
             self.__dict__.pop(name, None)
 
     def trim(self) -> None:
@@ -168,15 +171,18 @@ class Project:
         head = dotted.partition(".")[0]
         if not head:
             return True  # relative
-        folder = near.source.path.parent
-        around = (folder, *self._outer_folders(folder), *self._sure_folders(near))
-        return any(self._holds(f, head) for f in around)
+        key = (near.source.path, head)
+        if key not in self._owned:
+            folder = near.source.path.parent
+            around = (folder, *self._outer_folders(folder), *self._sure_folders(near))
+            self._owned[key] = any(self._holds(f, head) for f in around)
+        return self._owned[key]
 
     def _holds(self, folder: Path, name: str) -> bool:
         key = (folder, name)
-        if key not in self._owned:
-            self._owned[key] = _has(folder, name)
-        return self._owned[key]
+        if key not in self._held:
+            self._held[key] = _has(folder, name)
+        return self._held[key]
 
     def _resolve(self, near: FileIndex, dotted: str) -> Member | None:
         folder = near.source.path.parent
@@ -278,6 +284,13 @@ class Project:
         setting = self._writers.get(attribute, set())
         return self._indexes(self._importing(index, name) & setting if setting else ())
 
+    def derivers(self, index: FileIndex, name: str) -> list[FileIndex]:
+        """Files that may import a class of a file and derive another from it."""
+        deriving = self._derivers.get(name, set())
+        if not deriving:
+            return []
+        return self._indexes(self._importing(index, name) & deriving) or []
+
     def _importing(self, index: FileIndex, name: str) -> set[Path]:
         path = index.source.path
         stem = path.parent.name if path.stem == "__init__" else path.stem
@@ -328,6 +341,16 @@ class Project:
         """Names of the functions of all files with a backward pass."""
         texts = (text for text in map(self._text, self.files) if "backward(" in text)
         return frozenset(name for text in texts for name in _DEFINED.findall(text))
+
+    @cached_property
+    def _derivers(self) -> dict[str, set[Path]]:
+        """Files by each name among the bases of their classes."""
+        derivers: dict[str, set[Path]] = defaultdict(set)
+        for path in self.files:
+            for bases in _BASES.findall(self._text(path)):
+                for name in _WORD.findall(bases):
+                    derivers[name].add(path)
+        return derivers
 
     @cached_property
     def _writers(self) -> dict[str, set[Path]]:

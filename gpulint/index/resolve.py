@@ -94,6 +94,7 @@ class Resolver:
         self._callers: dict[Function, tuple[list[ast.Call], bool]] = {}
         self._members: dict[tuple[ast.ClassDef, str], list[Definition]] = {}
         self._busy: set[ast.Call] = set()
+        self._of_self: dict[tuple[Scope, str], tuple[Definition, ...]] = {}
         self._finals: dict[Definition, tuple[Definition, ...]] = {}
         self.outside = Outside(self)
 
@@ -130,8 +131,22 @@ class Resolver:
         if isinstance(node, ast.Name):
             return tuple(self._outer_definitions(node.id, scope))
         if isinstance(node, ast.Attribute):
-            return tuple(self._attribute_definitions(node))
+            return self._of_attribute(node, scope)
         return ()
+
+    def _of_attribute(
+        self, node: ast.Attribute, scope: Scope
+    ) -> tuple[Definition, ...]:
+        """Definitions of an attribute that its function does not set itself."""
+        if not isinstance(node.value, ast.Name) or (
+            node.value.id != self.self_name(scope)
+        ):
+            return tuple(self._attribute_definitions(node))
+        key = (scope, node.attr)
+        if key not in self._of_self:  # `self.x` is the same all over a method
+            self._of_self[key] = ()  # a cycle adds nothing
+            self._of_self[key] = tuple(self._attribute_definitions(node))
+        return self._of_self[key]
 
     def _outer_definitions(self, name: str, scope: Scope) -> Iterator[Definition]:
         """Definitions of a free name in the scopes around; all of the nearest."""
