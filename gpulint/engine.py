@@ -242,7 +242,23 @@ def fix_source(source: Source, options: Options) -> Fixed:
             stable = False
             break
     remaining = tuple(_findings(current, options))
+    project = _project(source, options)
+    if project is not None and current is not source:
+        project.replace(source.path, current.text)  # as the other files will find it
     return Fixed(source, current.text, tuple(applied), remaining, tuple(undone), stable)
+
+
+def fix_again(fixed: Fixed, options: Options) -> Fixed:
+    """Fix what fixes in other files have brought to light in this one."""
+    more = fix_source(fixed.source.with_text(fixed.text), options)
+    return Fixed(
+        fixed.source,
+        more.text,
+        (*fixed.applied, *more.applied),
+        more.remaining,
+        (*fixed.undone, *more.undone),
+        fixed.stable and more.stable,
+    )
 
 
 def _one_by_one(source: Source, chosen: list[Finding]) -> tuple[list[Finding], str]:

@@ -10,8 +10,16 @@ from pathlib import Path
 import pytest
 
 from gpulint import engine
-from gpulint.engine import Options, check_path, check_source, fix_path, fix_source
+from gpulint.engine import (
+    Options,
+    check_path,
+    check_source,
+    fix_again,
+    fix_path,
+    fix_source,
+)
 from gpulint.finding import Effect, Finding, Severity
+from gpulint.index.project import Projects
 from gpulint.registry import all_rules, find_rule, select_rules
 from gpulint.rule import Calls, Rule, Words
 from gpulint.script import Script
@@ -111,6 +119,33 @@ def test_fixes_go_on_until_nothing_changes() -> None:
     assert fixed.remaining == ()
     assert fixed.undone == ()
     assert fixed.stable
+
+
+class WhereOthersCall(Renames):
+    """`f(…)` → `g(…)`, if another file of the project calls `h`."""
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        project = script.index.project
+        if project is not None and project.texts("h("):
+            yield from super().check(script)
+
+
+def test_a_fix_sees_what_fixes_have_made_of_other_files(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.py", tmp_path / "b.py"
+    first.write_text("f(1)\n")
+    second.write_text("g(2)\n")
+    projects = Projects(lambda _: [first, second])
+    (tmp_path / ".git").mkdir()
+    here = Options((WhereOthersCall("f"), Renames("g", 901)), projects=projects)
+    before = fix_path(first, here)
+    assert isinstance(before, engine.Fixed)
+    assert before.text == "f(1)\n"
+    fix_path(second, here)  # writes nothing
+    after = fix_again(before, here)
+    assert after.text == "import os\nh(1)\n"
+    assert after.source.text == "f(1)\n"
+    assert len(after.applied) == 2
+    assert fix_again(after, here) == after
 
 
 def test_a_fix_without_end_stops() -> None:

@@ -12,6 +12,8 @@ from gpulint.cli.options import discovery, gate, read_flags, selection
 from gpulint.finding import Effect, Finding
 from gpulint.report import Entry, Report, count, one_line, summary, total
 
+MAX_ROUNDS = 5  # over the files of a run
+
 if TYPE_CHECKING:
     from gpulint.cli.run import Job, Run
     from gpulint.engine import Checked, Fixed
@@ -86,7 +88,32 @@ def _fix(run: Run, paths: tuple[str, ...]) -> tuple[bytes | None, Results]:
     for job, result in results:
         if isinstance(result, Checked) and result.source is None:
             run.unread(job.path)
-    return None, results
+    return None, _settled(run, results)
+
+
+def _settled(run: Run, results: Results) -> Results:
+    """All results, once no fix in a file gives rise to another one elsewhere."""
+    from gpulint.engine import fix_again
+
+    found = {job.path: (job, result) for job, result in results}
+    fresh = {path for path, (_, result) in found.items() if _changed(result)}
+
+    def again(job: Job) -> Fixed | Checked:
+        project = run.projects.of(job.path)
+        result = found[job.path][1]
+        others = any(p != job.path and run.projects.of(p) is project for p in fresh)
+        return (
+            fix_again(result, job.options) if others and _is_fixed(result) else result
+        )
+
+    for _ in range(MAX_ROUNDS):
+        before = dict(found)
+        for job, result in run.each([job for job, _ in before.values()], again):
+            found[job.path] = (job, result)
+        fresh = {p for p in found if _text(found[p][1]) != _text(before[p][1])}
+        if not fresh:
+            break
+    return list(found.values())
 
 
 def _fix_stdin(run: Run) -> tuple[bytes, Results]:
@@ -228,6 +255,10 @@ def _is_fixed(result: Fixed | Checked) -> TypeGuard[Fixed]:
 
 def _changed(result: Fixed | Checked) -> TypeGuard[Fixed]:
     return _is_fixed(result) and result.text != result.source.text
+
+
+def _text(result: Fixed | Checked) -> str | None:
+    return result.text if _is_fixed(result) else None
 
 
 def _entry(job: Job, result: Fixed | Checked) -> Entry:

@@ -112,6 +112,7 @@ class Project:
         self._added.clear()
         self._owned.clear()
         self._asked.clear()
+        self._holding.clear()
         self._forget_nodes()
         for name in ("_users", "_writers", "_derivers", "_defined", "_training"):
             self.__dict__.pop(name, None)

@@ -50,6 +50,23 @@ def test_second_run_changes_nothing(run: Run, tmp_path: Path) -> None:
     assert script.stat().st_mtime_ns == before.st_mtime_ns
 
 
+def test_a_fix_that_another_file_makes_possible(run: Run, tmp_path: Path) -> None:
+    first, second = tmp_path / "a.py", tmp_path / "b.py"
+    first.write_text("asleep_copy()\n")
+    assert "Fixed" not in run("fix", "a.py").stdout
+    second.write_text("slow_copy()\n")
+    assert "Fixed 2 findings in 2 files" in run("fix").stdout
+    assert first.read_text() == second.read_text() == "fast_copy()\n"
+
+
+def test_a_fix_in_another_project_is_no_reason(run: Run, tmp_path: Path) -> None:
+    for name, text in (("x", "asleep_copy()\n"), ("y", "slow_copy()\n")):
+        (tmp_path / name / ".git").mkdir(parents=True)
+        (tmp_path / name / "a.py").write_text(text)
+    assert "Fixed 1 finding in 1 file" in run("fix").stdout
+    assert (tmp_path / "x" / "a.py").read_text() == "asleep_copy()\n"
+
+
 def test_diff_writes_nothing_and_applies(
     run: Run, script: Path, tmp_path: Path
 ) -> None:
