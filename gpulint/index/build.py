@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from gpulint.index.walk import FIELDS as _FIELDS
-from gpulint.index.walk import FUNCTIONS, dotted, fields
+from gpulint.index.walk import FUNCTIONS, dotted, fields, walk_scope
 from gpulint.source import Source, SourceError
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MAX_LINKS = 150
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Runner = Function | ast.For | ast.AsyncFor | ast.While
 Node = TypeVar("Node", bound=ast.AST)
 
 _SCOPES = frozenset((*FUNCTIONS, ast.ClassDef, ast.Module))
@@ -55,6 +56,7 @@ class FileIndex:
     project: Project | None = None
     flows: dict[Scope, Flow] = field(default_factory=dict)
     _scopes: dict[ast.AST, Scope] = field(default_factory=dict)
+    _calls_below: dict[ast.AST, list[ast.Call]] = field(default_factory=dict)
     _names: dict[ast.AST | None, str | None] = field(default_factory=dict)
 
     def holds(self, node: ast.AST) -> bool:
@@ -232,6 +234,14 @@ class FileIndex:
                 return self._scopes[above]
             child, above = above, self.parents.get(above)
         return self.tree
+
+    def calls_below(self, runner: Runner) -> list[ast.Call]:
+        """The calls in the body of a loop or function, what it defines left out."""
+        home = self.home(runner)
+        if runner not in home._calls_below:
+            nodes = walk_scope(*runner.body)
+            home._calls_below[runner] = [n for n in nodes if isinstance(n, ast.Call)]
+        return home._calls_below[runner]
 
     def function(self, node: ast.AST) -> Function | None:
         """The innermost function whose body holds this node."""

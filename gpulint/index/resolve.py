@@ -94,6 +94,7 @@ class Resolver:
         self._callers: dict[Function, tuple[list[ast.Call], bool]] = {}
         self._members: dict[tuple[ast.ClassDef, str], list[Definition]] = {}
         self._busy: set[ast.Call] = set()
+        self._self_names: dict[ast.AST, str | None] = {}
         self._of_self: dict[tuple[Scope, str], tuple[Definition, ...]] = {}
         self._finals: dict[Definition, tuple[Definition, ...]] = {}
         self.outside = Outside(self)
@@ -248,6 +249,11 @@ class Resolver:
 
     def self_name(self, function: ast.AST) -> str | None:
         """The name of a method's instance parameter; None for a plain function."""
+        if function not in self._self_names:
+            self._self_names[function] = self._find_self_name(function)
+        return self._self_names[function]
+
+    def _find_self_name(self, function: ast.AST) -> str | None:
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return None
         if not isinstance(self.index.parent(function), ast.ClassDef):

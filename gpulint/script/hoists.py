@@ -63,7 +63,18 @@ def _is_repeated(script: Script, call: ast.Call) -> bool:
     """A cheap look at a move: is it one of a name, and does a loop run it?"""
     if dotted(getattr(call.func, "value", None)) is None:
         return False
-    return bool(script.loops_around(call)) or script.runners.of(call) is not None
+    if script.loops_around(call):
+        return True
+    return not _is_made_here(script, call) and script.runners.of(call) is not None
+
+
+def _is_made_here(script: Script, call: ast.Call) -> bool:
+    """Whether a function makes what it moves: it is another one in each call."""
+    receiver, scope = call.func.value, script.index.scope(call)  # type: ignore[attr-defined]
+    return isinstance(receiver, ast.Name) and any(
+        d.kind != "parameter" and script.index.scope(d.node) is scope
+        for d in script.definitions(receiver)
+    )
 
 
 def _is_constant(script: Script, node: ast.expr) -> bool:

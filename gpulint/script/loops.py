@@ -96,7 +96,6 @@ class Loops:
         self.resolver = resolver
         self.index: FileIndex = resolver.index
         self.by_node: dict[ast.AST, Loop] = {}
-        self._calls_in: dict[ast.AST, list[ast.Call]] = {}
         for node in self._nodes():
             self.by_node[node] = Loop(
                 node=node,
@@ -210,7 +209,9 @@ class Loops:
         for loop in filter(self._fits_each, self.by_node.values()):
             loop.batches, loop.kind = False, "other"
         for loop in self.by_node.values():
-            if loop.train and not any(map(is_backward, self._calls(loop.node))):
+            if loop.train and not any(
+                map(is_backward, self.index.calls_below(loop.node))
+            ):
                 loop.kind = "other" if self._runs_training(loop) else "train"
         for loop in self.by_node.values():
             if loop.kind == "other" and self._runs_training(loop):
@@ -249,7 +250,7 @@ class Loops:
         helpers: list[Function] = []
         todo: list[LoopNode | Function] = [loop.node]
         while todo:
-            for node in self._calls(todo.pop()):
+            for node in self.index.calls_below(todo.pop()):
                 calls.append(node)
                 if project is not None and not self._may_train(node, project):
                     continue
@@ -265,13 +266,6 @@ class Loops:
         """A cheap look at a call's name: what is defined here, or beside `backward`."""
         name = self._last(call)
         return name in self.index.function_names or project.trains(name)
-
-    def _calls(self, runner: LoopNode | Function) -> list[ast.Call]:
-        """The calls in the body of a loop or function, what it defines apart."""
-        if runner not in self._calls_in:
-            nodes = walk_scope(*runner.body)
-            self._calls_in[runner] = [n for n in nodes if isinstance(n, ast.Call)]
-        return self._calls_in[runner]
 
     def _has_training_loop(self, function: Function) -> bool:
         home = self.index.home(function)

@@ -29,7 +29,7 @@ from gpulint.script.edits import CannotFix, Rewrite
 from gpulint.script.invariants import Invariants
 from gpulint.script.loaders import Loader, find_loaders
 from gpulint.script.loops import Loop, Loops
-from gpulint.script.outside import files_around, outside_loops
+from gpulint.script.outside import files_around, handed_to, outside_loops
 from gpulint.script.precision import Precision
 from gpulint.script.runners import Runners
 from gpulint.script.scalars import Scalars
@@ -79,6 +79,7 @@ class Script:
         self.resolver: Resolver = beside.resolver.beside(index) if beside else resolver
         self.evaluator = Evaluator(self.resolver)
         self.tensors = Tensors(self.resolver, self.evaluator)
+        self._receivers: dict[FileIndex, tuple[FileIndex, ...]] = {}
 
     def of(self, node: ast.AST) -> Script:
         """The script model of the file in which a node stands: this one or another."""
@@ -226,6 +227,13 @@ class Script:
     @cached_property
     def _loaders(self) -> dict[ast.Call, Loader]:
         return find_loaders(self.evaluator)
+
+    def receivers(self, index: FileIndex) -> tuple[FileIndex, ...]:
+        """Files that another one, or this one, gives something like data."""
+        if index not in self._receivers:
+            found = handed_to(self.resolver, index)
+            self._receivers[index] = tuple(dict.fromkeys(found))
+        return self._receivers[index]
 
     @cached_property
     def loaders(self) -> tuple[Loader, ...]:

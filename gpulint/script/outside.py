@@ -35,7 +35,7 @@ def files_around(script: Script, loader: Loader) -> tuple[FileIndex, ...]:
         if loader.maker is not None:
             found.update(dict.fromkeys(users(script.resolver, loader.maker)))
         for user in list(found):
-            found.update(dict.fromkeys(_handed_to(script.resolver, user)))
+            found.update(dict.fromkeys(script.receivers(user)))
     owner = loader.dataset.owner
     if owner is not None:
         found[script.index.home(owner)] = None
@@ -60,7 +60,7 @@ def _users(resolver: Resolver, index: FileIndex, loader: Loader) -> Iterator[Fil
             yield from map(index.home, resolver.constructors(owner))
 
 
-def _handed_to(resolver: Resolver, index: FileIndex) -> Iterator[FileIndex]:
+def handed_to(resolver: Resolver, index: FileIndex) -> Iterator[FileIndex]:
     """Files of the functions and classes that a file gives something like data."""
     for call in index.all(ast.Call):
         values = [*call.args, *(k.value for k in call.keywords)]
