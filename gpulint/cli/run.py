@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -46,6 +47,7 @@ class Run:
         self.failed = False
         self.resolver = Resolver(flags.overrides, flags.config, flags.isolated)
         self.projects = Projects(self._below)
+        self._listed: dict[Path, tuple[Path, ...]] = {}
         self._options: dict[tuple[object, ...], Options] = {}
 
     def jobs(self, paths: tuple[str, ...]) -> list[Job]:
@@ -53,6 +55,9 @@ class Run:
         listing = list_files(paths or (".",), self.resolver)
         for error in listing.errors:
             self.error(error)
+        folders = [Path(os.path.normpath(Path.cwd() / p)) for p in paths or (".",)]
+        for folder in filter(Path.is_dir, folders):
+            self._listed[folder] = _inside(folder, listing.files)
         if not listing.files and not self.flags.quiet:
             complain("no Python files found", "warning")
         jobs = [self.job(path) for path in listing.files]
@@ -130,6 +135,11 @@ class Run:
 
     def _below(self, root: Path) -> tuple[Path, ...]:
         """All Python files of a project, whichever of them are checked."""
+        for folder, files in self._listed.items():
+            if folder == root:
+                return files
+            if folder in root.parents:
+                return _inside(root, files)
         return list_files((str(root),), self.resolver).files
 
     def _say(self, jobs: list[Job]) -> None:
@@ -138,6 +148,11 @@ class Run:
         versions = sorted({job.options.torch_version for job in jobs} - {None}, key=str)
         shown = ", ".join(".".join(map(str, v)) for v in versions if v)
         complain(f"lowest torch: {shown or 'not declared'}", "note")
+
+
+def _inside(folder: Path, files: tuple[Path, ...]) -> tuple[Path, ...]:
+    start = f"{folder}{os.sep}".replace(os.sep * 2, os.sep)
+    return tuple(file for file in files if str(file).startswith(start))
 
 
 @contextlib.contextmanager

@@ -104,6 +104,18 @@ class FileIndex:
         return calls
 
     @cached_property
+    def reads(self) -> dict[str, list[ast.Name | ast.Attribute]]:
+        """Places that read a name, or an attribute of a name, by that name."""
+        found: dict[str, list[ast.Name | ast.Attribute]] = defaultdict(list)
+        for name in self.all(ast.Name):
+            if name.ctx.__class__ is ast.Load:
+                found[name.id].append(name)
+        for attribute in self.all(ast.Attribute):
+            if attribute.ctx.__class__ is ast.Load:
+                found[attribute.attr].append(attribute)
+        return found
+
+    @cached_property
     def writers(self) -> dict[str, list[Function]]:
         """Functions that assign a name they declare global or nonlocal."""
         writers: dict[str, list[Function]] = defaultdict(list)

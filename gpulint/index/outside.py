@@ -232,7 +232,8 @@ class Outside:
             self._handed[function] = plain and any(
                 self._is_value(user, node, thing)
                 for user in dict.fromkeys(users)
-                for node in _names_of(user)
+                for name in _named(user, thing.name)
+                for node in user.reads.get(name, ())
             )
         return self._handed[function]
 
@@ -242,11 +243,6 @@ class Outside:
         node: ast.Name | ast.Attribute,
         thing: Function | ast.ClassDef,
     ) -> bool:
-        if not isinstance(node.ctx, ast.Load):
-            return False
-        name = node.id if isinstance(node, ast.Name) else node.attr
-        if home.imports.get(name, name).rpartition(".")[2] != thing.name:
-            return False
         above = home.parent(node)
         if isinstance(above, ast.keyword):
             above = home.parent(above)
@@ -354,6 +350,8 @@ def _text(node: ast.expr) -> str | None:
     return node.value if plain else None  # type: ignore[attr-defined]
 
 
-def _names_of(index: FileIndex) -> Iterator[ast.Name | ast.Attribute]:
-    yield from index.all(ast.Name)
-    yield from index.all(ast.Attribute)
+def _named(index: FileIndex, name: str) -> list[str]:
+    """What something of another file, or of this one, may be called in a file."""
+    renamed = [n for n, o in index.imports.items() if o.rpartition(".")[2] == name]
+    own = [] if name in index.imports and name not in renamed else [name]
+    return list(dict.fromkeys([*own, *renamed]))

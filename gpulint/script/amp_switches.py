@@ -111,6 +111,8 @@ def _has_other_forms(script: Script) -> bool:
     index = script.index
     called = {c.func for c in index.all(ast.Call)}
     named: list[ast.expr] = [*index.all(ast.Name), *index.all(ast.Attribute)]
+    if "autocast" not in script.source.text:
+        named = []
     if any(index.qualified(n) in _AUTOCAST and n not in called for n in named):
         return True
     halved = (c for c in index.all(ast.Call) if not c.args)
