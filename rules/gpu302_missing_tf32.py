@@ -50,8 +50,10 @@ Fourier transforms: their results may need all 23 bits.
 Autocast covers the step already, or a switch decides and is not known to be off. The
 precision is set to whatever value (`set_float32_matmul_precision`,
 `torch.backends.cuda.matmul.allow_tf32`), here or in a file that runs with this one.
-The models are known and only convolve, a small classifier behind them apart, have less
-than 10 000 weights, or act in an environment between two steps. The model is float64,
+The models are known and convolve (linear layers beside the convolutions are a small
+part, unless in a network of tokens), are embeddings alone, have less than 10 000
+weights, or act in an environment between two steps. The newest PyTorch that the project
+allows is older than 1.12, which multiplied in TF32 by default. The model is float64,
 the script runs on the CPU or on MPS, or Lightning or the Hugging Face Trainer runs the
 training: they have settings of their own. `torch.backends.cudnn.allow_tf32` is about
 convolutions and is on by default, so it changes nothing here.
@@ -79,7 +81,7 @@ from gpulint.script.loops import steps_environment
 from gpulint.script.model_size import is_tiny
 from gpulint.script.models import constructors
 from gpulint.script.precision import matmul_set_nearby
-from gpulint.script.products import multiplies, only_convolves
+from gpulint.script.products import makes_gram_matrix, multiplies_little
 from gpulint.script.started import (
     is_started,
     last_leading_import,
@@ -89,6 +91,7 @@ from gpulint.script.started import (
 )
 from gpulint.script.training_step import find_steps
 
+OFF_BY_DEFAULT = (1, 12)  # PyTorch 1.7 to 1.11 multiply in TF32 unless told not to
 OWN_SETTINGS = frozenset({"lightning", "fastai", "deepspeed", "ignite", "xla"})
 
 
@@ -104,6 +107,8 @@ class MissingTF32(Rule):
         """At most one finding for a file."""
         loops = script.training_loops
         if not loops or script.precision.matmul is not None:
+            return
+        if script.newest_torch is not None and script.newest_torch < OFF_BY_DEFAULT:
             return
         if script.frameworks & OWN_SETTINGS or uses_a_trainer(script):
             return
@@ -136,7 +141,8 @@ def _gains_nothing(script: Script) -> bool:
     if steps and all(is_tiny(script, step) for step in steps):
         return True
     loops = script.training_loops
-    return only_convolves(script) and not any(multiplies(script, x) for x in loops)
+    gram = any(makes_gram_matrix(script, loop) for loop in loops)
+    return not gram and multiplies_little(script)
 
 
 def _guard(script: Script) -> str | None:

@@ -54,6 +54,7 @@ _PICKY = frozenset(
 )
 _FILLS = ("masked_fill", "full_like", "where", "fill_", "new_full", "index_fill")
 _REARRANGES = frozenset("transpose permute t view reshape".split())
+_PRODUCTS = frozenset("bmm matmul mm".split())
 _LOGARITHMS = frozenset("log log2 log10".split())
 MAX_REACHED = 200  # functions and classes
 _LARGEST = 65504.0  # of float16
@@ -261,12 +262,19 @@ def hazard(script: Script, statements: tuple[ast.stmt, ...]) -> str | None:
     return None
 
 
-def _is_gram(script: Script, factors: list[ast.expr]) -> bool:
+def is_gram(script: Script, node: ast.AST) -> bool:
     """Whether a tensor is multiplied by itself: sums of squares leave float16."""
-    if len(factors) < 2:
-        return False
+    factors: list[ast.expr] = []
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        factors = [node.left, node.right]
+    elif isinstance(node, ast.Call):
+        name = script.index.qualified(node.func) or ""
+        if getattr(node.func, "attr", name) in _PRODUCTS:
+            factors = [*node.args, *(k.value for k in node.keywords)]
+            if isinstance(node.func, ast.Attribute) and not name.startswith("torch."):
+                factors.insert(0, node.func.value)
     made = [_untransposed(script, factor, 0) for factor in factors[:2]]
-    return made[0] is not None and made[0] == made[1]
+    return len(made) == 2 and made[0] is not None and made[0] == made[1]
 
 
 def _untransposed(script: Script, node: ast.expr, depth: int) -> object:
@@ -286,9 +294,8 @@ def _untransposed(script: Script, node: ast.expr, depth: int) -> object:
 
 
 def _hazard(script: Script, formats: Formats, node: ast.AST) -> str | None:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-        gram = _is_gram(script, [node.left, node.right])
-        return "may exceed the largest number of float16" if gram else None
+    if is_gram(script, node):
+        return "may exceed the largest number of float16"
     if isinstance(node, (ast.BinOp, ast.AugAssign)):
         added = isinstance(node.op, (ast.Add, ast.Sub))
         terms = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.value]
@@ -309,10 +316,6 @@ def _hazard(script: Script, formats: Formats, node: ast.AST) -> str | None:
         owner = script.resolver.class_of(node.func.value)
         if owner and "torch.autograd.Function" in script.resolver.base_names(owner):
             return "is a custom autograd.Function"
-    if last in ("bmm", "matmul", "mm"):
-        of = [] if name.startswith("torch.") else [getattr(node.func, "value", None)]
-        if _is_gram(script, [v for v in [*of, *values] if v is not None]):
-            return "may exceed the largest number of float16"
     if last == "numpy" or name.startswith("numpy."):
         return "makes an array of what may be bfloat16"
     if "sparse" in name or "sparse" in last or last == "spmm":

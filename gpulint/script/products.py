@@ -1,4 +1,4 @@
-"""Whether the models of a script only convolve, which TF32 serves by default."""
+"""Whether the models of a script multiply matrices that TF32 would make faster."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpulint.index import Origin
-from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk
-from gpulint.script.half import MAX_REACHED, reached_from
+from gpulint.index.walk import dotted, walk
+from gpulint.script.half import MAX_REACHED, is_gram, reached_from
 from gpulint.script.models import constructors
 
 if TYPE_CHECKING:
@@ -21,42 +21,53 @@ _CONVOLUTIONAL = re.compile(
     r"^torchvision\.models\.(resnet|vgg|densenet|mobilenet|efficientnet|googlenet|"
     r"inception|squeezenet|shufflenet|regnet|resnext|wide_resnet|mnasnet|segmentation)"
 )
-_CONVOLUTION = re.compile(r"^torch\.nn\.(functional\.conv|Conv|LazyConv)")
+_CONVOLUTION = re.compile(
+    rf"^torch\.nn\.(functional\.conv|Conv|LazyConv)|{_CONVOLUTIONAL.pattern}"
+)
+_LINEAR = re.compile(r"^torch\.nn\.(Lazy|functional\.)?[lL]inear$")
 _PRODUCT = re.compile(
     r"^torch\.(nn\.(\w+\.)*(\w*Linear|\w*Bilinear|\w*RNN\w*|\w*LSTM\w*|\w*GRU\w*|"
     r"\w*Attention\w*|Transformer\w*|linear|bilinear|scaled_dot_product_attention|"
     r"multi_head_attention_forward)|linalg\.\w+|mm|bmm|matmul|addmm|addbmm|baddbmm|"
-    r"einsum|tensordot|chain_matmul|cdist)$"
+    r"einsum|tensordot|chain_matmul|cdist|inner|mv|addmv|outer|load|jit\.\w+|hub\.\w+)$"
 )
-_METHODS = frozenset("matmul mm bmm addmm addbmm baddbmm __matmul__".split())
-_HEAD = "torch.nn.Linear"
-_LARGE_HEAD = 4_000_000  # weights; 1000 classes of 2048 features are half of that
+_METHODS = frozenset(
+    "matmul mm bmm addmm addbmm baddbmm __matmul__ inner mv addmv".split()
+)
+# What networks of tokens have, whose linear layers do nearly all arithmetic.
+_OF_TOKENS = re.compile(
+    r"^torch\.nn\.(LayerNorm|RMSNorm|functional\.(layer|rms)_norm)$"
+)
+_EMBEDDING = re.compile(r"^torch\.nn\.(Embedding|EmbeddingBag|Parameter)$")
+# Embeddings and element-wise products of them.
+_ELEMENTWISE = re.compile(
+    r"^torch_geometric\.nn\.(\w+\.)*"
+    r"(Node2Vec|MetaPath2Vec|TransE|ComplEx|DistMult|RotatE)$"
+)
 # Packages whose functions make no layers.
 _LIBRARIES = frozenset(
     "numpy math functools collections copy itertools operator random typing abc os "
     "warnings logging time string re dataclasses enum".split()
 )
+_PREPARES = ("torchvision.transforms.", "torchvision.ops.")
 MAX_STEPS = 4
 
 
-def only_convolves(script: Script) -> bool:
-    """Whether every model that is trained is known, and multiplies no matrices.
+def multiplies_little(script: Script) -> bool:
+    """Whether every model that is trained is known, and TF32 has nothing to serve.
 
-    One small linear layer behind the convolutions, as of a classifier, does not count.
+    Convolutions are in TF32 by default; beside them the linear layers of a network of
+    pictures or sounds do not count. Embeddings alone multiply nothing.
     """
     made = constructors(script)
     return bool(made) and all(
-        call is not None and _Network(script, call).convolves for call in made
+        call is not None and _Network(script, call).multiplies_little for call in made
     )
 
 
-def multiplies(script: Script, loop: Loop) -> bool:
-    """Whether the steps of a loop multiply matrices themselves, as a loss may."""
-    names = ((call, script.index.qualified(call.func) or "") for call in loop.calls)
-    return any(
-        _PRODUCT.match(name) or getattr(call.func, "attr", "") in _METHODS
-        for call, name in names
-    )
+def makes_gram_matrix(script: Script, loop: Loop) -> bool:
+    """Whether the steps of a loop multiply features with themselves, as of a style."""
+    return any(is_gram(script, node) for node in walk(loop.node, *loop.helpers))
 
 
 class _Network:
@@ -67,9 +78,10 @@ class _Network:
         self.made = made
 
     @property
-    def convolves(self) -> bool:
-        """Whether nothing else of weight is in it."""
-        if _CONVOLUTIONAL.match(self._name(self.made.func)):
+    def multiplies_little(self) -> bool:
+        """Whether convolutions do its arithmetic, or no matrices are multiplied."""
+        name = self._name(self.made.func)
+        if _CONVOLUTIONAL.match(name) or _ELEMENTWISE.match(name):
             return True
         known = all(map(self._has_known_bases, self.roots))
         if not known or len(self.roots) >= MAX_REACHED:
@@ -78,13 +90,33 @@ class _Network:
         if any(isinstance(getattr(n, "op", None), ast.MatMult) for n in nodes):
             return False
         calls = [n for n in nodes if isinstance(n, ast.Call)]
-        heads = [c for c in calls if self._name(c.func) == _HEAD]
-        return (
-            any(_CONVOLUTION.match(self._name(c.func)) for c in calls)
-            and len(heads) <= 1
-            and all(map(self._is_small_head, heads))
-            and all(c in heads or self._is_known(c.func) for c in calls)
+        served = self._convolves(calls) or self._looks_up(calls)
+        return served and all(self._is_known(c.func) for c in calls)
+
+    def _convolves(self, calls: list[ast.Call]) -> bool:
+        """Whether it convolves, and has no linear layers that may outweigh this."""
+        names = [self._name(call.func) for call in calls]
+        if not any(map(_LINEAR.match, names)):
+            return any(map(_CONVOLUTION.match, names))
+        return not any(map(_OF_TOKENS.match, names)) and any(
+            _CONVOLUTION.match(name) and not self._is_sparse(call)
+            for call, name in zip(calls, names, strict=True)
         )
+
+    def _is_sparse(self, call: ast.Call) -> bool:
+        """Whether a convolution is of each channel alone, or of patches."""
+        given = {k.arg: ast.dump(k.value) for k in call.keywords}
+        sizes = [ast.dump(a) for a in call.args[2:4]]
+        size = given.get("kernel_size", sizes[0] if sizes else None)
+        stride = given.get("stride", sizes[1] if len(sizes) > 1 else None)
+        return "groups" in given or (stride is not None and size == stride)
+
+    def _looks_up(self, calls: list[ast.Call]) -> bool:
+        """Whether it is embeddings without any layer that could multiply."""
+        names = [self._name(call.func) for call in calls]
+        plain = all(isinstance(c.func, (ast.Name, ast.Attribute)) for c in calls)
+        layers = any(_LINEAR.match(n) or _CONVOLUTION.match(n) for n in names)
+        return plain and not layers and any(map(_EMBEDDING.match, names))
 
     @cached_property
     def roots(self) -> list[ast.AST]:
@@ -104,38 +136,11 @@ class _Network:
             for base in bases
         )
 
-    def _is_small_head(self, head: ast.Call) -> bool:
-        """Whether a linear layer is made once, and not for a block that is repeated."""
-        script = self.script
-        above = script.index.ancestors(head)
-        if any(isinstance(a, (*LOOPS, *COMPREHENSIONS)) for a in above):
-            return False
-        owner = script.index.owner(head)
-        own = script.resolver.class_of(self.made.func)
-        its = script.resolver.bases(own) if own is not None else []
-        if owner not in its and not script.index.inside(head, self.made):
-            return False
-        sizes = [script.evaluator.constant(a) for a in head.args[:2]]
-        known = [s for s in sizes if isinstance(s, int)]
-        if not self._is_last(head):
-            return False
-        return len(known) < 2 or known[0] * known[1] <= _LARGE_HEAD
-
-    def _is_last(self, head: ast.Call) -> bool:
-        """Whether a linear layer stands behind all convolutions of its function."""
-        function = self.script.index.function(head)
-        made = walk(function) if function is not None else ()
-        calls = [n for n in made if isinstance(n, ast.Call)]
-        return not any(
-            call.lineno > head.lineno and _CONVOLUTION.match(self._name(call.func))
-            for call in calls
-        )
-
     def _is_known(self, callee: ast.expr, depth: int = 0) -> bool:
         """Whether what a call runs is known, and is no product of matrices."""
         name = self._name(callee)
         if name.startswith("torch."):
-            return not _PRODUCT.match(name)
+            return not _PRODUCT.match(name) or bool(_LINEAR.match(name))
         home = self.script.index.home(callee)
         origin = home.imports.get((dotted(callee) or "").partition(".")[0])
         if isinstance(callee, ast.Attribute):
@@ -146,6 +151,8 @@ class _Network:
         elif not isinstance(callee, ast.Name) or hasattr(builtins, name):
             return True
         if origin is not None and origin.partition(".")[0] in _LIBRARIES:
+            return True
+        if name.startswith(_PREPARES) or _CONVOLUTIONAL.match(name):
             return True
         origins = self.script.resolver.origins(callee)
         return depth < MAX_STEPS and all(
@@ -173,4 +180,4 @@ class _Network:
             return self._is_known(node.args[0] if partial else node.func, depth + 1)
         if isinstance(node, (ast.Name, ast.Attribute)):
             return self._is_known(node, depth + 1)
-        return isinstance(node, (ast.Constant, ast.Lambda))
+        return isinstance(node, (ast.Constant, ast.Compare, ast.Lambda))

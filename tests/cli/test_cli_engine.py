@@ -71,3 +71,18 @@ def test_no_helpers_in_a_project_whose_torch_they_cannot_run_with(
     assert ("gpulint.runtime, which needs torch 2.3" in " ".join(reasons)) is not fixed
     run(main, ["fix", "--allow", "all", *rule], catch_exceptions=False)
     assert ("gpulint import runtime" in script.read_text()) is fixed
+
+
+@pytest.mark.parametrize(
+    "declared, reported",
+    [("torch==1.10.1", False), ("torch<1.12", False), ("torch>=1.8", True)],
+)
+def test_tf32_is_on_by_default_in_an_old_torch(
+    tmp_path: Path, declared: str, reported: bool
+) -> None:
+    text = (REPO / "fixtures" / "gpu302_missing_tf32" / "bad.py").read_text()
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "requirements.txt").write_text(f"{declared}\n")
+    rule = ["--select", "GPU302", str(tmp_path)]
+    shown = CliRunner().invoke(main, ["check", "--output-format", "json", *rule])
+    assert bool(json.loads(shown.stdout)) is reported
