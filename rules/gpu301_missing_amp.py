@@ -65,8 +65,9 @@ numbers that float16 cannot hold, checkpoints with the optimizer's state.
 ## When not
 Mixed or half precision in any form is there already, also behind a switch that is off.
 float64, closures (LBFGS), reinforcement learning, graph networks (also where only the
-model's or the dataset's file says so), models of less than 10 000 weights, one sample a
-forward pass with `batch_size` of them for an update, and training on one fixed input
+model's or the dataset's file says so), models of less than 10 000 weights (200 000 in
+linear layers alone), one sample a forward pass with `batch_size` of them for an update,
+training on one fixed input, and an optimizer that holds a picture or a latent tensor
 gain nothing. Lightning, Accelerate, DeepSpeed, fastai, Ignite and the Hugging Face
 Trainer have a setting for it.
 
@@ -88,8 +89,9 @@ from gpulint.script import Script
 from gpulint.script.autocast import with_autocast
 from gpulint.script.edits import CannotFix
 from gpulint.script.graphs import is_graph_network
-from gpulint.script.loops import steps_environment
+from gpulint.script.loops import imports_environments, steps_environment
 from gpulint.script.model_size import is_tiny
+from gpulint.script.optimized import optimizes_tensors
 from gpulint.script.started import trains_in_double, trains_on_gpu, uses_a_trainer
 from gpulint.script.training_step import (
     Step,
@@ -100,10 +102,6 @@ from gpulint.script.training_step import (
 
 OWN_SETTINGS = frozenset(
     {"lightning", "accelerate", "deepspeed", "fastai", "ignite", "xla"}
-)
-OTHER_FIELDS = frozenset(
-    "gym gymnasium envpool procgen pettingzoo stable_baselines3 dm_control dm_env brax "
-    "isaacgym".split()
 )
 
 
@@ -149,8 +147,9 @@ class MissingAMP(Rule):
 def _is_candidate(script: Script) -> bool:
     if script.frameworks & OWN_SETTINGS or uses_a_trainer(script):
         return False
-    heads = {v.partition(".")[0] for v in script.index.imports.values()}
-    if heads & OTHER_FIELDS or any(map(steps_environment, script.index.called_names)):
+    if imports_environments(script.index) or optimizes_tensors(script):
+        return False
+    if any(map(steps_environment, script.index.called_names)):
         return False
     return trains_on_gpu(script) and trains_in_double(script) is None
 

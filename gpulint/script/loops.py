@@ -32,6 +32,10 @@ LOADER_NAME = re.compile(
     r"trainloader|testloader|valloader|train_data|training_data|validation_data|"
     r"trainset_loader|batch_iter\w*|loader_\w+)$|loader$|Loader$",
 )
+_ENVIRONMENTS = frozenset(
+    "gym gymnasium envpool procgen pettingzoo stable_baselines3 dm_control dm_env brax "
+    "isaacgym".split()
+)
 _ENVIRONMENT = re.compile(r"(^|_)env(s|ironments?)?$")
 _EVAL_NAME = re.compile(
     r"eval|valid|test|infer|predict|(^|_)val(_|$)|score|accuracy|metric|(^|_)dev(_|$)",
@@ -416,6 +420,12 @@ def is_step(call: ast.Call) -> bool:
     return not any(
         part in name for part in ("sched", "env", "profil", "prof", "progress")
     )
+
+
+def imports_environments(index: FileIndex) -> bool:
+    """Whether a file uses a package of reinforcement learning."""
+    heads = {origin.partition(".")[0] for origin in index.imports.values()}
+    return bool(heads & _ENVIRONMENTS)
 
 
 def steps_environment(name: str | None) -> bool:

@@ -70,6 +70,18 @@ def makes_gram_matrix(script: Script, loop: Loop) -> bool:
     return any(is_gram(script, node) for node in walk(loop.node, *loop.helpers))
 
 
+def is_product(script: Script, node: ast.AST) -> bool:
+    """Whether an expression multiplies matrices, other than by a linear layer."""
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.MatMult)
+    if not isinstance(node, ast.Call):
+        return False
+    name = script.index.qualified(node.func) or ""
+    if name.startswith("torch."):
+        return bool(_PRODUCT.match(name)) and not _LINEAR.match(name)
+    return getattr(node.func, "attr", "") in _METHODS
+
+
 class _Network:
     """One model: the call that makes it, and all classes and functions it runs."""
 
@@ -87,7 +99,7 @@ class _Network:
         if not known or len(self.roots) >= MAX_REACHED:
             return False
         nodes = list(walk(*self.roots))
-        if any(isinstance(getattr(n, "op", None), ast.MatMult) for n in nodes):
+        if any(is_product(self.script, node) for node in nodes):
             return False
         calls = [n for n in nodes if isinstance(n, ast.Call)]
         served = self._convolves(calls) or self._looks_up(calls)
@@ -144,8 +156,6 @@ class _Network:
         home = self.script.index.home(callee)
         origin = home.imports.get((dotted(callee) or "").partition(".")[0])
         if isinstance(callee, ast.Attribute):
-            if callee.attr in _METHODS:
-                return False
             if origin is None and not self._is_own(callee):
                 return True  # a method of a tensor
         elif not isinstance(callee, ast.Name) or hasattr(builtins, name):
