@@ -146,6 +146,19 @@ class FileIndex:
         return names
 
     @cached_property
+    def renamed(self) -> dict[str, set[str]]:
+        """Names that are called and given elsewhere: `Net = Small`, then `Net()`."""
+        names: dict[str, set[str]] = defaultdict(set)
+        for statement in self.all(ast.Assign):
+            assert isinstance(statement, ast.Assign)
+            given, target = dotted(statement.value), statement.targets[0]
+            called = isinstance(target, ast.Name) and target.id in self.calls_by_name
+            if given is not None and called:
+                assert isinstance(target, ast.Name)
+                names[target.id].add(given.rpartition(".")[2])
+        return names
+
+    @cached_property
     def called_names(self) -> frozenset[str]:
         """Qualified names that are called somewhere."""
         return frozenset(self.calls)

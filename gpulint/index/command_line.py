@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from gpulint.index.build import FileIndex, Function, last_name
 from gpulint.index.known import Value, Values, joined
-from gpulint.index.resolve import Origin
+from gpulint.index.resolve import Origin, enclosing_function
 
 if TYPE_CHECKING:
     from gpulint.index.values import Evaluator
 
 _PARSES = frozenset("parse_args parse_known_args parse_intermixed_args".split())
 _FLAGS = frozenset("absl.flags.FLAGS tensorflow.app.flags.FLAGS".split())
+MAX_STEPS = 4  # classes that hand options on to their bases
 
 
 class CommandLine:
@@ -31,7 +32,7 @@ class CommandLine:
     def option(self, holder: ast.expr, name: str) -> Values | None:
         """`args.x`, `FLAGS.x`; None: the object holds no parsed options."""
         parts = []
-        for origin in self.resolver.origins(holder):
+        for origin in self._origins(holder):
             table = self._table(origin)
             if table is None:
                 return None
@@ -53,10 +54,34 @@ class CommandLine:
 
     def all_of(self, holder: ast.expr) -> dict[str, list[ast.expr]] | None:
         """The defaults of all options that an object holds; None: it holds none."""
-        tables = [self._table(o) for o in self.resolver.origins(holder)]
+        tables = [self._table(o) for o in self._origins(holder)]
         if not tables or None in tables:
             return None
         return {k: v for table in tables for k, v in (table or {}).items()}
+
+    def _origins(self, holder: ast.expr, depth: int = 0) -> Iterator[Origin]:
+        """Where options come from, also by `super().__init__(args)`."""
+        for origin in self.resolver.origins(holder):
+            passed = self._by_super(origin) if depth < MAX_STEPS else []
+            for argument in passed:
+                yield from self._origins(argument, depth + 1)
+            if not passed:
+                yield origin
+
+    def _by_super(self, origin: Origin) -> list[ast.expr]:
+        """What deriving classes pass for a parameter that nobody else passes."""
+        definition = origin.definition
+        if origin.kind != "parameter" or origin.path or definition is None:
+            return []
+        function = enclosing_function(self.index, definition)
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return []
+        position = self.resolver.position(function, definition.name)
+        given = [
+            self.evaluator.argument(call, definition.name, position).direct
+            for call in self.evaluator.outside.calls_by_super(function)
+        ]
+        return [] if None in given else [node for node in given if node is not None]
 
     def _table(self, origin: Origin) -> dict[str, list[ast.expr]] | None:
         node = origin.node

@@ -269,12 +269,12 @@ class Project:
         """
         key = (index.source.path, name, call)
         if key not in self._asked:
-            renamed = f"{name} as "
+            renamed = [f"{name} as ", f"= {name}\n"]
             self._asked[key] = tuple(
                 p
                 for p in self._importing(index, name)
                 for text in [self._text(p)]
-                if call in text or (name and renamed in text)
+                if call in text or (name and any(r in text for r in renamed))
             )
         return self._indexes(self._asked[key])
 

@@ -575,7 +575,11 @@ class Resolver:
         for name in sorted(_named_like(home, owner.name) & set(home.calls_by_name)):
             for call in home.calls_by_name[name]:
                 made = self.class_of(call.func)
-                if made and self.methods(made).get("__init__") is function:
+                chosen = name in home.renamed and made is None
+                classes = self.classes_of(call.func) if chosen else [made]
+                if any(
+                    c and self.methods(c).get("__init__") is function for c in classes
+                ):
                     yield call
 
     def arguments(self, function: Function, name: str) -> list[ast.expr] | None:
@@ -853,7 +857,7 @@ def _named_like(home: FileIndex, name: str) -> set[str]:
         bases = {(dotted(b) or "").rpartition(".")[2] for b in owner.bases}
         if bases & names:
             names.add(owner.name)
-    return names
+    return names | {new for new, olds in home.renamed.items() if olds & names}
 
 
 def enclosing_function(index: FileIndex, definition: Definition) -> ast.AST | None:
