@@ -141,6 +141,11 @@ def _switch(script: Script, call: ast.Call) -> Switch | None:
             off = its.all_in(*(OFF if wanted else ON))
             if off and not _DEVICE.search(flag_name(flag)):
                 return Switch(call, flag, its.known, flag is enabled)
+    return branch_off(script, call)
+
+
+def branch_off(script: Script, call: ast.Call) -> Switch | None:
+    """The branch around a call that is known not to be taken."""
     for test, holds in _branches(script, call):
         for flag, wanted in atoms(script, test, holds):
             its = script.evaluator.values(flag)

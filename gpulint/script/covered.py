@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index.build import last_name
 from gpulint.index.walk import walk
+from gpulint.script.amp_switches import branch_off
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -18,7 +19,8 @@ _ELSEWHERE = ("cpu", "mps")
 
 def may_be_mixed(script: Script, loop: Loop) -> bool:
     """Whether autocast or a gradient scaler is in the steps, behind a flag or not."""
-    if "apex.amp.initialize" in script.index.called_names:
+    apex = script.index.calls.get("apex.amp.initialize", ())
+    if any(branch_off(script, call) is None for call in apex):
         return True
     scaled = (getattr(call.func, "value", None) for call in loop.backward)
     if any(isinstance(s, ast.Call) and last_name(s) == "scale" for s in scaled):
