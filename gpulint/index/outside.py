@@ -101,7 +101,8 @@ class Outside:
     def _handed_by(self, call: ast.Call, home: FileIndex) -> list[ast.expr]:
         func = call.func
         if isinstance(func, ast.Attribute) and func.attr in _TAKES_IN:
-            return [func.value] if self.resolver.callee(call) is None else []
+            strange = self.resolver.callee(call) is None and not self._if_asked(call)
+            return [func.value] if strange else []
         head = (dotted(func) or "").partition(".")[0]
         origin = home.imports.get(head)
         if origin is None or origin.partition(".")[0] in _LOOKS:
@@ -110,6 +111,36 @@ class Outside:
             return []
         values = [*call.args, *(k.value for k in call.keywords if k.arg)]
         return [v for v in values if isinstance(v, (ast.Name, ast.Attribute))]
+
+    def _if_asked(self, call: ast.Call) -> bool:
+        """`if text: settings.parse(text)`, with an option that has no default."""
+        given = call.args[0] if len(call.args) == 1 else None
+        above = self.index.parent(self.index.statement(call))
+        if not isinstance(given, ast.Name) or not isinstance(above, ast.If):
+            return False
+        if ast.dump(above.test) != ast.dump(given) or call.keywords:
+            return False
+        origins = self.resolver.origins(given)
+        return bool(origins) and all(map(self._is_nothing, origins))
+
+    def _is_nothing(self, origin: Origin) -> bool:
+        """Whether a value is None or empty, unless the user gives it."""
+        node = origin.expression
+        if isinstance(node, ast.Constant):
+            return not node.value
+        if not isinstance(node, ast.Attribute):
+            return False
+        parsers = [o.call for o in self.resolver.origins(node.value)]
+        parsed = (p is not None and last_name(p) == "parse_args" for p in parsers)
+        declared = [
+            call
+            for call in self.index.home(node).calls_by_name.get("add_argument", ())
+            if any(getattr(a, "value", None) == f"--{node.attr}" for a in call.args)
+        ]
+        plain = len(declared) == 1 and not any(
+            k.arg in ("default", "const", None) for k in declared[0].keywords
+        )
+        return plain and bool(parsers) and all(parsed)
 
     # Attributes of own classes and modules
 
