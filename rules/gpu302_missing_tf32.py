@@ -50,10 +50,10 @@ Fourier transforms: their results may need all 23 bits.
 Autocast covers the step already, or a switch decides and is not known to be off. The
 precision is set to whatever value (`set_float32_matmul_precision`,
 `torch.backends.cuda.matmul.allow_tf32`), here or in a file that runs with this one.
-The models are known and convolve (linear layers beside the convolutions are a small
-part, unless in a network of tokens), are embeddings alone, have less than 10 000
-weights (200 000 in linear layers alone), or learn to act in an environment. The
-optimizer holds a picture or a latent tensor, no weights. The newest PyTorch that the
+The models are known and only convolve (the one linear layer of a classifier behind the
+convolutions is a small part, as are those behind a network of torchvision), are
+embeddings alone, have less than 10 000 weights (200 000 in linear layers alone), or act
+in an environment between two steps. The optimizer holds a picture or a latent tensor, no weights. The newest PyTorch that the
 project allows is older than 1.12, which multiplied in TF32 by default. The model is
 float64, the script runs on the CPU or on MPS, or Lightning or the Hugging Face Trainer
 runs the training: they have settings of their own. `torch.backends.cudnn.allow_tf32` is
@@ -78,7 +78,7 @@ from gpulint.script.amp_switches import off_flags
 from gpulint.script.covered import may_be_mixed
 from gpulint.script.edits import InsertAfter, Rewrite
 from gpulint.script.half import exact_mathematics
-from gpulint.script.loops import imports_environments, steps_environment
+from gpulint.script.loops import steps_environment
 from gpulint.script.model_size import is_tiny
 from gpulint.script.models import constructors
 from gpulint.script.optimized import optimizes_tensors
@@ -135,7 +135,7 @@ class MissingTF32(Rule):
 
 def _gains_nothing(script: Script) -> bool:
     """Whether no large matrices are multiplied, or the GPU waits for other things."""
-    if imports_environments(script.index) or optimizes_tensors(script):
+    if optimizes_tensors(script):
         return True
     for loop in script.training_loops:
         names = (script.index.qualified(call.func) for call in loop.calls)

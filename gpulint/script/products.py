@@ -56,8 +56,8 @@ MAX_STEPS = 4
 def multiplies_little(script: Script) -> bool:
     """Whether every model that is trained is known, and TF32 has nothing to serve.
 
-    Convolutions are in TF32 by default; beside them the linear layers of a network of
-    pictures or sounds do not count. Embeddings alone multiply nothing.
+    Convolutions are in TF32 by default; the one linear layer of a classifier behind
+    them does not count. Embeddings alone multiply nothing.
     """
     made = constructors(script)
     return bool(made) and all(
@@ -108,11 +108,25 @@ class _Network:
     def _convolves(self, calls: list[ast.Call]) -> bool:
         """Whether it convolves, and has no linear layers that may outweigh this."""
         names = [self._name(call.func) for call in calls]
-        if not any(map(_LINEAR.match, names)):
+        linear = [c for c, n in zip(calls, names, strict=True) if _LINEAR.match(n)]
+        if not linear or any(map(_CONVOLUTIONAL.match, names)):
             return any(map(_CONVOLUTION.match, names))
+        if len(linear) > 1 or not self._is_last(linear[0]):
+            return False
         return not any(map(_OF_TOKENS.match, names)) and any(
             _CONVOLUTION.match(name) and not self._is_sparse(call)
             for call, name in zip(calls, names, strict=True)
+        )
+
+    def _is_last(self, head: ast.Call) -> bool:
+        """Whether a linear layer stands behind all convolutions of its function."""
+        function = self.script.index.function(head)
+        made = walk(function) if function is not None else ()
+        return not any(
+            isinstance(node, ast.Call)
+            and node.lineno > head.lineno
+            and _CONVOLUTION.match(self._name(node.func))
+            for node in made
         )
 
     def _is_sparse(self, call: ast.Call) -> bool:
