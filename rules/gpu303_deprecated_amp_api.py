@@ -44,6 +44,8 @@ another API.
 ## When not
 Old names behind a test of torch's version, or in an `except`, are a fallback. Lightning
 brings its own mixed precision. Tests that replace the old names or expect a warning.
+Projects that no torch from 2.4 on can run: they pin an older one, or import a module
+that is gone (`torch._six`).
 
 ## Source
 PyTorch documentation, Automatic Mixed Precision package: `torch.cuda.amp.autocast` and
@@ -63,6 +65,7 @@ from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.edits import Edit, Replace, ReplaceCode, Rewrite
 from gpulint.script.old_amp import Import, OldAmp, Use, moved_import, takes_dtype
+from gpulint.script.old_torch import runs_only_before
 from gpulint.script.syntax import new_callee
 
 NEW = {
@@ -88,7 +91,8 @@ class DeprecatedAmpApi(Rule):
             return  # the old name itself is tested
         old = OldAmp(script.resolver)
         groups: dict[Import, list[Use]] = {}
-        for use in old.uses:
+        warns = bool(old.uses) and not runs_only_before(script, (2, 4))
+        for use in old.uses if warns else ():
             if use.statement is None:
                 yield self._written_out(script, old, use)
             else:

@@ -11,9 +11,9 @@
   (GPU101), `transfers` (102), `host_arrays`, `residency` (103), `at_creation` (104),
   `hoists`, `module_moves` (105), `waits`, `accumulators`, `device_sums` (106),
   `serial`, `loader_options` (201), `pinning` (202), `autocast`, `autocast_region`,
-  `scaled_update`, `half`, `half_outputs`, `beside`, `named_devices` (301), `old_amp`
-  (303), `amp_switches`, `amp_guards` (306), `evaluation` (403), `retained` (404),
-  `zeroing`, `gradients` (405),
+  `scaled_update`, `half`, `half_outputs`, `beside`, `named_devices` (301), `old_amp`,
+  `old_torch` (303), `amp_switches`, `amp_guards` (306), `evaluation` (403),
+  `retained` (404), `zeroing`, `gradients` (405),
   `setting_values`, `slow_settings`, `illegal_settings`, `debug_switches`,
   `unread_settings`, `mapping_uses` (901–906)
 - rewriting: `edits` and `syntax` for rules; `compiler` and `tree` turn edits into text
