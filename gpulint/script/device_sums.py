@@ -20,6 +20,7 @@ from gpulint.script.edits import (
     ReplaceCode,
     Rewrite,
 )
+from gpulint.script.members import member_on_device
 from gpulint.script.syntax import CallText, parsed, spanned
 from gpulint.script.waits import bare
 from gpulint.source import node_span
@@ -40,6 +41,9 @@ def sum_on_device(script: Script, loop: Loop, waits: Iterable[Wait]) -> Rewrite:
         if term is None or not _reads_scalar(script, wait.node):
             text = script.text(wait.at).partition("\n")[0]
             raise CannotFix(f"`{text}` is not only added to a local number")
+        if not script.where(wait.value).device and member_on_device(script, wait.value):
+            text = script.text(wait.value)
+            raise CannotFix(f"`{text}` may be something other than a tensor")
         terms[term.name].append(term)
     sums = Sums(script, loop)
     found = [sums.accumulator(name, its) for name, its in terms.items()]

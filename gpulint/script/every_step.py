@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeGuard
 
 from gpulint.index import Definition, Function
 from gpulint.index.walk import COMPREHENSIONS, FUNCTIONS, children, dotted, walk
@@ -188,7 +188,7 @@ class EveryStep:
 
     def rare(self, test: ast.expr, helper: Function | None = None) -> Rare | None:
         """Whether a branch is taken every n-th step, in some steps only, or never."""
-        if self.script.evaluator.values(test).all_in(False, None, 0):
+        if self._is_off(test):
             return "never"
         for node in walk(test):
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
@@ -199,6 +199,15 @@ class EveryStep:
             if isinstance(node, ast.Name) and self._counts(node):
                 return "interval"
         return "varies" if self._varies(test, helper) else None
+
+    def _is_off(self, test: ast.expr) -> bool:
+        """Whether a test fails with the options' defaults: `wandb and args.wandb`."""
+        if isinstance(test, ast.BoolOp):
+            enough = any if isinstance(test.op, ast.And) else all
+            return enough(map(self._is_off, test.values))
+        if _asks_if_given(test):
+            return self.script.evaluator.values(test.left).all_in(None)
+        return self.script.evaluator.values(test).all_in(False, None, 0)
 
     def _counts(self, node: ast.Name) -> bool:
         """`due = step % 50 == 0` before `if due:`."""
@@ -249,6 +258,14 @@ class EveryStep:
             if isinstance(name, (ast.Name, ast.Attribute))
             for d in self.script.definitions(name)
         )
+
+
+def _asks_if_given(test: ast.expr) -> TypeGuard[ast.Compare]:
+    """`args.project is not None`."""
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.IsNot):
+        return False
+    right = test.comparators[0]
+    return isinstance(right, ast.Constant) and right.value is None
 
 
 def _leaves(body: list[ast.stmt]) -> bool:

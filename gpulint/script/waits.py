@@ -12,6 +12,7 @@ from gpulint.index import Function, Target, Where
 from gpulint.index.walk import dotted
 from gpulint.script.every_step import Branches, EveryStep, Part
 from gpulint.script.losses import differentiated
+from gpulint.script.members import SAME_PLACE, member_on_device
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -22,7 +23,6 @@ _READS = frozenset("item tolist cpu numpy".split())
 _LOGS = frozenset("add_scalar add_scalars add_histogram set_postfix".split())
 _TENSOR_TESTS = frozenset("torch.equal torch.allclose torch.is_nonzero".split())
 _TRUTHS = frozenset("any all isnan isinf isfinite gt lt ge le eq ne".split())
-_SAME_PLACE = frozenset("detach mean sum float norm abs max min clone".split())
 _SAVES = re.compile(r"^(save|savez|dump|imsave|imwrite|savefig|savetxt|to_csv)|^save_")
 _ENVIRONMENT = re.compile(r"(^|_)(envs?|environments?|gym)\d*$|_envs?_", re.IGNORECASE)
 _CLOCKS = re.compile(r"^time\.(time|perf_counter|monotonic|process_time)(_ns)?$")
@@ -206,7 +206,7 @@ def on_device(script: Script, value: ast.expr, loop: Loop) -> bool:
     if isinstance(value, ast.BinOp) and _is_text(value.left):
         return False
     where = script.where(value)
-    if where.device:
+    if where.device or member_on_device(script, value):
         return True
     if not where & (Where.UNKNOWN | Where.HOST):
         return False
@@ -224,7 +224,7 @@ def _moves_anything(script: Script) -> bool:
 def _of_training(script: Script, value: ast.expr, loop: Loop) -> bool:
     """Whether a value is a gradient, or what the loop differentiates."""
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        if value.func.attr not in _SAME_PLACE:
+        if value.func.attr not in SAME_PLACE:
             return False
         value = value.func.value
     if isinstance(value, ast.Attribute) and value.attr == "grad":
