@@ -33,9 +33,7 @@ def member_on_device(script: Script, value: ast.expr) -> bool:
     return bool(given) and all(given)
 
 
-def _given(
-    script: Script, holder: ast.expr, key: object, depth: int
-) -> Iterator[bool]:
+def _given(script: Script, holder: ast.expr, key: object, depth: int) -> Iterator[bool]:
     """For each value that a dict gets under a key: whether it is on the device."""
     if not isinstance(holder, ast.Name) or depth > MAX_DEPTH:
         yield False

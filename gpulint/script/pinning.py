@@ -6,30 +6,24 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from gpulint.index import Definition, Move, Origin, Target, Value, Where
-from gpulint.index.walk import COMPREHENSIONS, children, dotted, walk
-from gpulint.script.columns import SAME_VALUES
+from gpulint.index import Move, Origin, Target, Value, Where
+from gpulint.index.walk import children, dotted, walk
+from gpulint.script.batches_taken import made_anew, run_by_nobody, taken_once
 from gpulint.script.datasets import Work
 from gpulint.script.generated import made_by_acting, made_on_device
 from gpulint.script.graphs import iterates_graphs
 from gpulint.script.loader_classes import LOADER
 from gpulint.script.loaders import Loader
-from gpulint.script.loops import Loop
 from gpulint.script.setting_values import comes_from_settings
 
 if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
     from gpulint.script.model import Script
 
 _REASON = re.compile(
     r"#.*(pin|memory|ram|oom|wsl|windows|cuda|gpu|slow)", re.IGNORECASE
 )
 _DEVICE_WORD = re.compile(r"(^|[_.])(cuda|gpu|gpus|device)($|_)", re.IGNORECASE)
-_MAKES_HOST = frozenset(
-    f"torch.{n}"
-    for n in "from_numpy tensor as_tensor Tensor FloatTensor LongTensor stack cat "
-    "concat zeros ones full empty rand randn randint arange".split()
-)
-_PARTS = frozenset("split chunk unbind iterrows itertuples items".split())
 _TRAINS = ("rainer", "LightningModule", "LightningCLI")  # `Trainer`, `cfg.trainer`
 _DEFAULT_DEVICE = frozenset(
     ["torch.set_default_device", "torch.set_default_tensor_type"]
@@ -135,68 +129,6 @@ def needs_tuple(script: Script, loader: Loader) -> ast.AST | None:
     return None
 
 
-def made_by_hand(script: Script, source: ast.expr, loop: Loop) -> bool:
-    """Whether a tensor lies in ordinary memory that no loader could pin.
-
-    Made from an array in the loop, or the loop iterates a list, an array or a
-    generator of this file.
-    """
-    return _made(script, source, 0) or _iterates_by_hand(script, loop)
-
-
-def _made(script: Script, node: ast.expr, depth: int) -> bool:
-    if isinstance(node, ast.Call):
-        name = script.index.qualified(node.func) or ""
-        if name in _MAKES_HOST or name.startswith("numpy."):
-            return True
-        if name == "torch.autograd.Variable" and node.args:
-            return _made(script, node.args[0], depth)
-        if isinstance(node.func, ast.Attribute) and node.func.attr in SAME_VALUES:
-            return _made(script, node.func.value, depth)
-        return False
-    if isinstance(node, ast.Subscript):
-        return _made(script, node.value, depth)
-    if isinstance(node, ast.Name) and depth < 6:
-        return any(_defined(script, d, depth) for d in script.definitions(node))
-    return False
-
-
-def _defined(script: Script, definition: Definition, depth: int) -> bool:
-    if definition.kind != "assign" or definition.value is None or definition.path:
-        return False
-    return _made(script, definition.value, depth + 1)
-
-
-def _iterates_by_hand(script: Script, loop: Loop) -> bool:
-    if loop.loaders or not loop.items:
-        return False
-    origins = [o for i, _ in loop.items for o in script.resolver.origins(i)]
-    return bool(origins) and all(_by_hand(script, o) for o in origins)
-
-
-def _by_hand(script: Script, origin: Origin) -> bool:
-    node = origin.expression
-    if isinstance(node, (ast.List, ast.Tuple, ast.Dict, *COMPREHENSIONS)):
-        return True
-    if not isinstance(node, ast.Call):
-        return False
-    name = script.index.qualified(node.func) or ""
-    if name.startswith("numpy.") or name in ("list", "torch.split", "torch.chunk"):
-        return True
-    if isinstance(node.func, ast.Attribute) and node.func.attr in _PARTS:
-        return True
-    if any(k.arg == "device" for k in node.keywords):
-        return True
-    function = script.resolver.callee(node)
-    if function is not None:
-        return bool(script.resolver.flow(function).yields)
-    owner = script.resolver.class_of(node.func)
-    if owner is None:
-        return False
-    names = script.resolver.base_names(owner)
-    return not any(n.endswith(("DataLoader", "Loader")) for n in names)
-
-
 # Where a loader's batches go
 
 
@@ -244,6 +176,10 @@ def goes_to_gpu(script: Script, loader: Loader) -> bool:
     if _trained_by(script, {"transformers.Trainer", "transformers.Seq2SeqTrainer"}):
         return False
     if made_by_acting(script, loader) or _waits_for_each(script, loader):
+        return False
+    if taken_once(script, loader) or run_by_nobody(script, loader):
+        return False
+    if made_anew(script, loader):
         return False
     if any(iterates_graphs(script.of(x.node), x) for x in loader.loops):
         return False  # the copy of a graph waits, pinned or not

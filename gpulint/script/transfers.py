@@ -13,7 +13,8 @@ from gpulint.index.walk import dotted, walk
 from gpulint.script.columns import on_host
 from gpulint.script.graphs import iterates_graphs
 from gpulint.script.loops import Loop
-from gpulint.script.pinning import made_by_hand, written_off
+from gpulint.script.pageable import made_by_hand
+from gpulint.script.pinning import written_off
 from gpulint.script.reads import SHARES, changes_argument
 
 if TYPE_CHECKING:

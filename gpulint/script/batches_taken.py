@@ -1,0 +1,129 @@
+"""Loaders whose batches nobody takes, takes once, or takes apart on the host."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index.walk import LOOPS, walk
+from gpulint.script.loaders import Loader
+from gpulint.script.neighbours import run_together
+from gpulint.script.pageable import made
+
+if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
+    from gpulint.script.model import Script
+
+# Lightning's hooks that only these calls run, on models that have these methods.
+_HOOKS = {
+    "test_dataloader": (".test(", "def test_step"),
+    "predict_dataloader": (".predict(", "def predict_step"),
+}
+_FITS = re.compile(r"rainer(\([^()]*\))?\.fit\(")
+
+
+def taken_once(script: Script, loader: Loader) -> bool:
+    """Whether one batch is all that is taken: `next(iter(loader))`, in no loop."""
+    if loader.loops:
+        return False
+    places = list(_places(script, loader))
+    takes = [p for p in places if not _is_len(script, p)]
+    return bool(takes) and all(_takes_one(script, p) for p in takes)
+
+
+def _places(script: Script, loader: Loader) -> Iterator[ast.AST]:
+    """Where the loader is read: its call, or the local name that it is put under."""
+    index = script.index
+    above = index.parent(loader.call)
+    scope = index.scope(loader.call)
+    if not isinstance(above, ast.Assign):
+        yield loader.call
+        return
+    name = above.targets[0]
+    local = len(above.targets) == 1 and isinstance(name, ast.Name)
+    if not local or (isinstance(scope, ast.Module) and _is_imported(script)):
+        yield above  # kept where others may find it
+        return
+    for node in index.all(ast.Name):
+        if (
+            isinstance(node.ctx, ast.Load)
+            and isinstance(name, ast.Name)
+            and node.id == name.id
+            and any(d.node is name for d in script.definitions(node))
+        ):
+            yield node
+
+
+def _is_imported(script: Script) -> bool:
+    """Whether another file may import names of this one."""
+    project = script.index.project
+    stem = script.source.path.stem
+    return project is not None and project.importers(script.index, stem, "") != []
+
+
+def _is_len(script: Script, node: ast.AST) -> bool:
+    above = script.index.parent(node)
+    return isinstance(above, ast.Call) and script.index.qualified(above.func) == "len"
+
+
+def _takes_one(script: Script, node: ast.AST) -> bool:
+    """`next(iter(node))` that no loop of its function repeats, and no step calls."""
+    index = script.index
+    for name in ("iter", "next"):
+        above = index.parent(node)
+        if not isinstance(above, ast.Call) or index.qualified(above.func) != name:
+            return False
+        if above.args != [node]:
+            return False
+        node = above
+    scope = index.scope(node)
+    looped = any(isinstance(a, LOOPS) for a in index.ancestors(node) if a is not scope)
+    if looped or not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return not looped and isinstance(scope, ast.Module)
+    calls = script.resolver.callers(scope)
+    loops = [x for call in calls for x in script.of(call).loops_around(call)]
+    return not any(x.train or x.eval or x.batches for x in loops)
+
+
+def run_by_nobody(script: Script, loader: Loader) -> bool:
+    """Whether it is of a Lightning hook for tests or predictions that are never run."""
+    function = script.index.function(loader.call)
+    signs = _HOOKS.get(function.name if function is not None else "")
+    if signs is None:
+        return False
+    if _FITS.search(script.source.text):  # a program: all that it runs is near
+        texts = [index.source.text for index in run_together(script)]
+        return not any(sign in text for sign in signs for text in texts)
+    project = script.index.project
+    if project is None or not project.files:
+        return False
+    return not any(map(project.texts, signs))
+
+
+def made_anew(script: Script, loader: Loader) -> bool:
+    """Whether the training process itself takes batches apart and copies new tensors.
+
+    It makes arrays of their parts and tensors of these: pinning would cost it time,
+    and these copies would wait all the same.
+    """
+    workers = loader.argument("num_workers")
+    alone = workers.absent or loader.values("num_workers").all_in(0)
+    remade = [_rebuilds(script, loop) for loop in loader.loops] if alone else []
+    return bool(remade) and all(remade)
+
+
+def _rebuilds(script: Script, loop: Loop) -> bool:
+    its = script.of(loop.node)
+    inside = [n for n in walk(loop.node) if isinstance(n, ast.Call)]
+    read = (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr == "numpy"
+        and its.batches.loop_of(call.func.value) is loop
+        for call in inside
+    )
+    return any(read) and any(
+        move is not None and made(its, move.receiver)
+        for move in map(its.tensors.move, inside)
+    )

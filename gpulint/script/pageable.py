@@ -1,0 +1,84 @@
+"""Tensors in ordinary memory that no loader could pin: made from arrays and lists."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from gpulint.index import Definition, Origin
+from gpulint.index.walk import COMPREHENSIONS
+from gpulint.script.columns import SAME_VALUES
+
+if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
+    from gpulint.script.model import Script
+
+_MAKES_HOST = frozenset(
+    f"torch.{n}"
+    for n in "from_numpy tensor as_tensor Tensor FloatTensor LongTensor stack cat "
+    "concat zeros ones full empty rand randn randint arange".split()
+)
+_PARTS = frozenset("split chunk unbind iterrows itertuples items".split())
+
+
+def made_by_hand(script: Script, source: ast.expr, loop: Loop) -> bool:
+    """Whether a tensor lies in ordinary memory that no loader could pin.
+
+    Made from an array in the loop, or the loop iterates a list, an array or a
+    generator of this file.
+    """
+    return made(script, source) or _iterates_by_hand(script, loop)
+
+
+def made(script: Script, node: ast.expr, depth: int = 0) -> bool:
+    """Whether a tensor is made on the host, from an array or a list."""
+    if isinstance(node, ast.Call):
+        name = script.index.qualified(node.func) or ""
+        if name in _MAKES_HOST or name.startswith("numpy."):
+            return True
+        if name == "torch.autograd.Variable" and node.args:
+            return made(script, node.args[0], depth)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in SAME_VALUES:
+            return made(script, node.func.value, depth)
+        return False
+    if isinstance(node, ast.Subscript):
+        return made(script, node.value, depth)
+    if isinstance(node, ast.Name) and depth < 6:
+        return any(_defined(script, d, depth) for d in script.definitions(node))
+    return False
+
+
+def _defined(script: Script, definition: Definition, depth: int) -> bool:
+    if definition.kind != "assign" or definition.value is None or definition.path:
+        return False
+    return made(script, definition.value, depth + 1)
+
+
+def _iterates_by_hand(script: Script, loop: Loop) -> bool:
+    if loop.loaders or not loop.items:
+        return False
+    origins = [o for i, _ in loop.items for o in script.resolver.origins(i)]
+    return bool(origins) and all(_by_hand(script, o) for o in origins)
+
+
+def _by_hand(script: Script, origin: Origin) -> bool:
+    node = origin.expression
+    if isinstance(node, (ast.List, ast.Tuple, ast.Dict, *COMPREHENSIONS)):
+        return True
+    if not isinstance(node, ast.Call):
+        return False
+    name = script.index.qualified(node.func) or ""
+    if name.startswith("numpy.") or name in ("list", "torch.split", "torch.chunk"):
+        return True
+    if isinstance(node.func, ast.Attribute) and node.func.attr in _PARTS:
+        return True
+    if any(k.arg == "device" for k in node.keywords):
+        return True
+    function = script.resolver.callee(node)
+    if function is not None:
+        return bool(script.resolver.flow(function).yields)
+    owner = script.resolver.class_of(node.func)
+    if owner is None:
+        return False
+    names = script.resolver.base_names(owner)
+    return not any(n.endswith(("DataLoader", "Loader")) for n in names)
