@@ -11,7 +11,7 @@
   (GPU101), `transfers` (102), `host_arrays`, `residency` (103), `at_creation` (104),
   `hoists`, `module_moves` (105), `waits`, `members`, `accumulators`,
   `device_sums` (106), `serial`, `dataset_size`, `loader_options` (201), `pinning`,
-  `batches_taken`, `pageable` (202), `autocast`, `autocast_region`,
+  `batches_taken`, `beyond`, `pageable` (202), `autocast`, `autocast_region`,
   `scaled_update`, `half`, `half_outputs`, `beside`, `named_devices` (301), `old_amp`,
   `old_torch` (303), `amp_switches`, `amp_guards` (306), `evaluation` (403),
   `retained` (404), `zeroing`, `gradients` (405),

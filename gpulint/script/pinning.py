@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Move, Origin, Target, Value, Where
 from gpulint.index.walk import children, dotted, walk
 from gpulint.script.batches_taken import made_anew, run_by_nobody, taken_once
+from gpulint.script.beyond import loops_beyond
 from gpulint.script.datasets import Work
 from gpulint.script.generated import made_by_acting, made_on_device
 from gpulint.script.graphs import iterates_graphs
@@ -181,16 +182,17 @@ def goes_to_gpu(script: Script, loader: Loader) -> bool:
         return False
     if made_anew(script, loader):
         return False
-    if any(iterates_graphs(script.of(x.node), x) for x in loader.loops):
+    loops = [*loader.loops, *loops_beyond(script, loader)]
+    if any(iterates_graphs(script.of(x.node), x) for x in loops):
         return False  # the copy of a graph waits, pinned or not
-    moves = script.moves_in(loader.loops)
+    moves = script.moves_in(loops)
     targets = {m.target for m in moves}
     if targets:
         return not targets <= {Target.CPU, Target.MPS}
     if script.frameworks & {"lightning", "accelerate"}:
         return _sent_by_framework(script, loader)
-    scripts = dict.fromkeys(script.of(loop.node) for loop in loader.loops)
-    if any(t.loop in loader.loops for s in scripts for t in s.transfers):
+    scripts = dict.fromkeys(script.of(loop.node) for loop in loops)
+    if any(t.loop in loops for s in scripts for t in s.transfers):
         return True
     return _sent_out_of_sight(script, loader)
 
