@@ -82,3 +82,44 @@ def _by_hand(script: Script, origin: Origin) -> bool:
         return False
     names = script.resolver.base_names(owner)
     return not any(n.endswith(("DataLoader", "Loader")) for n in names)
+
+
+def never_pinned(script: Script, source: ast.expr, loop: Loop) -> str | None:
+    """Why a copy of a batch waits whatever its options: its memory is not pinned."""
+    copied = _copied(script, source, 0)
+    if copied is not None:
+        line = getattr(copied, "lineno", 0)
+        return f"line {line} copies the batch to memory that is not pinned"
+    origins = [o for i, _ in loop.items for o in script.resolver.origins(i)]
+    names = [_unpinned_of_graphs(script, o.call) for o in origins]
+    if not names or None in names:
+        return None
+    return f"`{names[0]}` does not pin its batches"
+
+
+def _copied(script: Script, node: ast.expr, depth: int) -> ast.Call | None:
+    """Where a tensor on the host is cloned before it goes to the device."""
+    if isinstance(node, ast.Call):
+        name = script.index.qualified(node.func) or ""
+        method = isinstance(node.func, ast.Attribute) and node.func.attr
+        if name == "copy.deepcopy" or (method == "clone" and not node.args):
+            return node
+        if isinstance(node.func, ast.Attribute) and method in SAME_VALUES:
+            return _copied(script, node.func.value, depth)
+    if not isinstance(node, ast.Name) or depth > 3:
+        return None
+    values = [d.value for d in script.definitions(node) if d.kind == "assign"]
+    found = [_copied(script, v, depth + 1) for v in values if v is not None]
+    return found[0] if len(found) == len(script.definitions(node)) == 1 else None
+
+
+def _unpinned_of_graphs(script: Script, call: ast.Call | None) -> str | None:
+    """The name of a graph library's loader that is made without pinned memory."""
+    name = script.index.qualified(call.func) or "" if call is not None else ""
+    head, _, last = name.rpartition(".")
+    if call is None or head.partition(".")[0] not in ("torch_geometric", "dgl"):
+        return None
+    pins = script.evaluator.argument(call, "pin_memory")
+    off = [script.evaluator.values(n).all_in(False, 0) for n in pins.nodes]
+    unpinned = pins.absent or (pins.given and all(off))
+    return last if last.endswith("Loader") and unpinned else None

@@ -13,7 +13,7 @@ from gpulint.index.walk import dotted, walk
 from gpulint.script.columns import on_host
 from gpulint.script.graphs import iterates_graphs
 from gpulint.script.loops import Loop
-from gpulint.script.pageable import made_by_hand
+from gpulint.script.pageable import made_by_hand, never_pinned
 from gpulint.script.pinning import written_off
 from gpulint.script.reads import SHARES, changes_argument
 
@@ -147,7 +147,8 @@ def hindrance(script: Script, transfer: Transfer) -> str | None:
     if changed is not None:
         line = getattr(changed, "lineno", 0)
         return f"the source is changed after the copy has started (line {line})"
-    return _foreign(script, transfer)
+    pageable = never_pinned(script, transfer.source, transfer.loop)
+    return pageable or _foreign(script, transfer)
 
 
 def _has_own_to(script: Script, transfer: Transfer) -> bool:
