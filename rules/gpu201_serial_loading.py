@@ -88,7 +88,8 @@ guard, and a number that is the default of an option, parameter or class: who se
 must be obeyed.
 
 ## When not
-In-memory data are copied between processes for nothing. Batches that a dataset makes on
+In-memory data are copied between processes for nothing. A pass that is one batch of
+all samples leaves workers nothing to make ahead. Batches that a dataset makes on
 the GPU, and files opened in `__init__` (HDF5, LMDB), must not be shared with workers. A
 0 with a comment that gives a reason (debugging, Windows, notebooks) is meant.
 
@@ -106,6 +107,7 @@ from gpulint.finding import Effect, Finding
 from gpulint.index import Value
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
+from gpulint.script.dataset_size import gives_one_batch
 from gpulint.script.loader_options import (
     fed_by_framework,
     has_reason,
@@ -138,6 +140,8 @@ class SerialLoading(Rule):
                 continue
             if comes_from_settings(script, loader, "num_workers"):
                 continue  # GPU901
+            if gives_one_batch(loader):
+                continue  # nothing to make ahead
             yield self._finding(script, loader, values)
 
     def _finding(

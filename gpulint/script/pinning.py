@@ -10,6 +10,7 @@ from gpulint.index import Move, Origin, Target, Value, Where
 from gpulint.index.walk import children, dotted, walk
 from gpulint.script.batches_taken import made_anew, run_by_nobody, taken_once
 from gpulint.script.beyond import loops_beyond
+from gpulint.script.dataset_size import has_tiny_batches
 from gpulint.script.datasets import Work
 from gpulint.script.generated import made_by_acting, made_on_device
 from gpulint.script.graphs import iterates_graphs
@@ -180,7 +181,7 @@ def goes_to_gpu(script: Script, loader: Loader) -> bool:
         return False
     if taken_once(script, loader) or run_by_nobody(script, loader):
         return False
-    if made_anew(script, loader):
+    if made_anew(script, loader) or has_tiny_batches(loader):
         return False
     loops = [*loader.loops, *loops_beyond(script, loader)]
     if any(iterates_graphs(script.of(x.node), x) for x in loops):
