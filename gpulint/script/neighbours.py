@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
+from gpulint.index.walk import COMPREHENSIONS, LOOPS
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_FILES = 60
 MAX_DEPTH = 4
+_INFERS = re.compile(r"\.eval\(\)|no_grad|inference_mode")
+_TRAINS = re.compile(r"rainer|\.fit\(|backward\(")
 
 
 def programs(script: Script) -> list[FileIndex]:
@@ -81,3 +85,22 @@ def _origins(index: FileIndex) -> Iterator[str]:
         for alias in origin.names:
             if alias.name != "*":
                 yield f"{module}{dot}{alias.name}"
+
+
+def serves_single_inputs(script: Script) -> bool:
+    """Whether only scripts without a loop use a file: a demo that runs its model once.
+
+    Each of them must run a model itself; who uses a library is not known.
+    """
+    users = [i for i in programs(script) if i is not script.index]
+    users = [i for i in users if i.source.path.name != "__init__.py"]
+    steps = script.training_loops or script.eval_loops
+    return not steps and bool(users) and all(map(_runs_a_model_once, users))
+
+
+def _runs_a_model_once(index: FileIndex) -> bool:
+    text = index.source.text
+    if not _INFERS.search(text) or _TRAINS.search(text):
+        return False
+    loops = (*LOOPS, *COMPREHENSIONS)
+    return not any(isinstance(node, loops) for node in ast.walk(index.tree))
