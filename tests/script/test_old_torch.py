@@ -13,7 +13,7 @@ from gpulint.source import Source
 
 
 def script(text: str, newest: tuple[int, int] | None = None) -> Script:
-    source = Source.from_text(text, Path("train.py"))
+    source = Source(Path("train.py"), text)
     made = Script(source, build_index(source))
     made.newest_torch = newest
     return made
