@@ -261,8 +261,12 @@ class EveryStep:
 
 
 def _asks_if_given(test: ast.expr) -> TypeGuard[ast.Compare]:
-    """`args.project is not None`."""
+    """`args.project is not None`; what callers give a function is less well known."""
     if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.IsNot):
+        return False
+    if (dotted(test.left) or "self").partition(".")[0] in ("self", "cls"):
+        return False
+    if not isinstance(test.left, ast.Attribute):
         return False
     right = test.comparators[0]
     return isinstance(right, ast.Constant) and right.value is None

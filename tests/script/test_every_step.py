@@ -130,6 +130,9 @@ def helper(value, flag=None):
         ("flag", "helper(x)\n", False),
         ("value.any()", "helper(x)\n", False),
         ("value is None", "helper(x)\n", True),
+        ("flag is not None", "helper(x)\n", True),
+        ("args.clip and flag", "helper(x)\n", False),
+        ("args.clip or flag", "helper(x)\n", True),
         ("len([v for v in args])", "helper(x)\n", True),
     ],
 )
