@@ -113,11 +113,18 @@ class Mappings:
         return self.evaluator.settings.given(function, definition) or UNKNOWN
 
     def _rest(self, function: Function) -> Mapping:
-        """What callers pass beyond the named parameters."""
+        """What callers pass beyond the named parameters.
+
+        Without a call in its own file, others than those of this project may call it.
+        """
         args = function.args
         named = {a.arg for a in [*args.posonlyargs, *args.args, *args.kwonlyargs]}
         parts = []
-        for call in self.resolver.callers(function):
+        calls = self.resolver.callers(function)
+        home = self.index.home(function)
+        if not any(home.holds(call) for call in calls):
+            parts.append(UNKNOWN)
+        for call in calls:
             its = self._namespace(ast.Call(call.func, [], call.keywords))
             items = {k: v for k, v in its.items.items() if k not in named}
             parts.append(Mapping(items, its.maybe - named, its.complete, its.replaced))

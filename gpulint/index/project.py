@@ -57,7 +57,7 @@ class Project:
         self._asked: dict[tuple[Path, str, str], tuple[Path, ...]] = {}
         self._holding: dict[str, list[str]] = {}
         self._members: dict[tuple[Path, str], Member | None] = {}
-        self._homes: dict[ast.AST, FileIndex] = {}  # of nodes that were asked for
+        self._recent: list[FileIndex] = []  # that held the nodes asked for last
 
     # Files
 
@@ -131,16 +131,16 @@ class Project:
         """Answers that may hold the index of a file that is no longer loaded."""
         self._members.clear()
         self._found.clear()
-        self._homes.clear()
+        self._recent = []
 
     def holder(self, node: ast.AST) -> FileIndex | None:
         """The index of the loaded file in which a node stands."""
-        home = self._homes.get(node)
-        if home is not None:
-            return home
+        for index in self._recent:
+            if node in index.parents or node is index.tree:
+                return index
         for found in reversed(self._loaded.values()):
             if found is not None and found.holds(node):
-                self._homes[node] = found
+                self._recent = [found, *self._recent[:3]]
                 return found
         return None
 

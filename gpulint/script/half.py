@@ -56,7 +56,7 @@ _FILLS = ("masked_fill", "full_like", "where", "fill_", "new_full", "index_fill"
 _REARRANGES = frozenset("transpose permute t view reshape".split())
 _PRODUCTS = frozenset("bmm matmul mm".split())
 _LOGARITHMS = frozenset("log log2 log10".split())
-MAX_REACHED = 200  # functions and classes
+MAX_REACHED = 100  # functions and classes
 _LARGEST = 65504.0  # of float16
 _SMALLEST = 5.97e-8
 _NEAREST_TO_1 = 0.9961  # the last number before 1 in bfloat16
@@ -77,11 +77,13 @@ def exact_mathematics(script: Script, models: Iterable[ast.AST] = ()) -> str | N
     first = min(found, key=lambda c: c.lineno, default=None)
     if first is not None:
         return script.text(first.func)
-    for node in walk(*reached_from(script, models)):
-        named = node.func if isinstance(node, ast.Call) else node
-        name = script.index.qualified(named) or ""
-        if _EXACT.match(name) or name in _COMPLEX:
-            return script.text(named)
+    for root in reached_from(script, models):
+        home = script.index.home(root)
+        for node in walk(root):
+            if isinstance(node, (ast.Name, ast.Attribute)):
+                name = home.qualified(node) or ""
+                if _EXACT.match(name) or name in _COMPLEX:
+                    return script.text(node)
     return None
 
 

@@ -29,7 +29,12 @@ from gpulint.script.edits import CannotFix, Rewrite
 from gpulint.script.invariants import Invariants
 from gpulint.script.loaders import Loader, find_loaders
 from gpulint.script.loops import Loop, Loops
-from gpulint.script.outside import files_around, handed_to, outside_loops
+from gpulint.script.outside import (
+    files_around,
+    handed_to,
+    is_shown,
+    outside_loops,
+)
 from gpulint.script.precision import Precision
 from gpulint.script.runners import Runners
 from gpulint.script.scalars import Scalars
@@ -242,7 +247,7 @@ class Script:
         for loader in self._loaders.values():
             loader.files = files_around(self, loader)
             loader.loops += outside_loops(self, loader)
-        return tuple(self._loaders.values())
+        return tuple(x for x in self._loaders.values() if not is_shown(self, x))
 
     @cached_property
     def loops(self) -> tuple[Loop, ...]:

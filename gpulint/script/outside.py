@@ -86,3 +86,11 @@ def outside_loops(script: Script, loader: Loader) -> list[Loop]:
                     found.append(loop)
                     break
     return found
+
+
+def is_shown(script: Script, loader: Loader) -> bool:
+    """Whether a module only tries a loader out under its main guard."""
+    if not loader.loops or any(loop.train or loop.eval for loop in loader.loops):
+        return False
+    above = script.index.ancestors(loader.call)
+    return any(isinstance(a, ast.If) and "__name__" in ast.dump(a.test) for a in above)

@@ -93,7 +93,9 @@ def _graph_is_waste(script: Script, call: ast.Call) -> bool:
     caller = script.step_loop(call)
     if function is None or (caller is not None and (caller.eval or caller.batches)):
         return False
-    if may_switch_off(function) or always_without_grad(script, function):
+    callers = script.resolver.callers(function)
+    switched = any(map(script.without_grad, callers))
+    if switched or may_switch_off(function) or always_without_grad(script, function):
         return False
     rest = _rest(script, function, call)
     if differentiates(script, [*rest, *reachable(script, forwards(script))]):
