@@ -36,7 +36,7 @@ for x, y in loader:
 `pin_memory=` tied to the device of the loops that use the loader, where that can be
 named at the call, else to `torch.cuda.is_available()`: pinning without a GPU warns,
 and on MPS it does nothing. A value that comes from a dict or a command-line default is
-reported with its place and left alone.
+reported with its place and left alone; so is a call with its function's own `**kwargs`.
 
 ## When not
 Options that an unpacked dict sets or may set, values decided at run time, loaders of
@@ -62,7 +62,7 @@ from gpulint.index import Value
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.edits import Edit, Replace, ReplaceCode, Rewrite
-from gpulint.script.loader_options import DERIVED
+from gpulint.script.loader_options import DERIVED, takes_any_options
 from gpulint.script.pinning import (
     changed_in_dataset,
     gains,
@@ -97,6 +97,8 @@ class UnpinnedLoader(Rule):
             state += " by default"
         withheld = "the value is written in another place" if elsewhere else None
         withheld = DERIVED if loader.derived else withheld
+        if not off and takes_any_options(script, loader):
+            withheld = "the options that a caller passes may hold it"
         changed = changed_in_dataset(script, loader)
         if changed is not None and withheld is None:
             line = getattr(changed, "lineno", 0)

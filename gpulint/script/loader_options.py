@@ -50,6 +50,16 @@ def has_reason(script: Script, node: ast.expr) -> bool:
     return any(map(_REASON.search, rows))
 
 
+def takes_any_options(script: Script, loader: Loader) -> bool:
+    """Whether the call gets the `**kwargs` of the function around it."""
+    return any(
+        d.kind == "parameter"
+        for keyword in loader.call.keywords
+        if keyword.arg is None
+        for d in script.definitions(keyword.value)
+    )
+
+
 def fed_by_framework(script: Script, loader: Loader) -> bool:
     """Whether a framework has rules of its own for this loader."""
     if "lightning" in script.frameworks:
