@@ -136,10 +136,10 @@ def _run(
     rules = [r for r in rules if r.needs.in_index(index)]
     if not rules:
         return []
-    script = Script(source, index, options.torch_version)
+    versions = options.torch_version, options.newest_torch
+    script = Script(source, index, versions[0], newest_torch=versions[1])
     if script.is_test:
         rules = [r for r in rules if r.in_tests]
-    script.newest_torch = options.newest_torch
     found = [finding for rule in rules for finding in rule.check(script)]
     found = [_with_ordinal(f, n) for f, n in _ordinals(found)]
     own = [f for f in found if f.place.path == source.path]

@@ -113,6 +113,8 @@ def _settled(run: Run, results: Results) -> Results:
         fresh = {p for p in found if _text(found[p][1]) != _text(before[p][1])}
         if not fresh:
             break
+    else:
+        run.error("fixes in some files give rise to others without end; run again")
     return list(found.values())
 
 

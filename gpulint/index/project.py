@@ -23,10 +23,14 @@ SETTINGS = (".yaml", ".yml", ".json")
 _MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _IMPORT = re.compile(r"import[ \t]*(\([^)]*\)|[^\n#;]+)")  # starts with a plain word
 _BEFORE_IMPORT = re.compile(r"[ \t]*(?:from[ \t]*([.\w]+)[ \t]*)?")
+# `x.name = …`, not of `self`, wherever it stands; `x.name: int`; targets with a comma.
 _WRITE = re.compile(
-    r"^[ \t]*(?!self\.\w+[ \t]*=)[A-Za-z_][\w.]*\.(\w+)[ \t]*(?:[-+*/|]?=(?!=)|:)",
+    r"(?<!\bself)\.(\w+)[ \t]*(?:[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=)"
+    r"|^[ \t]*[A-Za-z_][\w.]*\.(\w+)[ \t]*:"
+    r"|^[ \t]*\(?([\w.\[\]'\"]+(?:[ \t]*,[ \t]*[\w.\[\]'\"]+)+)\)?[ \t]*=(?!=)",
     re.MULTILINE,
 )
+_MEMBER = re.compile(r"\.(\w+)")
 _DEFINED = re.compile(r"def[ \t]+(\w+)")
 _BASES = re.compile(r"class[ \t]+\w+[ \t]*\(([^)]*)")
 _WORD = re.compile(r"\w+")
@@ -358,8 +362,9 @@ class Project:
         """Files by each name of an attribute that they set."""
         writers: dict[str, set[Path]] = defaultdict(set)
         for path in self.files:
-            for name in set(_WRITE.findall(self._text(path))):
-                writers[name].add(path)
+            for plain, annotated, several in _WRITE.findall(self._text(path)):
+                for name in (plain, annotated, *_MEMBER.findall(several)):
+                    writers[name].add(path)
         return writers
 
     def _import_words(self, path: Path) -> frozenset[str]:

@@ -67,7 +67,6 @@ DTYPES = frozenset(
     "int int64 long bool complex64 complex128 cfloat cdouble uint16 uint32 "
     "uint64".split()
 )
-_PLAIN_TESTS = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 FACTORIES = frozenset(
     f"torch.{n}"
     for n in (

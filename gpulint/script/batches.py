@@ -10,7 +10,6 @@ from gpulint.index import Definition, Function, Resolver, Where
 from gpulint.script.loops import LOADER_NAME, Loop
 
 _ON_DEVICE = re.compile(r"cuda|gpu|device|prefetch", re.IGNORECASE)
-_ITERATORS = ("iter", "cycle", "itertools.cycle")
 _WRAPS_TENSOR = frozenset(
     "torch.autograd.Variable torch.from_numpy torch.tensor torch.as_tensor "
     "torch.Tensor torch.FloatTensor torch.LongTensor numpy.array numpy.asarray "

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from gpulint.script.loaders import Loader
 
 Kind = Literal["train", "eval", "epoch", "other"]
-_OTHER_STEPS = ("sched", "env", "prof", "progress")
 LoopNode = ast.For | ast.AsyncFor | ast.While
 
 WRAPPERS = frozenset(
@@ -246,10 +245,19 @@ class Loops:
     def _per_iteration(self, loop: Loop) -> tuple[list[ast.Call], list[Function]]:
         """Calls of the body, and of the functions that it calls, loops apart.
 
-        Where nothing says that batches are iterated, only functions that may train
-        are followed into other files.
+        Where neither batches are iterated nor gradients computed, only functions
+        that may train have been followed into other files.
         """
         project = self.index.project if not loop.batches else None
+        calls, helpers = self._followed(loop, project)
+        if project is not None and any(map(is_backward, calls)):
+            return self._followed(loop, None)
+        return calls, helpers
+
+    def _followed(
+        self, loop: Loop, project: Project | None
+    ) -> tuple[list[ast.Call], list[Function]]:
+        """The calls and helpers of an iteration; `project`: of those that may train."""
         calls: list[ast.Call] = []
         helpers: list[Function] = []
         todo: list[LoopNode | Function] = [loop.node]

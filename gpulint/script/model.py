@@ -73,11 +73,12 @@ class Script:
         index: FileIndex,
         torch_version: tuple[int, int] | None = None,
         beside: Script | None = None,
+        newest_torch: tuple[int, int] | None = None,
     ) -> None:
         self.source = source
         self.index = index
         self.torch_version = torch_version
-        self.newest_torch: tuple[int, int] | None = None
+        self.newest_torch = newest_torch
         self._all: dict[FileIndex, Script] = beside._all if beside else {}
         self._all[index] = self
         resolver = Resolver(index)
@@ -90,7 +91,7 @@ class Script:
         """The script model of the file in which a node stands: this one or another."""
         index = self.index.home(node)
         if index not in self._all:
-            Script(index.source, index, self.torch_version, self)
+            Script(index.source, index, self.torch_version, self, self.newest_torch)
         return self._all[index]
 
     # Text and places

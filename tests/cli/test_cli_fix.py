@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from fakes import FakeEngine, Run
 
+from gpulint.engine import Fixed, Options
+
 Git = Callable[..., str]
 
 
@@ -57,6 +59,20 @@ def test_a_fix_that_another_file_makes_possible(run: Run, tmp_path: Path) -> Non
     second.write_text("slow_copy()\n")
     assert "Fixed 2 findings in 2 files" in run("fix").stdout
     assert first.read_text() == second.read_text() == "fast_copy()\n"
+
+
+def test_fixes_that_wake_each_other_without_end_are_an_error(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def grow(_: FakeEngine, fixed: Fixed, options: Options) -> Fixed:
+        return dataclasses.replace(fixed, text=f"{fixed.text}#\n")
+
+    monkeypatch.setattr(FakeEngine, "fix_again", grow)
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("slow_copy()\n")
+    result = run("fix")
+    assert result.exit_code == 2
+    assert "without end" in result.stderr
 
 
 def test_a_fix_in_another_project_is_no_reason(run: Run, tmp_path: Path) -> None:
