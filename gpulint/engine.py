@@ -7,8 +7,8 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from gpulint.finding import (
     Confidence,
@@ -22,7 +22,14 @@ from gpulint.finding import (
 from gpulint.index import SETTINGS, FileIndex, Project, Projects, build_index
 from gpulint.registry import find_rule
 from gpulint.rule import Rule, Text
-from gpulint.source import Source, SourceError, may_be_deep, parse, read_source
+from gpulint.source import (
+    Source,
+    SourceError,
+    check_syntax,
+    may_be_deep,
+    parse,
+    read_source,
+)
 from gpulint.suppress import suppress, suppress_in_settings
 
 MAX_PASSES = 100
@@ -30,8 +37,7 @@ _IMPORTS = (ast.Import, ast.ImportFrom)
 RECURSION_LIMIT = 6000  # 150 links take a few Python frames each
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """What to check with.
 
     `torch_version`, `newest_torch`: the lowest and the highest torch the project
@@ -46,16 +52,14 @@ class Options:
     newest_torch: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True)
-class Checked:
+class Checked(NamedTuple):
     """The findings of one file, sorted. `source` is None if it cannot be read."""
 
     source: Source | None
     findings: tuple[Finding, ...]
 
 
-@dataclass(frozen=True)
-class Fixed:
+class Fixed(NamedTuple):
     """What fixing made of one file.
 
     `applied` has one finding per applied fix, `undone` those whose fix was taken back
@@ -89,7 +93,7 @@ def _findings(source: Source, options: Options) -> list[Finding]:
         text = Text(source.text)
         rules = [r for r in options.rules if r.needs.in_text(text)]
         if not rules and not may_be_deep(source):
-            _parse_only(source, options)
+            _syntax_only(source, options)
             return []
         sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
         return _run(source, _index(source, options), rules, options)
@@ -106,11 +110,11 @@ def _findings(source: Source, options: Options) -> list[Finding]:
         return list(trouble(source.path, reason, options))
 
 
-def _parse_only(source: Source, options: Options) -> None:
+def _syntax_only(source: Source, options: Options) -> None:
     """Nothing to look for; a syntax error is a finding all the same."""
     project = _project(source, options)
     if project is None or project.known(source) is None:
-        parse(source)
+        check_syntax(source)
 
 
 def _index(source: Source, options: Options) -> FileIndex:
@@ -160,7 +164,7 @@ def _ordinals(findings: Iterable[Finding]) -> Iterator[tuple[Finding, int]]:
 
 
 def _with_ordinal(finding: Finding, number: int) -> Finding:
-    return replace(finding, context=f"{finding.context}\0{number}")
+    return finding._replace(context=f"{finding.context}\0{number}")
 
 
 def _syntax(source: Source, error: SyntaxError) -> SourceError:

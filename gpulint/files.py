@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.settings import Globs, Resolver, Settings
 
@@ -37,8 +37,7 @@ class Listing:
     errors: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Exclusion:
+class Exclusion(NamedTuple):
     """Compiled patterns: plain names, which need no pathspec, and the others."""
 
     names: frozenset[str]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import enum
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import overload
+from typing import NamedTuple, overload
 
 
 class Effect(enum.Enum):
@@ -47,16 +46,14 @@ class Confidence(enum.Enum):
     HIGH = "high"
 
 
-@dataclass(frozen=True, order=True)
-class Position:
+class Position(NamedTuple):
     """A place in a text: row and column, both 1-based, in code points."""
 
     row: int
     column: int
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """A range of a file with what is said about it (empty for the finding itself)."""
 
     path: Path
@@ -65,8 +62,7 @@ class Place:
     message: str = ""
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(NamedTuple):
     """A fact that the finding rests on, and the row where it is written."""
 
     path: Path
@@ -74,8 +70,7 @@ class Evidence:
     note: str
 
 
-@dataclass(frozen=True, order=True)
-class TextEdit:
+class TextEdit(NamedTuple):
     """Replace `text[start:end]` by `content`; offsets in code points."""
 
     start: int
@@ -104,8 +99,7 @@ class LazyEdits(Sequence[TextEdit]):
         return len(self._edits)
 
 
-@dataclass(frozen=True)
-class Fix:
+class Fix(NamedTuple):
     """One rewrite: all its edits are applied, or none.
 
     `imports` are statements the rewritten text needs (`import torch`); the engine
@@ -118,8 +112,7 @@ class Fix:
     imports: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """A place where a script wastes time or memory, and the fix if there is one.
 
     `effect` is that of the fix, or of the rule where the fix is withheld;

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpulint.finding import Effect, Severity
 
@@ -29,8 +29,7 @@ class SettingsError(Exception):
     """Settings that cannot be used; the message is one line for the user."""
 
 
-@dataclass(frozen=True)
-class Globs:
+class Globs(NamedTuple):
     """Patterns as in a .gitignore, relative to `root` (None: the folder searched)."""
 
     patterns: tuple[str, ...]
@@ -59,8 +58,7 @@ class Settings:
         return (self.exclude, *self.extend_exclude)
 
 
-@dataclass(frozen=True)
-class Overrides:
+class Overrides(NamedTuple):
     """What the command line says; None or empty: not given there."""
 
     select: tuple[str, ...] = ()

@@ -6,7 +6,6 @@ import io
 import re
 import tokenize
 from collections.abc import Iterable
-from dataclasses import replace
 
 from gpulint.finding import Finding
 from gpulint.index.settings_file import read_settings
@@ -24,14 +23,14 @@ def suppress(findings: Iterable[Finding], source: Source) -> list[Finding]:
         return found
     comments, logical = _comments(source)
     if any(_SKIP_FILE.search(text) for text in comments.values()):
-        return [replace(f, suppressed="inline") for f in found]
+        return [f._replace(suppressed="inline") for f in found]
     codes = {row: _codes(text) for row, text in comments.items()}
     result = []
     for finding in found:
         rows = _rows(finding.place.start.row, source, comments, logical)
         named = set().union(*(codes.get(row, set()) for row in rows))
         hit = named & {finding.code, finding.name}
-        result.append(replace(finding, suppressed="inline") if hit else finding)
+        result.append(finding._replace(suppressed="inline") if hit else finding)
     return result
 
 
@@ -42,7 +41,7 @@ def suppress_in_settings(finding: Finding) -> Finding:
     except (SourceError, IndexError):
         return finding
     hit = _codes(text) & {finding.code, finding.name}
-    return replace(finding, suppressed="inline") if hit else finding
+    return finding._replace(suppressed="inline") if hit else finding
 
 
 def _codes(comment: str) -> set[str]:

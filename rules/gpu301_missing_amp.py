@@ -81,7 +81,6 @@ measured.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, Words
@@ -141,7 +140,7 @@ class MissingAMP(Rule):
             withheld=withheld,
             related=[(step.loop.node, "the training loop")],
         )
-        return found if found.fix else replace(found, severity=Severity.NOTE)
+        return found if found.fix else found._replace(severity=Severity.NOTE)
 
 
 def _is_candidate(script: Script) -> bool:

@@ -11,7 +11,9 @@ from gpulint.source import (
     MAX_BYTES,
     Source,
     SourceError,
+    check_syntax,
     decode,
+    parse,
     read_source,
     shield,
     write_source,
@@ -122,6 +124,27 @@ def test_shield_against_nesting(text: str, deep: bool) -> None:
             shield(source)
     else:
         shield(source)
+
+
+TEXTS = [
+    *("x = 1\n", "x = '\\d'\n", "x = (\n", "x = 1 +\n", "x = '\0'\n", "if x:\ny\n"),
+    *("nonlocal x\n", "def f(a):\n    global a\n", "return 1\n", "x = -" + "-" * 3000),
+    *("x = a" + ".b()" * 4000 + "\n", "def f(): yield; await x\n", "f(**a, *b)\n"),
+]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+def test_the_cheap_look_at_the_syntax_refuses_what_the_parser_refuses(
+    text: str,
+) -> None:
+    source = Source(Path("a.py"), text)
+    try:
+        parse(source)
+    except Exception as error:
+        with pytest.raises(type(error)):
+            check_syntax(source)
+    else:
+        check_syntax(source)
 
 
 def test_columns_count_code_points() -> None:

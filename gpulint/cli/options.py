@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -23,8 +22,7 @@ Function = TypeVar("Function", bound=Callable[..., object])
 Decorator = Callable[[Function], Function]
 
 
-@dataclass(frozen=True)
-class Flags:
+class Flags(NamedTuple):
     """What a command was called with, apart from its own options."""
 
     overrides: Overrides

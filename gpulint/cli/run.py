@@ -9,9 +9,8 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
 
@@ -30,8 +29,7 @@ THRESHOLD = (400_000, 20, 100)
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """One file (absolute, or `-`) with its settings and what the engine needs."""
 
     path: Path

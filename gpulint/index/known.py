@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(NamedTuple):
     """A constant that can reach a place, and the expression where it is written.
 
     `default`: a user or caller may replace it (parameter or command-line default).
@@ -20,8 +19,7 @@ class Value:
     default: bool = False
 
 
-@dataclass(frozen=True)
-class Values:
+class Values(NamedTuple):
     """The constants that can reach a place; `complete`: there are no others."""
 
     known: tuple[Value, ...] = ()
@@ -38,7 +36,7 @@ class Values:
     def replaceable(self) -> Values:
         """The same, as defaults that a user or caller may replace."""
         return Values(
-            tuple(replace(v, default=True) for v in self.known), self.complete
+            tuple(v._replace(default=True) for v in self.known), self.complete
         )
 
     def any_in(self, *constants: object) -> bool:
@@ -65,8 +63,7 @@ class Mapping:
     replaced: bool = False
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(NamedTuple):
     """An argument of a call: given, absent, or not known (through `**kwargs`).
 
     `maybe`: one of `nodes` on some paths, nothing on others. `nodes` are the

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index.build import FileIndex, Function, last_name
 from gpulint.index.known import Mapping
@@ -23,8 +22,7 @@ UNKNOWN = Mapping(complete=False)
 _IN_PLACE = frozenset("update setdefault pop popitem clear".split())
 
 
-@dataclass(frozen=True)
-class Update:
+class Update(NamedTuple):
     """What changes a dict in place: `holder[key] = value`, `holder.update(…)`.
 
     With a key and no value, the key is taken out.

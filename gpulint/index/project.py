@@ -14,7 +14,7 @@ from gpulint.index.paths import added_to_path
 from gpulint.index.settings_file import Dialect, parse_settings, read_settings
 from gpulint.source import Source, SourceError, parse, read_source
 
-MAX_LINES = 100_000  # of loaded files, about 400 MB of syntax trees
+MAX_LOADED = 4_000_000  # characters of loaded files, about 400 MB of syntax trees
 MAX_TEXT = 64_000_000  # characters that are kept of files read as text only
 MAX_IMPORTERS = 40
 MAX_FILES = 20_000
@@ -23,14 +23,14 @@ SETTINGS = (".yaml", ".yml", ".json")
 _MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _IMPORT = re.compile(r"import[ \t]*(\([^)]*\)|[^\n#;]+)")  # starts with a plain word
 _BEFORE_IMPORT = re.compile(r"[ \t]*(?:from[ \t]*([.\w]+)[ \t]*)?")
-# `x.name = …`, not of `self`, wherever it stands; `x.name: int`; targets with a comma.
+# `x.name = …`, not of `self`, wherever it stands; `x.name: int` and targets with a
+# comma where a statement starts with them. The point comes first: `re` seeks it.
 _WRITE = re.compile(
-    r"(?<!\bself)\.(\w+)[ \t]*(?:[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=)"
-    r"|^[ \t]*[A-Za-z_][\w.]*\.(\w+)[ \t]*:"
-    r"|^[ \t]*\(?([\w.\[\]'\"]+(?:[ \t]*,[ \t]*[\w.\[\]'\"]+)+)\)?[ \t]*=(?!=)",
-    re.MULTILINE,
+    r"\.(?<!\bself\.)(\w+)(?=[ \t]*"
+    r"(?:(:)|(,[\w.\[\]'\", \t]*\)?[ \t]*)?(?:[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=)))"
 )
-_MEMBER = re.compile(r"\.(\w+)")
+_BEFORE_ANNOTATED = re.compile(r"[ \t]*[A-Za-z_][\w.]*")
+_BEFORE_COMMA = re.compile(r"[ \t]*\(?[\w.\[\]'\", \t]*")
 _DEFINED = re.compile(r"def[ \t]+(\w+)")
 _BASES = re.compile(r"class[ \t]+\w+[ \t]*\(([^)]*)")
 _WORD = re.compile(r"\w+")
@@ -123,12 +123,12 @@ class Project:
 
     def trim(self) -> None:
         """Let go of the files that were used longest ago, to bound the memory."""
-        total = sum(len(i.source.starts) for i in self._loaded.values() if i)
+        total = sum(len(i.source.text) for i in self._loaded.values() if i)
         for path, index in list(self._loaded.items()):
-            if total <= MAX_LINES:
+            if total <= MAX_LOADED:
                 break
             del self._loaded[path]
-            total -= len(index.source.starts) if index else 0
+            total -= len(index.source.text) if index else 0
             self._forget_nodes()
 
     def _forget_nodes(self) -> None:
@@ -282,6 +282,12 @@ class Project:
             )
         return self._indexes(self._asked[key])
 
+    def users(self, index: FileIndex) -> Iterator[FileIndex]:
+        """Other files that may import a file, each read when it is asked for."""
+        found = sorted(self._importing(index, ""))
+        if len(found) <= MAX_IMPORTERS:
+            yield from (i for i in map(self.index, found) if i is not None)
+
     def setters(
         self, index: FileIndex, name: str, attribute: str
     ) -> list[FileIndex] | None:
@@ -362,9 +368,8 @@ class Project:
         """Files by each name of an attribute that they set."""
         writers: dict[str, set[Path]] = defaultdict(set)
         for path in self.files:
-            for plain, annotated, several in _WRITE.findall(self._text(path)):
-                for name in (plain, annotated, *_MEMBER.findall(several)):
-                    writers[name].add(path)
+            for name in _written_attributes(self._text(path)):
+                writers[name].add(path)
         return writers
 
     def _import_words(self, path: Path) -> frozenset[str]:
@@ -442,6 +447,18 @@ def _imported_words(text: str) -> Iterator[str]:
         before = _BEFORE_IMPORT.fullmatch(text, start, found.start())
         if before is not None:
             yield from _WORD.findall(f"{before[1] or ''} {found[1]}")
+
+
+def _written_attributes(text: str) -> Iterator[str]:
+    """Names of the attributes, not of `self`, that statements of a text set."""
+    for found in _WRITE.finditer(text):
+        name, annotated, several = found.groups()
+        if annotated or several:
+            start = text.rfind("\n", 0, found.start()) + 1
+            before = _BEFORE_ANNOTATED if annotated else _BEFORE_COMMA
+            if before.fullmatch(text, start, found.start()) is None:
+                continue
+        yield name
 
 
 def _is_package(folder: Path) -> bool:

@@ -6,7 +6,7 @@ import ast
 import enum
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpulint.index.flow import Definition
 from gpulint.index.known import Value
@@ -46,8 +46,7 @@ class Target(enum.Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
-class Move:
+class Move(NamedTuple):
     """A call that moves a tensor or module: `.to(…)`, `.cuda()`.
 
     `device` is the device expression as written (None for a bare `.cuda()`),

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.source import Source
@@ -25,8 +25,7 @@ STATISTICS = {
 LEVELS = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One file: its text, what was found, and which effects its settings allow."""
 
     source: Source | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rich.cells import cell_len, chop_cells, get_character_cell_size
 
@@ -15,8 +15,7 @@ MIN_WIDTH = 20
 SEEN = 24
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """A range of one row (1-based code points); `end` None: to the end of the row."""
 
     row: int
@@ -26,8 +25,7 @@ class Mark:
     primary: bool = False
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One printed line: what stands left of the bar, right of it, and of what kind."""
 
     gutter: str

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Definition, Where
 from gpulint.index.walk import dotted, walk, walk_scope
@@ -28,8 +27,7 @@ _TRANSPARENT = frozenset(
 _BY_NAME = frozenset("locals vars eval exec globals".split())
 
 
-@dataclass(frozen=True)
-class Term:
+class Term(NamedTuple):
     """One `total += loss.item() * n`: `wait` is `loss.item()`.
 
     `scaled`: the value is multiplied before it is added.
@@ -42,8 +40,7 @@ class Term:
     scaled: bool
 
 
-@dataclass(frozen=True)
-class Accumulator:
+class Accumulator(NamedTuple):
     """A sum that may move to the device.
 
     `start` is the assignment of its first value, `reads` are where the loop reads it

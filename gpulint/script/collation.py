@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import replace
 
 from gpulint.index import Argument, Evaluator
 from gpulint.index.walk import dotted, walk
@@ -31,8 +30,7 @@ def with_collation(
             for function in _run(origin.node, evaluator):
                 place = _tokenizes(function)
                 if place is not None:
-                    return replace(
-                        dataset,
+                    return dataset._replace(
                         work=Work.SOME,
                         reason=f"`{dotted(place.func)}` runs for each batch",
                         place=place,
@@ -44,8 +42,7 @@ def with_collation(
             if _is_collator(origin.node, evaluator):
                 assert isinstance(origin.node, ast.Call)
                 name = dotted(origin.node.func)
-                return replace(
-                    dataset,
+                return dataset._replace(
                     work=Work.SOME,
                     reason=f"`{name}` runs for each batch",
                     place=origin.node,

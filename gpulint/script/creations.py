@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Where
 
@@ -36,8 +35,7 @@ _EXACT_METHODS = frozenset(
 _RANDOM_METHODS = frozenset("uniform_ normal_ random_ bernoulli_ exponential_".split())
 
 
-@dataclass(frozen=True)
-class Creation:
+class Creation(NamedTuple):
     """A tensor made by `call`, then changed by `methods`, innermost first.
 
     `name` is the factory's last name; `numpy` whether NumPy makes the values.

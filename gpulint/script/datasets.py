@@ -6,7 +6,7 @@ import ast
 import builtins
 import enum
 import re
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from gpulint.index import Argument, Evaluator, Function
 from gpulint.index.walk import COMPREHENSIONS, dotted, walk
@@ -20,8 +20,7 @@ class Work(enum.Enum):
     UNKNOWN = "not known"
 
 
-@dataclass(frozen=True)
-class Dataset:
+class Dataset(NamedTuple):
     """A dataset as a loader sees it.
 
     `place` is the first expression that does the work, `reason` what it does;
@@ -146,8 +145,7 @@ def _worst(found: list[Dataset]) -> Dataset:
     order = [Work.SOME, Work.UNKNOWN, Work.NONE]
     first = min(found, key=lambda d: order.index(d.work))
     draws = {d.random for d in found}
-    return replace(
-        first,
+    return first._replace(
         random=True if True in draws else None if None in draws else False,
         handle=next((d.handle for d in found if d.handle is not None), None),
         device=next((d.device for d in found if d.device is not None), None),

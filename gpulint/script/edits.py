@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 Build = Callable[[str], str]
 
@@ -13,8 +13,7 @@ class CannotFix(Exception):
     """A rewrite that this text does not allow; the message names the reason."""
 
 
-@dataclass(frozen=True)
-class Replace:
+class Replace(NamedTuple):
     """Replace an expression by what `build` makes of its text.
 
     The text includes the parentheses around it, and edits of the same rewrite inside
@@ -25,40 +24,35 @@ class Replace:
     build: Build
 
 
-@dataclass(frozen=True)
-class ReplaceCode:
+class ReplaceCode(NamedTuple):
     """Replace an expression, parameter or simple statement by code as it is."""
 
     node: ast.expr | ast.stmt | ast.arg
     code: str
 
 
-@dataclass(frozen=True)
-class InsertBefore:
+class InsertBefore(NamedTuple):
     """Insert lines before a statement, at its indentation."""
 
     statement: ast.stmt
     code: str
 
 
-@dataclass(frozen=True)
-class InsertAfter:
+class InsertAfter(NamedTuple):
     """Insert lines after a statement, at its indentation."""
 
     statement: ast.stmt
     code: str
 
 
-@dataclass(frozen=True)
-class Wrap:
+class Wrap(NamedTuple):
     """Put consecutive statements of one block under a header line."""
 
     statements: tuple[ast.stmt, ...]
     header: str
 
 
-@dataclass(frozen=True)
-class Remove:
+class Remove(NamedTuple):
     """Delete a simple statement with its line and the comment on it."""
 
     statement: ast.stmt
@@ -67,8 +61,7 @@ class Remove:
 Edit = Replace | ReplaceCode | InsertBefore | InsertAfter | Wrap | Remove
 
 
-@dataclass(frozen=True)
-class Rewrite:
+class Rewrite(NamedTuple):
     """What a rule wants changed: all edits or none.
 
     `imports` are statements such as `import torch` that the new text needs.

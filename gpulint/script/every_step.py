@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeGuard
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeGuard
 
 from gpulint.index import Definition, Function
 from gpulint.index.walk import COMPREHENSIONS, FUNCTIONS, children, dotted, walk
@@ -27,8 +26,7 @@ Rare = Literal["interval", "varies", "never"]
 Branches = tuple[tuple[ast.AST, bool], ...]
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """An expression node that runs in every step.
 
     `inner`: once for each turn of a loop (or comprehension) inside the step.

@@ -60,12 +60,15 @@ def find_hoists(script: Script) -> Iterator[Hoist]:
 
 
 def _is_repeated(script: Script, call: ast.Call) -> bool:
-    """A cheap look at a move: is it one of a name, and does a loop run it?"""
-    if dotted(getattr(call.func, "value", None)) is None:
+    """A cheap look at a move: is it one of a name, and may a loop run it?"""
+    receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if receiver is None or dotted(receiver) is None:
         return False
     if script.loops_around(call):
         return True
-    return not _is_made_here(script, call) and script.runners.of(call) is not None
+    if _is_made_here(script, call) or not _same_in_calls(script, receiver):
+        return False
+    return script.runners.of(call) is not None
 
 
 def _is_made_here(script: Script, call: ast.Call) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gpulint.index import Definition, Move, Origin, Target
 from gpulint.index.walk import COMPREHENSIONS, dotted, walk
@@ -34,8 +34,7 @@ _ARRAYS = frozenset(
 _CASTS = frozenset("float double half bfloat16 long int short bool to type".split())
 
 
-@dataclass(frozen=True)
-class Opening:
+class Opening(NamedTuple):
     """Where an array comes from: `node` makes it, `kind` says of what sort it is."""
 
     node: ast.expr

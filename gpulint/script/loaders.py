@@ -19,9 +19,11 @@ from gpulint.script.loader_classes import (
     calls_of_base,
     constructions,
 )
+from gpulint.script.outside import files_around, outside_loops
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
+    from gpulint.script.model import Script
 
 POSITIONS = {
     name: number
@@ -39,18 +41,36 @@ _EVAL = re.compile(r"test|val|eval|dev|infer|pred", re.IGNORECASE)
 class Loader:
     """One call of `torch.utils.data.DataLoader`, or of a class derived from it.
 
-    `loops` iterate it; `names` are what it is assigned to, as written; `files` are
-    those in which it, its dataset or its loops are seen. `derived`: it is of a class
-    of this project; `maker` is that class where the call is its `super().__init__`.
+    `here` are the loops of its own file that iterate it; `names` are what it is
+    assigned to, as written. `derived`: it is of a class of this project; `maker` is
+    that class where the call is its `super().__init__`.
     """
 
     call: ast.Call
-    evaluator: Evaluator
+    script: Script
     names: tuple[str, ...] = ()
-    loops: list[Loop] = field(default_factory=list)
-    files: tuple[FileIndex, ...] = ()
     derived: bool = False
     maker: ast.ClassDef | None = None
+    here: list[Loop] = field(default_factory=list)
+    _elsewhere: list[Loop] | None = None
+
+    @property
+    def evaluator(self) -> Evaluator:
+        """Of the script that builds it."""
+        return self.script.evaluator
+
+    @cached_property
+    def files(self) -> tuple[FileIndex, ...]:
+        """Those in which it, its dataset or its loops are seen."""
+        return files_around(self.script, self)
+
+    @property
+    def loops(self) -> list[Loop]:
+        """The loops that iterate it, those of other files last."""
+        if self._elsewhere is None:
+            self._elsewhere = []  # a cycle adds nothing
+            self._elsewhere = outside_loops(self.script, self)
+        return [*self.here, *self._elsewhere]
 
     def is_made_by(self, node: ast.AST) -> bool:
         """Whether a node makes the loader: its call, or one of the class it is in."""
@@ -124,17 +144,17 @@ def in_loop(resolver: Resolver, node: ast.AST, depth: int = 0) -> bool:
     return False
 
 
-def find_loaders(evaluator: Evaluator) -> dict[ast.Call, Loader]:
+def find_loaders(script: Script) -> dict[ast.Call, Loader]:
     """All loaders that a file builds, by their calls."""
-    index = evaluator.index
+    index, evaluator = script.index, script.evaluator
     found: dict[ast.Call, Loader] = {}
     for call in index.calls.get(LOADER, ()):
-        found[call] = Loader(call, evaluator, tuple(_assigned(evaluator, call)))
+        found[call] = Loader(call, script, tuple(_assigned(evaluator, call)))
     for call in constructions(evaluator.resolver):
         names = tuple(_assigned(evaluator, call))
-        found[call] = Loader(call, evaluator, names, derived=True)
+        found[call] = Loader(call, script, names, derived=True)
     for call, owner in calls_of_base(evaluator.resolver):
-        found[call] = Loader(call, evaluator, derived=True, maker=owner)
+        found[call] = Loader(call, script, derived=True, maker=owner)
     return found
 
 

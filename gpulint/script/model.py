@@ -30,10 +30,8 @@ from gpulint.script.invariants import Invariants
 from gpulint.script.loaders import Loader, find_loaders
 from gpulint.script.loops import Loop, Loops
 from gpulint.script.outside import (
-    files_around,
     handed_to,
     is_shown,
-    outside_loops,
 )
 from gpulint.script.precision import Precision
 from gpulint.script.runners import Runners
@@ -227,12 +225,12 @@ class Script:
         loops.classify(self._loaders)
         for loop in loops.by_node.values():
             for loader in loop.loaders:
-                loader.loops.append(loop)
+                loader.here.append(loop)
         return loops
 
     @cached_property
     def _loaders(self) -> dict[ast.Call, Loader]:
-        return find_loaders(self.evaluator)
+        return find_loaders(self)
 
     def receivers(self, index: FileIndex) -> tuple[FileIndex, ...]:
         """Files that another one, or this one, gives something like data."""
@@ -243,11 +241,8 @@ class Script:
 
     @cached_property
     def loaders(self) -> tuple[Loader, ...]:
-        """DataLoaders built in this file, with all loops that iterate them."""
+        """DataLoaders built in this file, with the loops that iterate them."""
         assert self._loops is not None
-        for loader in self._loaders.values():
-            loader.files = files_around(self, loader)
-            loader.loops += outside_loops(self, loader)
         return tuple(x for x in self._loaders.values() if not is_shown(self, x))
 
     @cached_property

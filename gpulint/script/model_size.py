@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index.walk import COMPREHENSIONS, LOOPS, walk
 from gpulint.script.products import is_product
@@ -26,8 +25,7 @@ _NO_PRODUCTS = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(NamedTuple):
     """The number of weights; whether each is used once for a sample."""
 
     weights: int

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Move, Target
 from gpulint.index.walk import dotted, walk
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 _MODEL = re.compile(r"^(\w+_)?(model|net|network|criterion|loss_fn)$", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Hoist:
+class Hoist(NamedTuple):
     """Moves of one value that one iteration of a loop repeats.
 
     `runner` is the loop, or the function that the loop calls; `module` whether a

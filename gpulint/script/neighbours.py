@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
@@ -21,17 +21,21 @@ _TRAINS = re.compile(r"rainer|\.fit\(|backward\(")
 
 def programs(script: Script) -> list[FileIndex]:
     """This file and those that import it, directly or through others."""
-    found = [script.index]
+    return list(_programs(script))
+
+
+def _programs(script: Script) -> Iterator[FileIndex]:
     depths = {script.index: 0}
+    found = [script.index]
     for index in found:
+        yield index
         project = index.project
         if project is None or depths[index] >= MAX_DEPTH or len(found) > MAX_FILES:
             continue
-        for user in project.importers(index, "", "") or ():
-            if user not in depths and index in imported(script, user):
+        for user in project.users(index):
+            if user not in depths and _imports(script, user, index):
                 depths[user] = depths[index] + 1
                 found.append(user)
-    return found
 
 
 def run_together(script: Script) -> list[FileIndex]:
@@ -50,6 +54,19 @@ def used_by(script: Script) -> list[FileIndex]:
     return list(dict.fromkeys([*found, *direct]))
 
 
+def _imports(script: Script, user: FileIndex, index: FileIndex) -> bool:
+    """Whether `index` is among what a file imports; reads as few files as it can."""
+    path, text = index.source.path, index.source.text
+    stem = path.parent.name if path.stem == "__init__" else path.stem
+    likely = [
+        origin
+        for origin in (*_origins(user), *user.stars)
+        for parts in [origin.split(".")]
+        if stem in parts or parts[-1] in text
+    ]
+    return any(index is home for home in _homes(script, user, likely))
+
+
 def imported(script: Script, index: FileIndex) -> list[FileIndex]:
     """The files of the project from which a file imports something, each once.
 
@@ -57,12 +74,16 @@ def imported(script: Script, index: FileIndex) -> list[FileIndex]:
     """
     if index.project is None:
         return []
-    return list(dict.fromkeys(_imported(script, index)))
+    origins = (*_origins(index), *index.stars)
+    return list(dict.fromkeys(_homes(script, index, origins)))
 
 
-def _imported(script: Script, index: FileIndex) -> Iterator[FileIndex]:
+def _homes(
+    script: Script, index: FileIndex, origins: Iterable[str]
+) -> Iterator[FileIndex]:
+    """The files in which the things are defined that a file imports."""
     assert index.project is not None
-    for origin in (*_origins(index), *index.stars):
+    for origin in origins:
         member = index.project.resolve(index, origin)
         if member is None:
             continue
@@ -92,10 +113,15 @@ def serves_single_inputs(script: Script) -> bool:
 
     Each of them must run a model itself; who uses a library is not known.
     """
-    users = [i for i in programs(script) if i is not script.index]
-    users = [i for i in users if i.source.path.name != "__init__.py"]
-    steps = script.training_loops or script.eval_loops
-    return not steps and bool(users) and all(map(_runs_a_model_once, users))
+    if script.training_loops or script.eval_loops:
+        return False
+    used = False
+    for user in _programs(script):
+        if user is not script.index and user.source.path.name != "__init__.py":
+            if not _runs_a_model_once(user):
+                return False
+            used = True
+    return used
 
 
 def _runs_a_model_once(index: FileIndex) -> bool:

@@ -90,7 +90,8 @@ def outside_loops(script: Script, loader: Loader) -> list[Loop]:
 
 def is_shown(script: Script, loader: Loader) -> bool:
     """Whether a module only tries a loader out under its main guard."""
-    if not loader.loops or any(loop.train or loop.eval for loop in loader.loops):
-        return False
     above = script.index.ancestors(loader.call)
-    return any(isinstance(a, ast.If) and "__name__" in ast.dump(a.test) for a in above)
+    guards = (a for a in above if isinstance(a, ast.If))
+    if not any("__name__" in ast.dump(guard.test) for guard in guards):
+        return False
+    return bool(loader.loops) and not any(x.train or x.eval for x in loader.loops)

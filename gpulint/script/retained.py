@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Definition, Where
 from gpulint.index.walk import dotted, walk, walk_scope
@@ -26,8 +25,7 @@ _READS = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(NamedTuple):
     """`total += loss` or `losses.append(loss)` whose graph nothing needs any more.
 
     `at` is where to show it, `losses` are the names in the kept value that carry a

@@ -7,8 +7,8 @@ import keyword
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from gpulint.script.edits import Build
 from gpulint.source import Source, node_span
@@ -26,8 +26,7 @@ _NEXT_LINE = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(NamedTuple):
     """One argument as it is written: `head` is `name=`, `*`, `**` or nothing.
 
     `end` is all that follows, up to the next argument or the closing parenthesis.
@@ -39,8 +38,7 @@ class Argument:
     end: str = ""
 
 
-@dataclass(frozen=True)
-class CallText:
+class CallText(NamedTuple):
     """The text of a call in parts; `opening` ends where the first argument begins.
 
     `around` are the parentheses that the call stands in, with the space inside them;
@@ -157,7 +155,7 @@ def move_to_spread(code: str, names: Iterable[str], order: tuple[str, ...]) -> B
                 arguments.append(argument)
         if arguments:
             end = call.arguments[-1].end
-            arguments[-1] = replace(arguments[-1], end=end)
+            arguments[-1] = arguments[-1]._replace(end=end)
         spread = Argument(code, head="**")
         return call.code(_appended(arguments, spread, _separator(call.arguments)))
 
@@ -174,7 +172,7 @@ def new_callee(
     """
 
     def build(text: str) -> str:
-        call = replace(CallText.of(text), callee=callee)
+        call = CallText.of(text)._replace(callee=callee)
         arguments = list(call.arguments)
         for number, (argument, name) in enumerate(zip(arguments, order, strict=False)):
             if not argument.head:
@@ -201,8 +199,8 @@ def without_move(text: str) -> str:
     casts = named or plain[0 if has_device else 1 : 2]
     if call.method == "cuda" or not casts:
         return call.in_place(call.receiver)
-    tight = replace(call, opening=call.opening[: call.opening.index("(") + 1])
-    return tight.code([replace(casts[0], end="")])
+    tight = call._replace(opening=call.opening[: call.opening.index("(") + 1])
+    return tight.code([casts[0]._replace(end="")])
 
 
 # Taking apart
@@ -252,14 +250,14 @@ def _arguments(
 
 
 def _named(argument: Argument, name: str) -> Argument:
-    return replace(argument, head=f"{name}=", name=name)
+    return argument._replace(head=f"{name}=", name=name)
 
 
 def _with_keywords(arguments: list[Argument], values: dict[str, str]) -> list[Argument]:
     for name, code in values.items():
         for number, argument in enumerate(arguments):
             if argument.name == name:
-                arguments[number] = replace(argument, value=code)
+                arguments[number] = argument._replace(value=code)
                 break
         else:
             arguments = _inserted(arguments, _named(Argument(code), name))
@@ -273,7 +271,7 @@ def _inserted(arguments: list[Argument], new: Argument) -> list[Argument]:
             before = arguments[:number]
             end = before[-1].end if before else ", "
             end = _separator(arguments[: number + 1]) if "#" in end else end
-            return [*before, replace(new, end=end), *arguments[number:]]
+            return [*before, new._replace(end=end), *arguments[number:]]
     return _appended(arguments, new, _separator(arguments))
 
 
@@ -284,7 +282,7 @@ def _appended(
     if not arguments:
         return [new]
     *others, last = arguments
-    return [*others, replace(last, end=between), replace(new, end=last.end)]
+    return [*others, last._replace(end=between), new._replace(end=last.end)]
 
 
 def _separator(arguments: Sequence[Argument]) -> str:

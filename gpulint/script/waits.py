@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Function, Target, Where
 from gpulint.index.walk import dotted
@@ -28,8 +27,7 @@ _ENVIRONMENT = re.compile(r"(^|_)(envs?|environments?|gym)\d*$|_envs?_", re.IGNO
 _CLOCKS = re.compile(r"^time\.(time|perf_counter|monotonic|process_time)(_ns)?$")
 
 
-@dataclass(frozen=True)
-class Wait:
+class Wait(NamedTuple):
     """An expression that waits for `value`.
 
     `at` is where to show it: the expression, or the f-string that holds it (`ast`

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import stat
 import subprocess
 from collections.abc import Callable
@@ -65,7 +64,7 @@ def test_fixes_that_wake_each_other_without_end_are_an_error(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def grow(_: FakeEngine, fixed: Fixed, options: Options) -> Fixed:
-        return dataclasses.replace(fixed, text=f"{fixed.text}#\n")
+        return fixed._replace(text=f"{fixed.text}#\n")
 
     monkeypatch.setattr(FakeEngine, "fix_again", grow)
     for name in ("a.py", "b.py"):
@@ -219,9 +218,7 @@ def test_fixes_that_do_not_end_are_an_error(
     run: Run, tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = engine._fix
-    monkeypatch.setattr(
-        engine, "_fix", lambda *a: dataclasses.replace(real(*a), stable=False)
-    )
+    monkeypatch.setattr(engine, "_fix", lambda *a: real(*a)._replace(stable=False))
     (tmp_path / "a.py").write_text("slow_copy()\n")
     result = run("fix")
     assert result.exit_code == 2

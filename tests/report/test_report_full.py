@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import textwrap
 from pathlib import Path
 
@@ -86,8 +85,8 @@ def columns_like(found: Finding, other: Source, newline: str) -> Finding:
     )
     edits = (edit(other, lat, new), edit(other, ".to(self.device)", "", 1))
     assert found.fix is not None
-    fix = dataclasses.replace(found.fix, edits=edits)
-    return dataclasses.replace(found, fix=fix)
+    fix = found.fix._replace(edits=edits)
+    return found._replace(fix=fix)
 
 
 def test_sixty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
