@@ -57,7 +57,10 @@ class Needs:
         text = Text(text) if isinstance(text, str) else text
         if self.step_loop and not any(map(text.has, STEP_WORDS)):
             return False
-        return any(all(map(text.has, group)) for group in self.words)
+        for group in self.words:
+            if all(map(text.has, group)):
+                return True
+        return False
 
     def in_index(self, index: FileIndex) -> bool:
         """Whether the calls let the file through."""

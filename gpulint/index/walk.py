@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -48,11 +49,27 @@ def children(node: ast.AST) -> list[ast.AST]:
 
 def walk(*roots: ast.AST) -> Iterator[ast.AST]:
     """Every node below and including the roots, in source order."""
-    stack = list(reversed(roots))
+    return itertools.chain.from_iterable((root, *_below(root)) for root in roots)
+
+
+def _below(root: ast.AST) -> list[ast.AST]:
+    """All nodes below one in source order; kept for statements with a body.
+
+    The list is kept on the node itself: many rules walk over the same functions.
+    """
+    known: list[ast.AST] | None = getattr(root, "_below", None)
+    if known is not None:
+        return known
+    found: list[ast.AST] = []
+    stack = children(root)[::-1]
     while stack:
         node = stack.pop()
-        yield node
-        stack += children(node)[::-1]
+        found.append(node)
+        if FIELDS.get(node.__class__) != ():
+            stack += children(node)[::-1]
+    if hasattr(root, "body"):
+        root._below = found  # type: ignore[attr-defined]
+    return found
 
 
 def walk_scope(*roots: ast.AST) -> Iterator[ast.AST]:
@@ -66,20 +83,18 @@ def walk_scope(*roots: ast.AST) -> Iterator[ast.AST]:
     while stack:
         node = stack.pop()
         yield node
-        if node.__class__ not in _SCOPES or id(node) in first:
+        kind = node.__class__
+        if (kind not in _SCOPES or id(node) in first) and FIELDS.get(kind) != ():
             stack += children(node)[::-1]
 
 
 def dotted(node: ast.AST | None) -> str | None:
     """`a.b.c` for a chain of attributes on a name, else None."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
+    tail = ""
+    while node.__class__ is ast.Attribute:
+        tail = f".{node.attr}{tail}"
         node = node.value
-    if not isinstance(node, ast.Name):
-        return None
-    parts.append(node.id)
-    return ".".join(reversed(parts))
+    return f"{node.id}{tail}" if node.__class__ is ast.Name else None
 
 
 def same(a: ast.AST | None, b: ast.AST | None) -> bool:
