@@ -41,8 +41,8 @@ class Options(NamedTuple):
     """What to check with.
 
     `torch_version`, `newest_torch`: the lowest and the highest torch the project
-    allows. `projects`: where the other files of a script are found; without it each
-    file stands alone.
+    allows; `tested_torch`: the newest that it says to work with. `projects`: where
+    the other files of a script are found; without it each file stands alone.
     """
 
     rules: tuple[Rule, ...]
@@ -50,6 +50,7 @@ class Options(NamedTuple):
     torch_version: tuple[int, int] | None = None
     projects: Projects | None = None
     newest_torch: tuple[int, int] | None = None
+    tested_torch: tuple[int, int] | None = None
 
 
 class Checked(NamedTuple):
@@ -140,8 +141,13 @@ def _run(
     rules = [r for r in rules if r.needs.in_index(index)]
     if not rules:
         return []
-    versions = options.torch_version, options.newest_torch
-    script = Script(source, index, versions[0], newest_torch=versions[1])
+    script = Script(
+        source,
+        index,
+        options.torch_version,
+        newest_torch=options.newest_torch,
+        tested_torch=options.tested_torch,
+    )
     if script.is_test:
         rules = [r for r in rules if r.in_tests]
     found = [finding for rule in rules for finding in rule.check(script)]

@@ -161,7 +161,7 @@ def parse_effects(names: Iterable[str]) -> frozenset[Effect]:
 
 def parse_torch_version(text: str) -> tuple[int, int]:
     """`2.1` or a specifier with a lower bound such as `>=2.1,<3`."""
-    from gpulint.torch_version import lower_bound
+    from gpulint.torch_range import lower_bound
 
     bound = lower_bound(text)
     if bound is None:

@@ -8,84 +8,41 @@ import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gpulint.settings import parse_toml
+from gpulint.torch_prose import find_in_prose, has_prose
+from gpulint.torch_range import (
+    ANY_MINOR,
+    Range,
+    TorchVersion,
+    allowed,
+    newest,
+)
 
-Version = tuple[int, int]
-
-ANY_MINOR = 999  # `<3` allows 2 with whatever comes after it
-
-LOWER_OPERATORS = ("==", "===", "~=", ">=", ">")
 _NAME = re.compile(r"^torch(?![\w.-])", re.IGNORECASE)
 _WHEEL = re.compile(r"(?:^|[/\s@])torch-(\d+)\.(\d+)")
-_SHORT = re.compile(
-    r"(\^|~(?!=)|(?<![<>=!~])=(?!=))\s*(\d+)(?:\.(\d+))?[\d.*]*(?:\+\w+)?"
-)
 _CONDA = re.compile(r"^\s*-\s*['\"]?(?:[\w./-]+::)?(pytorch|torch)(?![\w.-])(.*)$")
 _LOCKED = re.compile(
     r"""^name\s*=\s*["']torch["']\s*\r?\nversion\s*=\s*["']([^"']+)""", re.MULTILINE
 )
 
 
-@dataclass(frozen=True)
-class Range:
-    """The lowest and the highest release (major, minor) allowed; None: no bound."""
-
-    lowest: Version | None = None
-    highest: Version | None = None
-
-    def __bool__(self) -> bool:
-        return self.lowest is not None or self.highest is not None
-
-
 # What is allowed and the text that says so, to find the row.
 Bound = tuple[Range, str]
-
-
-@dataclass(frozen=True)
-class TorchVersion:
-    """The lower bound (major, minor), its file and its row (1-based).
-
-    `highest` is the newest release that any declaration of the project allows; None
-    for either: there is no such bound.
-    """
-
-    version: Version | None
-    path: Path
-    row: int
-    highest: Version | None = field(default=None, compare=False)
 
 
 def find_torch_version(folder: Path) -> TorchVersion | None:
     """The bounds on torch of the project that an absolute folder path belongs to.
 
     Looks upwards to the root of the repository; without one, only as far as the
-    first folder that declares dependencies. None: nothing says it.
+    first folder that declares dependencies. Where no declaration bounds torch, what
+    people are told to install does. None: nothing says it.
     """
     rooted = any((p / ".git").exists() for p in (folder, *folder.parents))
-    return _find(folder, rooted)
-
-
-def lower_bound(text: str) -> Version | None:
-    """Lowest release that a specifier allows: `2.1`, `>=1.13,<3`, `^2.0 || ~1.13`."""
-    return allowed(text).lowest
-
-
-def allowed(text: str) -> Range:
-    """The releases between which a specifier's choices lie; no bound is ignored."""
-    ranges = [r for r in map(_conjunction, text.split("||")) if r]
-    lowest = [r.lowest for r in ranges if r.lowest is not None]
-    return Range(min(lowest, default=None), _newest(r.highest for r in ranges))
-
-
-def _newest(bounds: Iterable[Version | None]) -> Version | None:
-    """The highest of several upper bounds; None where one of them has none."""
-    found = list(bounds)
-    known = [bound for bound in found if bound is not None]
-    return max(known) if known and len(known) == len(found) else None
+    return _find(folder, rooted) or _find_prose(folder, rooted)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -98,12 +55,25 @@ def _find(folder: Path, rooted: bool) -> TorchVersion | None:
     return _find(folder.parent, rooted)
 
 
+@functools.lru_cache(maxsize=4096)
+def _find_prose(folder: Path, rooted: bool) -> TorchVersion | None:
+    """What the prose says in the nearest folder where it says anything."""
+    found = find_in_prose(folder)
+    if rooted:
+        last = (folder / ".git").exists()
+    else:
+        last = has_prose(folder) or _in_folder(folder)[2]
+    if found or last or folder.parent == folder:
+        return found
+    return _find_prose(folder.parent, rooted)
+
+
 def _joined(facts: list[TorchVersion]) -> TorchVersion | None:
     """The fact with the lowest bound, and the newest release that any allows."""
     if not facts:
         return None
     lowest = min(facts, key=lambda fact: fact.version or (ANY_MINOR, 0))
-    return replace(lowest, highest=_newest(fact.highest for fact in facts))
+    return replace(lowest, highest=newest(fact.highest for fact in facts))
 
 
 def _in_folder(folder: Path) -> tuple[list[TorchVersion], list[TorchVersion], bool]:
@@ -148,53 +118,6 @@ def _read(path: Path, read: Callable[[str], list[Bound]]) -> Iterator[TorchVersi
     for its, written in bounds:
         row = text.count("\n", 0, max(text.find(written), 0)) + 1
         yield TorchVersion(its.lowest, path, row, its.highest)
-
-
-def _conjunction(text: str) -> Range:
-    """What bounds that are joined by commas or spaces leave together."""
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-    text = _SHORT.sub(_in_full, text.strip())
-    if re.match(r"v?\d", text):
-        text = f"=={text}"
-    try:
-        specifiers = SpecifierSet(re.sub(r"(?<=[\w*])\s+(?=[<>=!~])", ",", text))
-    except InvalidSpecifier:
-        return Range()
-    bounds = [_bounds(s.operator, s.version) for s in specifiers]
-    lowest = (b.lowest for b in bounds if b.lowest is not None)
-    highest = (b.highest for b in bounds if b.highest is not None)
-    return Range(max(lowest, default=None), min(highest, default=None))
-
-
-def _in_full(match: re.Match[str]) -> str:
-    """`^1.13` of Poetry, `~1.13` and `=1.13` of Conda as a PEP 440 specifier."""
-    sign, major, minor = match[1], int(match[2]), match[3]
-    if sign != "^":
-        return f"=={major}.{minor}.*" if minor else f"=={major}.*"
-    limit = f"0.{int(minor) + 1}" if minor and not major else str(major + 1)
-    return f">={major}.{minor or 0},<{limit}"
-
-
-def _bounds(operator: str, text: str) -> Range:
-    """The releases that one specifier allows."""
-    from packaging.version import Version as Release
-
-    release = Release(text.removesuffix(".*"))
-    version = (release.major, release.minor)
-    open_ended = len(release.release) < 2 + (operator == "~=")
-    series = (release.major, ANY_MINOR) if open_ended else version
-    lowest = version if operator in LOWER_OPERATORS else None
-    if operator == "~=" or text.endswith(".*"):
-        return Range(lowest, series) if lowest else Range()
-    if operator in ("==", "===", "<="):
-        return Range(lowest, version)
-    if operator == "<":
-        before = (release.major, release.minor - 1)
-        if not release.minor:
-            before = (release.major - 1, ANY_MINOR)
-        return Range(None, version if release.micro else before)
-    return Range(lowest)
 
 
 def _requirement(text: str) -> list[Bound]:

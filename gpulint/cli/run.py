@@ -115,19 +115,19 @@ class Run:
         from gpulint.registry import select_rules
         from gpulint.torch_version import find_torch_version
 
-        torch, newest = settings.torch_version, None
+        torch, newest, tested = settings.torch_version, None, None
         if torch is None:
             found = find_torch_version(folder)
             if found is not None:
-                torch, newest = found.version, found.highest
-        key = id(settings), torch, newest
+                torch, newest, tested = found.version, found.highest, found.tested
+        key = id(settings), torch, newest, tested
         if key not in self._options:
             try:
                 rules = select_rules(settings.select, settings.ignore)
             except ValueError as error:
                 raise click.UsageError(str(error)) from None
             self._options[key] = Options(
-                rules, settings.allow, torch, self.projects, newest
+                rules, settings.allow, torch, self.projects, newest, tested
             )
         return self._options[key]
 

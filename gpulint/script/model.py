@@ -72,11 +72,13 @@ class Script:
         torch_version: tuple[int, int] | None = None,
         beside: Script | None = None,
         newest_torch: tuple[int, int] | None = None,
+        tested_torch: tuple[int, int] | None = None,
     ) -> None:
         self.source = source
         self.index = index
         self.torch_version = torch_version
         self.newest_torch = newest_torch
+        self.tested_torch = tested_torch
         self._all: dict[FileIndex, Script] = beside._all if beside else {}
         self._all[index] = self
         resolver = Resolver(index)
@@ -89,7 +91,8 @@ class Script:
         """The script model of the file in which a node stands: this one or another."""
         index = self.index.home(node)
         if index not in self._all:
-            Script(index.source, index, self.torch_version, self, self.newest_torch)
+            versions = self.newest_torch, self.tested_torch
+            Script(index.source, index, self.torch_version, self, *versions)
         return self._all[index]
 
     # Text and places
@@ -154,8 +157,8 @@ class Script:
             return None, str(error)
 
     def _lacks_runtime(self, rewrite: Rewrite) -> bool:
-        """Whether it imports the helpers, which no torch of the project can run."""
-        newest = self.newest_torch
+        """Whether it imports the helpers, which need more than the project's torch."""
+        newest = self.newest_torch or self.tested_torch
         too_old = newest is not None and newest < RUNTIME_TORCH
         return too_old and any(i in self.runtime[1] for i in rewrite.imports)
 

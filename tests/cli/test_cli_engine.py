@@ -54,16 +54,26 @@ def test_rules_are_listed_with_a_summary() -> None:
 
 
 @pytest.mark.parametrize(
-    "declared, fixed",
-    [("torch~=1.13", False), ("torch<2.3", False), ("torch>=1.8", True), ("", True)],
+    "declared, prose, fixed",
+    [
+        ("torch~=1.13", "", False),
+        ("torch<2.3", "", False),
+        ("torch>=1.8", "PyTorch 1.8", True),
+        ("", "", True),
+        ("torch", "Tested on PyTorch 1.6.", False),
+        ("torch", "pip install torch==1.8.0", False),
+        ("torch", "PyTorch 1.6 or later", True),
+        ("torch", "Tested on PyTorch 1.6 and 2.4.", True),
+    ],
 )
 def test_no_helpers_in_a_project_whose_torch_they_cannot_run_with(
-    tmp_path: Path, declared: str, fixed: bool
+    tmp_path: Path, declared: str, prose: str, fixed: bool
 ) -> None:
     text = (REPO / "fixtures" / "gpu201_serial_loading" / "bad.py").read_text()
     script = tmp_path / "train.py"
     script.write_text(text)
     (tmp_path / "requirements.txt").write_text(f"{declared}\n")
+    (tmp_path / "README.md").write_text(prose)
     run = CliRunner().invoke
     rule = ["--select", "GPU201", str(tmp_path)]
     shown = json.loads(run(main, ["check", "--output-format", "json", *rule]).stdout)

@@ -6,13 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.torch_version import (
-    ANY_MINOR,
-    TorchVersion,
-    allowed,
-    find_torch_version,
-    lower_bound,
-)
+from gpulint.torch_range import ANY_MINOR, TorchVersion, allowed, lower_bound
+from gpulint.torch_version import find_torch_version
 
 
 @pytest.mark.parametrize(

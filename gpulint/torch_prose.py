@@ -1,0 +1,181 @@
+r"""The torch that people are told to run a project with, where nothing declares it.
+
+READMEs, installation notes, Dockerfiles and installation scripts. Every release they
+name is a lower bound: what is older than the oldest must still run. An upper bound
+(`highest`) is taken from commands alone (`pip install torch==1.8.0`,
+`FROM pytorch/pytorch:1.7.1-cuda11.0`): whoever follows them has that release and no
+other. "Tested on PyTorch 1.6" forbids nothing newer; it only says what is known to
+work (`tested`). Neither is an upper bound where a text also says "or later".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpulint.torch_range import (
+    ANY_MINOR,
+    Range,
+    TorchVersion,
+    Version,
+    allowed,
+    newest,
+)
+
+_LIMIT = 200_000  # bytes of a file; what to install stands at the top
+_INSTALL = re.compile(r"(?i)install[^.]*(\.(md|rst|txt))?")
+_IMAGES = re.compile(r"(?i)dockerfile.*")
+_TEXTS = re.compile(
+    rf"(?i)readme[^.]*(\.(md|rst|txt))?|{_INSTALL.pattern[4:]}"
+    rf"|{_IMAGES.pattern[4:]}|(install|setup)\.sh"
+)
+_SIGNS = {  # in addresses of badges and in HTML
+    "%20": " ",
+    "%2B": "+",
+    "%3D": "=",
+    "%3E": ">",
+    "&ge;": ">=",
+    "&gt;": ">",
+    "≥": ">=",
+}
+_RELEASE = r"""
+    v?[012]\.(?:\d{1,2}(?!\d)|x\b|\*)(?:\.(?:\d+|x\b|\*))*
+    (?:\+(?:cu|cpu|rocm|xpu)\w*|\.?(?:post|dev|rc)\d+|[ab]\d+)?
+    (?!\ ?(?:%|[x×](?!\w)|[smh]\b|ms\b|sec|min|hours?\b|times\b|[kMGT]i?B\b))
+"""
+_MENTION = re.compile(
+    r"""
+    (?P<least>\b(?:at\ least|(?:newer|later|higher|greater)\ than)\W{1,4})?
+    (?<![\w.-])(?:py)?torch
+    (?P<between>(?:                    # what may stand between a name and a release
+        [ \t`*_"'\]|):(-] | \(https?://[^()\s]*\) | \[\d+\] | </?\w+>
+        | (?:versions?|ver|releases?|library|framework|tested|recommended|stable
+           |minimum|or|on|with|using|is|we|use[ds]?|at|least
+           |(?:newer|later|higher|greater|equal)|than|to)\b\.?
+        | 版本[在为是]?
+    ){0,40})
+    (?P<sign>(?:[<>!~=^]=?=?)?)[ \t`*"'(]*
+    (?P<releases>RELEASE
+        (?:(?:[ \t,/|~、&–-]|or|and|to|(?:py)?torch)+RELEASE)*)
+    (?P<later>
+        [\])`*"'_]*\+(?![A-Za-z])
+        | [\s,(（)\]`*"'_]{0,4}(?:(?:or|and)\ (?:an?y?\ |more\ )?|或|及)?
+          (?:later|higher|newer|above|greater|recent|up\b|upwards?|onwards?
+           |以上|更高|更新)
+    )?
+    """.replace("RELEASE", _RELEASE),
+    re.ASCII | re.IGNORECASE | re.VERBOSE,
+)
+_NUMBER = re.compile(
+    r"(?P<release>[012](?:\.\d+)+|[012](?=\.[x*]))(?P<series>\.[x*])?(?:\+\w+)?"
+)
+_OPEN = re.compile(r"(?i)least|minimum|newer|later|higher|greater")
+_IMAGE = re.compile(r"\bpytorch/pytorch:(\d+\.\d+[\d.]*)")
+_COMMAND = re.compile(
+    r"""\b(?:pip[\d.]*|conda|mamba|micromamba|uv|poetry)\s
+    (?:[^\n`;&|]|\\\n){0,200}?\b(?:install|create|add)\b
+    (?P<packages>(?:\\\r?\n|[^\n`;&|#])*)""",
+    re.VERBOSE,
+)
+_PACKAGE = re.compile(
+    r"""(?<![\w./-])(?<!-c\ )(?<!channel\ )(?:[\w-]+::)?(?:py)?torch(?![\w./:-])
+    (?P<bounds>(?:\s*[<>!~=]=?=?\s*[\d.*]+(?:\+\w+|\.?post\d+)?,?)*)
+    |(?<=[/\ ])torch-(?P<wheel>\d+\.\d+)[^\s/]*\.whl""",
+    re.VERBOSE,
+)
+_OLD_CUDA = "cudatoolkit"  # where it is named, an unnamed torch is not the newest
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What one place says; a command without a bound asks for the newest release."""
+
+    range: Range
+    path: Path
+    row: int
+    command: bool
+
+    @property
+    def asks_for_newest(self) -> bool:
+        return self.command and not self.range
+
+
+def find_in_prose(folder: Path) -> TorchVersion | None:
+    """The bounds that the prose of one folder gives, with the place of the lowest."""
+    said = [its for path in _files(folder) for its in _read(path)]
+    if not any(its.range for its in said):
+        return None
+    lowest = min(said, key=lambda its: its.range.lowest or (ANY_MINOR, 0))
+    highest, tested = None, None
+    if any(its.command for its in said):
+        highest = newest(its.range.highest for its in said)
+    if not any(its.asks_for_newest for its in said):
+        named = (its.range.highest for its in said if its.range.highest is not None)
+        tested = max(named, default=None)
+    version = lowest.range.lowest
+    return TorchVersion(version, lowest.path, lowest.row, highest, tested)
+
+
+def has_prose(folder: Path) -> bool:
+    """Whether a folder has a file that may say which torch to use."""
+    return bool(_files(folder))
+
+
+def _files(folder: Path) -> list[Path]:
+    """The texts of a folder and of its folders of documentation, in order."""
+    found = []
+    for inner, names in (("", _TEXTS), ("docs", _INSTALL), ("docker", _IMAGES)):
+        try:
+            inside = sorted((folder / inner).iterdir())
+        except OSError:
+            continue
+        found += [path for path in inside if names.fullmatch(path.name)]
+    return found
+
+
+def _read(path: Path) -> Iterator[_Said]:
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LIMIT).decode("utf-8-sig", "replace")
+    except OSError:
+        return
+    for sign, meant in _SIGNS.items():
+        text = text.replace(sign, meant)
+    for its, offset in _commands(text):
+        yield _Said(its, path, text.count("\n", 0, offset) + 1, True)
+    for its, offset in _mentions(text):
+        yield _Said(its, path, text.count("\n", 0, offset) + 1, False)
+
+
+def _commands(text: str) -> Iterator[tuple[Range, int]]:
+    """What commands install, and where; an empty range: whatever is the newest."""
+    for image in _IMAGE.finditer(text):
+        yield allowed(image[1]), image.start()
+    for command in _COMMAND.finditer(text):
+        for package in _PACKAGE.finditer(command["packages"]):
+            written = package["wheel"] or re.sub(r"\s", "", package["bounds"])
+            if written or _OLD_CUDA not in command["packages"]:
+                yield allowed(written), command.start("packages") + package.start()
+
+
+def _mentions(text: str) -> Iterator[tuple[Range, int]]:
+    """The releases that sentences, lists, tables and badges name, and where."""
+    for mention in _MENTION.finditer(text):
+        sign = mention["sign"]
+        if sign.startswith(("<", "!")):
+            continue
+        between = _OPEN.search(mention["between"])
+        opened = bool(between or mention["least"] or mention["later"])
+        for number in _NUMBER.finditer(mention["releases"]):
+            series = ".*" if number["series"] and not sign else ""
+            its = allowed(f"{sign}{number['release']}{series}")
+            if its.lowest is not None and _exists(its.lowest):
+                yield Range(its.lowest) if opened else its, mention.start("releases")
+
+
+def _exists(release: Version) -> bool:
+    """Whether a number may be a release of torch; 0.5 is what some call 1.0."""
+    last = {0: 5, 1: 13}.get(release[0], ANY_MINOR)
+    return release[1] <= last
