@@ -99,16 +99,16 @@ def _findings(source: Source, options: Options) -> list[Finding]:
         sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
         return _run(source, _index(source, options), rules, options)
     except SourceError as error:
-        return list(trouble(source.path, error, options))
+        return _trouble_in(source, error, options)
     except SyntaxError as error:
-        return list(trouble(source.path, _syntax(source, error), options))
+        return _trouble_in(source, _syntax(source, error), options)
     except (ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, ValueError) and "null byte" not in str(error):
             raise
         reason = SourceError("not analysed: nested too deeply")
         if isinstance(error, ValueError):
             reason = SourceError("source has a null byte", code="GPU000")
-        return list(trouble(source.path, reason, options))
+        return _trouble_in(source, reason, options)
 
 
 def _syntax_only(source: Source, options: Options) -> None:
@@ -187,6 +187,12 @@ def _syntax(source: Source, error: SyntaxError) -> SourceError:
     return SourceError(
         f"not analysed: needs a newer Python ({message})", error.lineno or 1
     )
+
+
+def _trouble_in(source: Source, error: SourceError, options: Options) -> list[Finding]:
+    if error.code == "GPU001" and source.generated:
+        return []
+    return list(trouble(source.path, error, options))
 
 
 def trouble(path: Path, error: SourceError, options: Options) -> Iterator[Finding]:

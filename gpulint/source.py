@@ -25,6 +25,12 @@ LONG_LINE = 500
 MANY_LINES = 100
 _CONTINUED = re.compile(r"\n[ \t]*(?:\.|elif\b|[-+*/|&(])|\\\r?\n")
 _NEWLINE = re.compile(r"\r\n|\r|\n")
+_GENERATED = re.compile(
+    r"^#.*(?:\bgenerated (?:by|from|with|code|file)\b|@generated|auto-?generated\b"
+    r"|do not (?:edit|modify))",
+    re.IGNORECASE | re.MULTILINE,
+)
+_HEAD = 1000  # characters in which a generated file says so
 _NO_BRACKETS = bytes(c for c in range(256) if c not in b"()[]{}")
 
 
@@ -62,6 +68,11 @@ class Source:
         """The newline of the first line (`\\n` for a file without any)."""
         found = _NEWLINE.search(self.text)
         return found.group() if found else "\n"
+
+    @cached_property
+    def generated(self) -> bool:
+        """Whether a comment at the top says that a program wrote the file."""
+        return _GENERATED.search(self.text, 0, _HEAD) is not None
 
     @cached_property
     def ascii(self) -> bool:

@@ -62,6 +62,7 @@ A dataset or transform that the script changes between epochs (`dataset.set_epoc
 variable that samples read: workers that live on do not see it.
 A loader that is iterated once, built in a loop (GPU205), or whose iterators are kept or
 nested: persistent workers serve one iterator at a time.
+A project that allows no torch from 1.7 on, which has no persistent workers.
 
 ## Source
 PyTorch documentation, `torch.utils.data.DataLoader`, `persistent_workers`.
@@ -82,10 +83,12 @@ from gpulint.script.loader_options import (
     trains_on_cpu,
     written_options,
 )
+from gpulint.script.old_torch import runs_only_before
 from gpulint.script.reuse import built_again
 from gpulint.script.setting_values import comes_from_settings
 
 TITLE = "Keep the workers between epochs"
+SINCE = (1, 7)  # the first torch with `persistent_workers`
 
 
 class RestartingWorkers(Rule):
@@ -101,7 +104,9 @@ class RestartingWorkers(Rule):
                 continue
             if comes_from_settings(script, loader, "persistent_workers"):
                 continue  # GPU901
-            if restarts(script, loader) and stays_the_same(script, loader):
+            if not restarts(script, loader) or not stays_the_same(script, loader):
+                continue
+            if not runs_only_before(script, SINCE):
                 yield self._finding(script, loader)
 
     def _finding(self, script: Script, loader: Loader) -> Finding:

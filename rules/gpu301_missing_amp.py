@@ -69,7 +69,7 @@ model's or the dataset's file says so), models of less than 10 000 weights (200 
 linear layers alone), one sample a forward pass with `batch_size` of them for an update,
 training on one fixed input, and an optimizer that holds a picture or a latent tensor
 gain nothing. Lightning, Accelerate, DeepSpeed, fastai, Ignite and the Hugging Face
-Trainer have a setting for it.
+Trainer have a setting for it. A project that allows no torch from 1.6 on has none.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and
@@ -90,6 +90,7 @@ from gpulint.script.edits import CannotFix
 from gpulint.script.graphs import is_graph_network
 from gpulint.script.loops import imports_environments, steps_environment
 from gpulint.script.model_size import is_tiny
+from gpulint.script.old_torch import runs_only_before
 from gpulint.script.optimized import optimizes_tensors
 from gpulint.script.started import trains_in_double, trains_on_gpu, uses_a_trainer
 from gpulint.script.training_step import (
@@ -99,6 +100,7 @@ from gpulint.script.training_step import (
     one_sample_each,
 )
 
+SINCE = (1, 6)  # the first torch with mixed precision of its own
 OWN_SETTINGS = frozenset(
     {"lightning", "accelerate", "deepspeed", "fastai", "ignite", "xla"}
 )
@@ -117,7 +119,7 @@ class MissingAMP(Rule):
             return
         if script.precision.amp is not None:
             return
-        if not _is_candidate(script):
+        if not _is_candidate(script) or runs_only_before(script, SINCE):
             return
         for step in find_steps(script):
             if _gains(script, step):

@@ -100,6 +100,8 @@ class DeprecatedAmpApi(Rule):
         for statement, uses in groups.items():
             yield self._imported(script, old, statement, uses)
         for call in script.index.calls.get("apex.amp.initialize", ()):
+            if runs_only_before(script, (1, 6)):
+                return  # no other mixed precision yet
             message = "`apex.amp` is deprecated in favour of `torch.amp`"
             reason = "`apex.amp` changes model and optimizer, `torch.amp` does not"
             yield self.finding(script, call.func, message, withheld=reason)
