@@ -86,8 +86,25 @@ def _flag(script: Script, switches: list[Switch]) -> OffFlag:
 
 def _chosen(script: Script, values: tuple[Value, ...]) -> Value:
     """The value to report: in this file if possible, and one that a user may set."""
-    here = [v for v in values if v.node in script.index.parents] or list(values)
+    used = [v for v in values if not _is_overridden(script, v)] or list(values)
+    here = [v for v in used if v.node in script.index.parents] or used
     return next((v for v in here if v.default), here[0])
+
+
+def _is_overridden(script: Script, value: Value) -> bool:
+    """Whether a value is a parameter's default that no call which is known uses."""
+    name = parameter_of(script, value)
+    arguments = script.index.parent(value.node)
+    function = script.index.parent(arguments) if arguments is not None else None
+    if name is None or not isinstance(
+        function, (ast.FunctionDef, ast.AsyncFunctionDef)
+    ):
+        return False
+    position = script.resolver.position(function, name)
+    callers = script.resolver.callers(function)
+    return bool(callers) and all(
+        script.evaluator.argument(call, name, position).given for call in callers
+    )
 
 
 # Calls and the flags around them
