@@ -37,11 +37,12 @@ def train(model, loader, optimizer):
 
 ## When not
 Tensors made from data of the script, pinned ones, what a function that is no part of
-training makes once, models that only a demo without a loop runs, and what a test lets
-happen once: `if step == 0:`, or `if total is None:` around what sets it. Made once
-before the training loop is a note. Without a fix: a host tensor that takes the gradient
-(`requires_grad=True`) would become another leaf, the legacy constructors
-(`torch.FloatTensor(n)`) take no CUDA device, and NumPy has no device at all.
+training makes once, models that only a demo without a loop runs, a package that no file
+outside it names, and what a test lets happen once: `if step == 0:`, or
+`if total is None:` around what sets it. Made once before the training loop is a note.
+Without a fix: a host tensor that takes the gradient (`requires_grad=True`) would become
+another leaf, the legacy constructors (`torch.FloatTensor(n)`) take no CUDA device, and
+NumPy has no device at all.
 
 ## Source
 PyTorch performance tuning guide, "Create tensors directly on the target device";
@@ -65,7 +66,7 @@ from gpulint.script.at_creation import (
     is_there,
 )
 from gpulint.script.creations import Creation, creation, is_numpy_factory
-from gpulint.script.neighbours import serves_single_inputs
+from gpulint.script.neighbours import is_left_behind, serves_single_inputs
 
 _DEFAULTS = frozenset({"torch.set_default_tensor_type", "torch.set_default_device"})
 _SPELLINGS = (
@@ -109,6 +110,8 @@ class CreatedOnHost(Rule):
         if runner is None and (not once or withheld or effect is not Effect.EXACT):
             return
         if runner is not None and serves_single_inputs(script):
+            return
+        if is_left_behind(script):
             return
         name = script.text(made.call.func)
         what = "NumPy fills an array" if made.numpy else f"`{name}` fills its tensor"

@@ -155,6 +155,11 @@ class Project:
             self._holding[part] = [text for text in found if part in text]
         return self._holding[part]
 
+    def names_outside(self, folder: Path, part: str) -> bool:
+        """Whether a Python file that is not in a folder, or below it, has a string."""
+        outside = (p for p in self.files if folder not in p.parents)
+        return any(part in self._text(path) for path in outside)
+
     # Modules
 
     def resolve(self, near: FileIndex, dotted: str) -> Member | None:

@@ -124,6 +124,24 @@ def serves_single_inputs(script: Script) -> bool:
     return used
 
 
+def is_left_behind(script: Script) -> bool:
+    """Whether a file lies in a package that no file outside names, where others train.
+
+    A package copied from elsewhere, or no longer used. What has a loop of its own may
+    be a program.
+    """
+    project, path = script.index.project, script.source.path
+    if project is None or path not in project.files:
+        return False
+    if script.training_loops or script.eval_loops:
+        return False
+    folder = path.parent
+    if folder / "__init__.py" not in project.files or "__main__" in script.source.text:
+        return False
+    trained = project.names_outside(folder, "backward(")
+    return trained and not project.names_outside(folder, folder.name)
+
+
 def _runs_a_model_once(index: FileIndex) -> bool:
     text = index.source.text
     if not _INFERS.search(text) or _TRAINS.search(text):
