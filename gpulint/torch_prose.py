@@ -61,7 +61,7 @@ _MENTION = re.compile(
         (?:(?:[ \t,/|~、&–-]|or|and|to|(?:py)?torch)+RELEASE)*)
     (?P<later>
         [\])`*"'_]*\+(?![A-Za-z])
-        | [\s,(（)\]`*"'_]{0,4}(?:(?:or|and)\ (?:an?y?\ |more\ )?|或|及)?
+        | [ \t,#(（)\]`*"'_]{0,4}(?:(?:or|and)\ (?:an?y?\ |more\ )?|或|及)?
           (?:later|higher|newer|above|greater|recent|up\b|upwards?|onwards?
            |以上|更高|更新)
     )?
@@ -81,7 +81,7 @@ _COMMAND = re.compile(
 )
 _PACKAGE = re.compile(
     r"""(?<![\w./-])(?<!-c\ )(?<!channel\ )(?:[\w-]+::)?(?:py)?torch(?![\w./:-])
-    (?P<bounds>(?:\s*[<>!~=]=?=?\s*[\d.*]+(?:\+\w+|\.?post\d+)?,?)*)
+    (?P<bounds>(?:\s*[<>!~=]=?=?\s*[\d.*]+(?:\+\w+|\.?post\d+)?,?)+|(?!\s*[<>!~=]))
     |(?<=[/\ ])torch-(?P<wheel>\d+\.\d+)[^\s/]*\.whl""",
     re.VERBOSE,
 )

@@ -158,6 +158,9 @@ def test_command_leaves_nothing_newer(
         ("pip install torch>=1.7.0", ((1, 7), None, None)),
         # Who installs without a bound has the newest; an old CUDA does not tell.
         ("Uses PyTorch 2.0.\npip install torch numpy", ((2, 0), None, None)),
+        ("Ran on PyTorch 1.4.\npip install torch==$TORCH", ((1, 4), None, (1, 4))),
+        ("pip install torch==1.7.1  # or higher", ((1, 7), None, (1, 7))),
+        ("* PyTorch 1.4\n\nRecent changes", ((1, 4), None, (1, 4))),
         (
             "PyTorch 1.4\nconda install pytorch cudatoolkit=10.1",
             ((1, 4), None, (1, 4)),
