@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -24,21 +24,6 @@ STEP_WORDS = (
 )
 
 
-class Text:
-    """A text that is asked for the same words by many rules."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._known: dict[str, bool] = {}
-
-    def has(self, word: str) -> bool:
-        """Whether a string stands in the text."""
-        known = self._known.get(word)
-        if known is None:
-            known = self._known[word] = word in self._text
-        return known
-
-
 @dataclass(frozen=True)
 class Needs:
     """What must stand in a file for a rule to have a chance there.
@@ -52,15 +37,20 @@ class Needs:
     calls: frozenset[str] = field(default_factory=frozenset)
     step_loop: bool = False
 
-    def in_text(self, text: Text | str) -> bool:
-        """Whether the words let the file through."""
-        text = Text(text) if isinstance(text, str) else text
-        if self.step_loop and not any(map(text.has, STEP_WORDS)):
+    @property
+    def vocabulary(self) -> frozenset[str]:
+        """All words that are looked for in a text."""
+        return frozenset(STEP_WORDS if self.step_loop else ()).union(*self.words)
+
+    def in_text(self, text: str) -> bool:
+        """Whether the words let a file through."""
+        return self.among({word for word in self.vocabulary if word in text})
+
+    def among(self, present: Set[str]) -> bool:
+        """The same, where it is known which words of the vocabulary are present."""
+        if self.step_loop and present.isdisjoint(STEP_WORDS):
             return False
-        for group in self.words:
-            if all(map(text.has, group)):
-                return True
-        return False
+        return any(group <= present for group in self.words)
 
     def in_index(self, index: FileIndex) -> bool:
         """Whether the calls let the file through."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from gpulint.index.walk import FIELDS as _FIELDS
-from gpulint.index.walk import FUNCTIONS, dotted, fields, walk_scope
+from gpulint.index.walk import FIELDS, FUNCTIONS, children, dotted, walk_scope
 from gpulint.source import Source, SourceError
 
 if TYPE_CHECKING:
@@ -352,20 +351,11 @@ def build_index(source: Source, tree: ast.Module | None = None) -> FileIndex:
                 _refuse(node)
         elif kind is ast.If and _elif_chain(node) > MAX_LINKS:
             _refuse(node)
-        first = len(stack)
-        names = _FIELDS.get(kind)
-        for name in fields(kind) if names is None else names:
-            value = getattr(node, name, None)
-            if value.__class__ is list:
-                for item in value:
-                    if isinstance(item, ast.AST):
-                        parents[item] = node
-                        stack.append(item)
-            elif value is not None and isinstance(value, ast.AST):
-                parents[value] = node
-                stack.append(value)
-        if len(stack) - first > 1:
-            stack[first:] = stack[: first - 1 if first else None : -1]
+        if FIELDS.get(kind) != ():
+            below = children(node)
+            for child in below:
+                parents[child] = node
+            stack += below[::-1]
     _read_imports(index)
     return index
 

@@ -57,6 +57,7 @@ class Flow:
         self.returns: list[ast.expr | None] = []
         self.yields: list[ast.expr] = []
         self._made: dict[tuple[int, tuple[Step, ...]], Definition] = {}
+        self._owners: set[str] = set()  # names with attributes that are set here
         self._breaks: list[list[Env]] = []
         self._continues: list[list[Env]] = []
         env: Env = {}
@@ -84,9 +85,14 @@ class Flow:
         if made is None:
             made = self._made[key] = Definition(name, node, kind, value, path)
             self.definitions[name].append(made)
-        prefix = name + "."
-        for stale in [k for k in env if k.startswith(prefix)]:
-            del env[stale]
+        if name in self._owners:
+            prefix = name + "."
+            for stale in [k for k in env if k.startswith(prefix)]:
+                del env[stale]
+        owner = name.rpartition(".")[0]
+        while owner:
+            self._owners.add(owner)
+            owner = owner.rpartition(".")[0]
         env[name] = (made,)
 
     def _parameters(self, args: ast.arguments, env: Env) -> None:

@@ -16,6 +16,8 @@ _NOT_CODE = frozenset(
     "ctx op ops type_comment type_ignores kind type_params id attr arg asname module "
     "level conversion is_async simple rest kwd_attrs".split()
 )
+_LEAVES = (ast.Constant, ast.alias, ast.Global, ast.Nonlocal, ast.MatchSingleton)
+_WITH_GAPS = (ast.Dict, ast.arguments)  # `{**x}`, keyword-only without a default
 FIELDS: dict[type, tuple[str, ...]] = {}
 
 
@@ -24,8 +26,10 @@ def fields(kind: type) -> tuple[str, ...]:
     known = FIELDS.get(kind)
     if known is None:
         names = [n for n in getattr(kind, "_fields", ()) if n not in _NOT_CODE]
-        if kind is ast.Constant or kind is ast.alias:
+        if kind in _LEAVES:
             names = []
+        if "name" in names and kind.__name__ != "TypeAlias":
+            names.remove("name")
         if "decorator_list" in names:  # decorators stand before the definition
             names.remove("decorator_list")
             names.insert(0, "decorator_list")
@@ -41,10 +45,10 @@ def children(node: ast.AST) -> list[ast.AST]:
     for name in fields(kind) if names is None else names:
         value = getattr(node, name, None)
         if value.__class__ is list:
-            found += [item for item in value if isinstance(item, ast.AST)]
-        elif value is not None and isinstance(value, ast.AST):
+            found += value
+        elif value is not None:
             found.append(value)
-    return found
+    return list(filter(None, found)) if kind in _WITH_GAPS else found
 
 
 def walk(*roots: ast.AST) -> Iterator[ast.AST]:

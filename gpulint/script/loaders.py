@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpulint.index import Argument, Evaluator, FileIndex, Resolver, Values
-from gpulint.index.walk import dotted
+from gpulint.index.walk import LOOPS, dotted
 from gpulint.script.collation import with_collation
 from gpulint.script.datasets import Dataset, read_dataset
 from gpulint.script.epochs import iterated_again
@@ -33,6 +33,7 @@ POSITIONS = {
         "generator".split()
     )
 }
+MAX_DEPTH = 4  # of calls that are followed up to a loop
 _TRAIN = re.compile(r"train", re.IGNORECASE)
 _EVAL = re.compile(r"test|val|eval|dev|infer|pred", re.IGNORECASE)
 
@@ -130,17 +131,19 @@ class Loader:
         return iterated_again(self)
 
 
-def in_loop(resolver: Resolver, node: ast.AST, depth: int = 0) -> bool:
+def in_loop(resolver: Resolver, node: ast.AST) -> bool:
     """Whether a node runs in a loop, here or in a caller of its function."""
-    index = resolver.index
-    for above in index.ancestors(node):
-        if isinstance(above, (ast.For, ast.AsyncFor, ast.While)):
-            return True
-        if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            if depth > 3:
-                return False
-            callers = resolver.callers(above)
-            return any(in_loop(resolver, c, depth + 1) for c in callers)
+    todo = [(node, 0)]
+    seen: set[ast.AST] = set()
+    for current, depth in todo:
+        for above in resolver.index.ancestors(current):
+            if isinstance(above, LOOPS):
+                return True
+            if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                if above not in seen and depth < MAX_DEPTH:
+                    seen.add(above)
+                    todo += [(c, depth + 1) for c in resolver.callers(above)]
+                break
     return False
 
 

@@ -20,7 +20,7 @@ from gpulint.index import (
     Where,
 )
 from gpulint.index.loaded_settings import is_settings
-from gpulint.index.walk import dotted, walk
+from gpulint.index.walk import dotted
 from gpulint.rule import Rule
 from gpulint.script.backpropagated import Backpropagated
 from gpulint.script.batches import Batches
@@ -29,6 +29,7 @@ from gpulint.script.edits import CannotFix, Rewrite
 from gpulint.script.invariants import Invariants
 from gpulint.script.loaders import Loader, find_loaders
 from gpulint.script.loops import Loop, Loops
+from gpulint.script.mutations import mutations_by_name
 from gpulint.script.outside import (
     handed_to,
     is_shown,
@@ -531,24 +532,9 @@ class Script:
 
     def mutations(self, name: str, within: ast.AST) -> list[ast.AST]:
         """Places below a node that change `name`'s tensor in place or rebind it."""
-        found: list[ast.AST] = []
-        for node in walk(within):
-            target: ast.AST | None = None
-            if isinstance(node, ast.AugAssign):
-                target = node.target
-            elif isinstance(node, (ast.Subscript, ast.Name)) and not isinstance(
-                node.ctx, ast.Load
-            ):
-                target = node
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                in_place = node.func.attr.endswith("_") and node.func.attr[0] != "_"
-                target = node.func.value if in_place else None
-            elif isinstance(node, ast.keyword) and node.arg == "out":
-                target = node.value
-            while isinstance(target, (ast.Subscript, ast.Attribute, ast.Call)):
-                if dotted(target) == name:
-                    break
-                target = target.func if isinstance(target, ast.Call) else target.value
-            if target is not None and dotted(target) == name:
-                found.append(node)
-        return found
+        known = self.of(within)._mutations.get(name, ())
+        return [node for node in known if self.index.inside(node, within)]
+
+    @cached_property
+    def _mutations(self) -> dict[str, list[ast.AST]]:
+        return mutations_by_name(self.index)
