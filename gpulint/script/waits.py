@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Function, Target, Where
 from gpulint.index.walk import dotted
+from gpulint.script.drained import is_drained
 from gpulint.script.every_step import Branches, EveryStep, Part
 from gpulint.script.losses import differentiated
 from gpulint.script.members import SAME_PLACE, member_on_device
@@ -60,8 +61,13 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
     if acts(calls) or _measures(script, calls):
         return []
     found: dict[ast.AST, Wait] = {}
+    collected: list[Part] = []
     for part in parts:
+        if loop.eval and _is_collected(script, part, loop):
+            collected.append(part)
         for node, value in _waiting(script, part, loop):
+            if is_drained(script, loop, part, value, collected):
+                continue
             if node not in found and not _saved(script, node):
                 at = part.call or _shown(script, node)
                 found[node] = Wait(
@@ -93,6 +99,17 @@ def _waiting(
                     return
     else:
         yield from _tested(script, node, loop)
+
+
+def _is_collected(script: Script, part: Part, loop: Loop) -> bool:
+    """Whether an evaluation fetches results here, which is not reported."""
+    call = part.node
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    move = script.tensors.move(call)
+    fetches = move is not None and move.target is Target.CPU
+    fetches = fetches or (call.func.attr in _READS - {"item"} and not call.args)
+    return fetches and on_device(script, call.func.value, loop)
 
 
 def _called(script: Script, call: ast.Call, loop: Loop) -> Iterator[ast.expr]:
