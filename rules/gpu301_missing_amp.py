@@ -66,10 +66,11 @@ numbers that float16 cannot hold, checkpoints with the optimizer's state.
 Mixed or half precision in any form is there already, also behind a switch that is off.
 float64, closures (LBFGS), reinforcement learning, graph networks (also where only the
 model's or the dataset's file says so), models of less than 10 000 weights (200 000 in
-linear layers alone), one sample a forward pass with `batch_size` of them for an update,
-training on one fixed input, and an optimizer that holds a picture or a latent tensor
-gain nothing. Lightning, Accelerate, DeepSpeed, fastai, Ignite and the Hugging Face
-Trainer have a setting for it. A project that allows no torch from 1.6 on has none.
+linear layers alone) or of linear, recurrent and attention layers at most 64 features
+wide, one sample a forward pass with `batch_size` of them for an update, training on one
+fixed input, and an optimizer that holds a picture or a latent tensor gain nothing.
+Lightning, Accelerate, DeepSpeed, fastai, Ignite and the Hugging Face Trainer have a
+setting for it. A project that allows no torch from 1.6 on has none.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and

@@ -1,13 +1,15 @@
-"""How many weights a model of this file has, where literal sizes tell."""
+"""How large the products of a model are, where sizes are known."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from math import prod
+from itertools import takewhile
+from math import inf, prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpulint.index.walk import COMPREHENSIONS, LOOPS, walk
+from gpulint.index import Function
+from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk
 from gpulint.script.products import is_product
 
 if TYPE_CHECKING:
@@ -17,24 +19,52 @@ if TYPE_CHECKING:
 SMALL = 10_000  # weights: less keeps no GPU busy, in whatever precision
 # Linear layers use a weight once for a sample: less than the start of a kernel takes.
 SMALL_IF_LINEAR = 200_000
-_LAYERS = {"Linear": 2, "Embedding": 2, "Conv1d": 3, "Conv2d": 3, "Conv3d": 3}
+# Products so narrow wait for memory, not for arithmetic: 2mnk operations on 4(mk + mn)
+# bytes are 16 a byte, which a GPU does in float32 while the bytes come.
+NARROW = 64
+MAX_DEPTH = 4
+# The most numbers that an environment of control observes, which are no picture.
+OBSERVED = 512
+MAX_DEPTH = 4
+_CONVOLUTION = ("in_channels", "out_channels", "kernel_size")
+# The options that give a layer's sizes, which are its first ones.
+_LAYERS = {
+    "Linear": ("in_features", "out_features"),
+    "Embedding": ("num_embeddings", "embedding_dim"),
+    "Conv1d": _CONVOLUTION,
+    "Conv2d": _CONVOLUTION,
+    "Conv3d": _CONVOLUTION,
+    "MultiheadAttention": ("embed_dim",),
+    **dict.fromkeys(("RNN", "LSTM", "GRU"), ("input_size", "hidden_size")),
+}
 _NO_PRODUCTS = frozenset(
     "ReLU Tanh Sigmoid Dropout Sequential Flatten Softmax GELU ELU LeakyReLU MaxPool2d "
     "AvgPool2d LogSoftmax Identity MaxPool1d SiLU Softplus Dropout2d ReLU6 "
     "BatchNorm1d BatchNorm2d LayerNorm PReLU Mish Hardtanh Unflatten ModuleList".split()
 )
+_NO_LAYERS = frozenset("super range len int float max min append extend".split())
+_SPACES = frozenset(["observation_space", "action_space"])
 
 
 class Size(NamedTuple):
-    """The number of weights; whether each is used once for a sample."""
+    """The weights of a model; whether each is used once for a sample; its width.
 
-    weights: int
+    The width is the most features that a product of matrices reads or gives. Either
+    number is infinite where it is not known.
+    """
+
+    weights: float
     linear: bool
+    width: float = 0
 
     @property
     def tiny(self) -> bool:
         """Whether it keeps no GPU busy."""
-        return self.weights < (SMALL_IF_LINEAR if self.linear else SMALL)
+        few = self.weights < (SMALL_IF_LINEAR if self.linear else SMALL)
+        return few or 0 < self.width <= NARROW
+
+
+NOTHING = Size(0, linear=True)
 
 
 def is_tiny(script: Script, step: Step) -> bool:
@@ -45,61 +75,121 @@ def is_tiny(script: Script, step: Step) -> bool:
 
 def _size(script: Script, model: ast.expr) -> Size | None:
     """The size of a model, all of what it may be together; None: not known."""
-    made = [_made(script, origin.call) for origin in script.resolver.origins(model)]
-    return _total(made) if made else None
+    origins = script.resolver.origins(model)
+    return _total(_made(script, origin.call, 0) for origin in origins)
 
 
 def _total(sizes: Iterable[Size | None]) -> Size | None:
-    total = Size(0, linear=True)
-    for size in sizes:
-        if size is None:
-            return None
-        total = Size(total.weights + size.weights, total.linear and size.linear)
-    return total
+    found = list(sizes)
+    known = [size for size in found if size is not None]
+    if not found or len(known) < len(found):
+        return None
+    return Size(
+        sum(size.weights for size in known),
+        all(size.linear for size in known),
+        max(size.width for size in known),
+    )
 
 
 def _only_moves(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda")
 
 
-def _made(script: Script, call: ast.Call | None) -> Size | None:
-    """What a call makes: a layer, a container, a module of this file."""
+def _made(script: Script, call: ast.Call | None, depth: int) -> Size | None:
+    """What a call makes: a layer, a container, a module of this project."""
     while call is not None and _only_moves(call):
         inner = call.func.value  # type: ignore[attr-defined]
         call = inner if isinstance(inner, ast.Call) else None
-    if call is None:
+    if call is None or depth > MAX_DEPTH:
         return None
     name = script.index.qualified(call.func) or ""
     if name.startswith("torch.nn."):
         inside = [n for n in walk(call) if isinstance(n, ast.Call)]
-        return _total(_layer(script, c) for c in inside)
+        return _total(_part(script, c, call, depth) for c in inside)
     owner = script.resolver.class_of(call.func)
     if owner is None or not script.tensors.is_module_class(owner):
         return None
-    init = script.resolver.methods(owner).get("__init__")
-    if init is None or any(
-        isinstance(n, (*LOOPS, *COMPREHENSIONS)) for n in walk(init)
-    ):
+    methods = script.resolver.methods(owner)
+    init = methods.get("__init__")
+    if init is None:
         return None
     calls = [n for s in init.body for n in walk(s) if isinstance(n, ast.Call)]
     layers = [c for c in calls if "super" not in ast.dump(c.func)]
-    size = _total(_layer(script, c) for c in layers)
-    run = walk(*script.resolver.bases(owner))
-    if size is not None and any(is_product(script, n) for n in run):
-        return Size(size.weights, linear=False)  # attention
+    size = _total([NOTHING, *(_part(script, c, init, depth) for c in layers)])
+    if size is not None and any(is_product(script, n) for n in walk(*_run(methods))):
+        return Size(size.weights, linear=False, width=inf)  # attention
     return size
 
 
-def _layer(script: Script, call: ast.Call) -> Size | None:
+def _run(methods: dict[str, Function]) -> list[Function]:
+    """The methods that a forward pass runs; all of a class without `forward`."""
+    if "forward" not in methods:
+        return list(methods.values())
+    found = {"forward": methods["forward"]}
+    waiting = ["forward"]
+    while waiting:
+        for node in walk(methods[waiting.pop()]):
+            name = node.attr if isinstance(node, ast.Attribute) else ""
+            if name in methods and name not in found:
+                found[name] = methods[name]
+                waiting.append(name)
+    return list(found.values())
+
+
+def _part(script: Script, call: ast.Call, whole: ast.AST, depth: int) -> Size | None:
+    """What a call adds to the model that is made in `whole`."""
     name = script.index.qualified(call.func) or ""
+    if name.startswith("torch.nn."):
+        size = _layer(script, call, name)
+    elif (dotted(call.func) or "").rpartition(".")[2] in _NO_LAYERS:
+        return NOTHING
+    else:
+        size = _made(script, call, depth + 1)
+    above = takewhile(lambda a: a is not whole, script.index.ancestors(call))
+    repeated = any(isinstance(a, (*LOOPS, *COMPREHENSIONS)) for a in above)
+    if size is not None and size.weights and repeated:
+        return size._replace(weights=inf)
+    return size
+
+
+def _layer(script: Script, call: ast.Call, name: str) -> Size | None:
     last = name.rpartition(".")[2]
-    if not name.startswith("torch.nn.") or last not in {*_LAYERS, *_NO_PRODUCTS}:
+    if name.startswith("torch.nn.init.") or last in _NO_PRODUCTS:
+        return NOTHING
+    options = _LAYERS.get(last)
+    if options is None:
         return None
-    count = _LAYERS.get(last, 0)
-    values = [script.evaluator.constant(a) for a in call.args[:count]]
-    sizes = [v for v in values if isinstance(v, int)]
-    if len(sizes) < count:
+    sizes = [_number(script, call, o, n) for n, o in enumerate(options)]
+    if last == "Embedding":  # looked up, not multiplied
+        return Size(prod(sizes), linear=True)
+    if inf in sizes:
         return None
-    if last == "Conv2d":
-        sizes.append(sizes[2])
-    return Size(prod(sizes) if sizes else 0, linear=not last.startswith("Conv"))
+    if last.startswith("Conv"):
+        pointwise = sizes[2] == 1
+        weights = prod(sizes) * (sizes[2] if last == "Conv2d" else 1)
+        return Size(weights, linear=False, width=max(sizes) if pointwise else inf)
+    if last == "Linear":
+        return Size(prod(sizes), linear=True, width=max(sizes))
+    return Size(inf, linear=False, width=max(sizes))
+
+
+def _number(script: Script, call: ast.Call, option: str, position: int) -> float:
+    """The number that an option surely is, or is at most; infinite: not known."""
+    given = script.evaluator.argument(call, option, position).direct
+    value = script.evaluator.constant(given) if given is not None else None
+    if isinstance(value, int):
+        return value
+    if given is not None and _is_observed(script, given):
+        return OBSERVED
+    return inf
+
+
+def _is_observed(script: Script, given: ast.expr) -> bool:
+    """`env.observation_space.shape[0]`, also beside the numbers of an action."""
+    origins = script.resolver.origins(given)
+    nodes = [list(walk(o.node)) for o in origins if o.expression is not None]
+    return 0 < len(origins) == len(nodes) and all(
+        any(isinstance(n, ast.Attribute) and n.attr in _SPACES for n in its)
+        and not any(isinstance(n, ast.Call) for n in its)
+        for its in nodes
+    )
