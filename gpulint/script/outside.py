@@ -94,4 +94,10 @@ def is_shown(script: Script, loader: Loader) -> bool:
     guards = (a for a in above if isinstance(a, ast.If))
     if not any("__name__" in ast.dump(guard.test) for guard in guards):
         return False
-    return bool(loader.loops) and not any(x.train or x.eval for x in loader.loops)
+    return bool(loader.loops) and not any(_steps(script, x) for x in loader.loops)
+
+
+def _steps(script: Script, loop: Loop) -> bool:
+    """Whether a loop trains or evaluates, by more than the name of what it iterates."""
+    text = script.of(loop.node).source.text
+    return loop.train or (loop.eval and _STEPS.search(text) is not None)
