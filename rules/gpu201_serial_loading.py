@@ -88,8 +88,9 @@ guard, and a number that is the default of an option, parameter or class: who se
 must be obeyed.
 
 ## When not
-In-memory data are copied between processes for nothing. A pass that is one batch of
-all samples leaves workers nothing to make ahead. Batches that a dataset makes on
+In-memory data are copied between processes for nothing, also where an option that
+nothing sets would make samples take work. A pass that is one batch of all samples
+leaves workers nothing to make ahead. Batches that a dataset makes on
 the GPU, and files opened in `__init__` (HDF5, LMDB), must not be shared with workers. A
 0 with a comment that gives a reason (debugging, Windows, notebooks) is meant.
 

@@ -6,10 +6,12 @@ import ast
 import builtins
 import enum
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from gpulint.index import Argument, Evaluator, Function
 from gpulint.index.walk import COMPREHENSIONS, dotted, walk
+from gpulint.script.sample_ways import may_take_no_work
 
 
 class Work(enum.Enum):
@@ -226,9 +228,16 @@ def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
     if entry is None:
         return Dataset(Work.UNKNOWN, owner=owner)
     bodies = reachable(entry, evaluator)
-    place, reason = _first_work(bodies, evaluator)
+    place, reason = _first_work([f.body for f in bodies], evaluator)
+    work = Work.SOME if place is not None else Work.NONE
+    if place is not None and any(
+        may_take_no_work(f, evaluator, _works(evaluator))
+        for f in bodies
+        if f is entry or (f.name == entry.name and evaluator.index.inside(place, f))
+    ):
+        work = Work.UNKNOWN  # of this dataset, or of one that it wraps
     return Dataset(
-        work=Work.SOME if place is not None else Work.NONE,
+        work=work,
         reason=reason or "indexes what is in memory",
         place=place or entry,
         owner=owner,
@@ -243,6 +252,17 @@ def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
         unpicklable=_holds_unpicklable(owner, evaluator),
         methods=tuple(bodies),
     )
+
+
+def _works(evaluator: Evaluator) -> Callable[[list[ast.stmt]], bool]:
+    """A test of statements: whether they, or functions they call, do work."""
+
+    def test(body: list[ast.stmt]) -> bool:
+        called = [f for n in walk(*body) for f in functions_of(n, evaluator)]
+        reached = [f.body for one in called for f in reachable(one, evaluator)]
+        return _first_work([body, *reached], evaluator)[0] is not None
+
+    return test
 
 
 def reachable(entry: Function, evaluator: Evaluator) -> list[Function]:
@@ -275,12 +295,12 @@ def functions_of(node: ast.AST, evaluator: Evaluator) -> list[Function]:
 
 
 def _first_work(
-    bodies: list[Function], evaluator: Evaluator
+    bodies: list[list[ast.stmt]], evaluator: Evaluator
 ) -> tuple[ast.AST | None, str]:
     """The first expression that makes a sample costly, and what it does."""
     arithmetic: list[ast.Call] = []
-    for function in bodies:
-        for node in walk(*function.body):
+    for body in bodies:
+        for node in walk(*body):
             if isinstance(node, (ast.For, ast.While, *COMPREHENSIONS)):
                 return node, "loops in Python for each sample"
             if not isinstance(node, ast.Call):
