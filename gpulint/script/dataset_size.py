@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Iterator
 
 from gpulint.index import Evaluator
 from gpulint.script.loaders import Loader
+from gpulint.script.sample_size import numbers_of_sample, whole
 
 TINY = 4096  # bytes: a copy that costs its launch, wherever the memory is
 _NUMBER = 8  # bytes at most
-_MAKERS = frozenset(f"torch.{n}" for n in "rand randn zeros ones empty".split())
 _SUBSET = ("torch.utils.data.Subset", "torch.utils.data.dataset.Subset")
 
 
@@ -30,7 +29,7 @@ def gives_one_batch(loader: Loader) -> bool:
 def has_tiny_batches(loader: Loader) -> bool:
     """Whether all its batches are tensors of known sizes and next to nothing."""
     sizes = _fixed(loader, "batch_size")
-    samples = [_numbers_of_sample(n, loader.evaluator) for n in _made(loader)]
+    samples = [numbers_of_sample(n, loader.evaluator) for n in _made(loader)]
     return bool(sizes and samples) and all(
         count is not None and count * max(sizes) * _NUMBER <= TINY for count in samples
     )
@@ -62,14 +61,14 @@ def _length(made: ast.AST, evaluator: Evaluator) -> int | None:
         return _count(indices, evaluator) if indices is not None else None
     if name == "torchvision.datasets.FakeData":
         size = evaluator.argument(made, "size", 0).direct
-        return _whole(evaluator.constant(size)) if size is not None else None
+        return whole(evaluator.constant(size)) if size is not None else None
     owner = evaluator.resolver.class_of(made.func)
     method = evaluator.resolver.methods(owner).get("__len__") if owner else None
     last = method.body[-1] if method is not None else None
     if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Constant):
         return None
     alone = len(evaluator.resolver.flow(method).returns) == 1  # type: ignore[arg-type]
-    return _whole(last.value.value) if alone else None
+    return whole(last.value.value) if alone else None
 
 
 def _count(indices: ast.expr, evaluator: Evaluator) -> int | None:
@@ -81,33 +80,4 @@ def _count(indices: ast.expr, evaluator: Evaluator) -> int | None:
         return None
     if evaluator.index.qualified(indices.func) not in ("range", "torch.arange"):
         return None
-    return _whole(evaluator.constant(indices.args[0]))
-
-
-def _numbers_of_sample(made: ast.AST, evaluator: Evaluator) -> int | None:
-    """How many numbers a sample has of a `TensorDataset` of tensors made here."""
-    if not isinstance(made, ast.Call) or not made.args:
-        return None
-    if evaluator.index.qualified(made.func) != "torch.utils.data.TensorDataset":
-        return None
-    total = 0
-    for given in made.args:
-        for origin in evaluator.resolver.origins(given):
-            count = _numbers_of_row(origin.node, evaluator)
-            if count is None:
-                return None
-            total += count
-    return total
-
-
-def _numbers_of_row(made: ast.AST, evaluator: Evaluator) -> int | None:
-    if not isinstance(made, ast.Call):
-        return None
-    if evaluator.index.qualified(made.func) not in _MAKERS or not made.args:
-        return None
-    sizes = [_whole(evaluator.constant(size)) for size in made.args[1:]]
-    return None if None in sizes else math.prod(s for s in sizes if s is not None)
-
-
-def _whole(value: object) -> int | None:
-    return value if type(value) is int else None
+    return whole(evaluator.constant(indices.args[0]))

@@ -53,7 +53,7 @@ class Dataset(NamedTuple):
     known: bool = True
 
 
-_IN_MEMORY = frozenset(
+IN_MEMORY = frozenset(
     "torch.utils.data.TensorDataset torch.utils.data.StackDataset".split()
 )
 _PASS_THROUGH = frozenset(
@@ -167,7 +167,7 @@ def _read_origin(node: ast.AST, evaluator: Evaluator, depth: int) -> Dataset:
     if not isinstance(node, ast.Call) or depth > 5:
         return Dataset(Work.UNKNOWN)
     name = evaluator.index.qualified(node.func) or ""
-    if name in _IN_MEMORY:
+    if name in IN_MEMORY:
         return Dataset(Work.NONE, "tensors in memory", node, random=False)
     option = "datasets" if name.endswith("ConcatDataset") else "dataset"
     given = evaluator.argument(node, option, 0).direct
