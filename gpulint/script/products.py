@@ -6,10 +6,12 @@ import ast
 import builtins
 import re
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from gpulint.index import Origin
-from gpulint.index.walk import dotted, walk
+from gpulint.index.walk import FUNCTIONS, dotted, walk
+from gpulint.script.every_step import Branches, most_in_one_pass
 from gpulint.script.half import MAX_REACHED, is_gram, reached_from
 from gpulint.script.models import constructors
 
@@ -111,12 +113,24 @@ class _Network:
         linear = [c for c, n in zip(calls, names, strict=True) if _LINEAR.match(n)]
         if not linear or any(map(_CONVOLUTIONAL.match, names)):
             return any(map(_CONVOLUTION.match, names))
-        if len(linear) > 1 or not self._is_last(linear[0]):
+        if most_in_one_pass(map(self._branches, linear)) > 1:
+            return False
+        if not all(map(self._is_last, linear)):
             return False
         return not any(map(_OF_TOKENS.match, names)) and any(
             _CONVOLUTION.match(name) and not self._is_sparse(call)
             for call, name in zip(calls, names, strict=True)
         )
+
+    def _branches(self, call: ast.Call) -> Branches:
+        """The conditions of its function that a call stands behind."""
+        index = self.script.index
+        around = takewhile(
+            lambda a: not isinstance(a, FUNCTIONS), index.ancestors(call)
+        )
+        ifs = [above for above in around if isinstance(above, ast.If)]
+        sides = ((a, any(index.inside(call, s) for s in a.body)) for a in ifs[::-1])
+        return tuple(sides)
 
     def _is_last(self, head: ast.Call) -> bool:
         """Whether a linear layer stands behind all convolutions of its function."""
