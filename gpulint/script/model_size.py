@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Function
 from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk
+from gpulint.script.models import makers
 from gpulint.script.products import is_product
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ _NO_PRODUCTS = frozenset(
     "AvgPool2d LogSoftmax Identity MaxPool1d SiLU Softplus Dropout2d ReLU6 "
     "BatchNorm1d BatchNorm2d LayerNorm PReLU Mish Hardtanh Unflatten ModuleList".split()
 )
-_NO_LAYERS = frozenset("super range len int float max min append extend".split())
+_NO_LAYERS = frozenset(
+    "super range len int float max min append extend to cuda".split()
+)
 _SPACES = frozenset(["observation_space", "action_space"])
 
 
@@ -75,8 +78,7 @@ def is_tiny(script: Script, step: Step) -> bool:
 
 def _size(script: Script, model: ast.expr) -> Size | None:
     """The size of a model, all of what it may be together; None: not known."""
-    origins = script.resolver.origins(model)
-    return _total(_made(script, origin.call, 0) for origin in origins)
+    return _total(_made(script, call, 0) for call in makers(script, model))
 
 
 def _total(sizes: Iterable[Size | None]) -> Size | None:
@@ -91,15 +93,8 @@ def _total(sizes: Iterable[Size | None]) -> Size | None:
     )
 
 
-def _only_moves(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda")
-
-
 def _made(script: Script, call: ast.Call | None, depth: int) -> Size | None:
     """What a call makes: a layer, a container, a module of this project."""
-    while call is not None and _only_moves(call):
-        inner = call.func.value  # type: ignore[attr-defined]
-        call = inner if isinstance(inner, ast.Call) else None
     if call is None or depth > MAX_DEPTH:
         return None
     name = script.index.qualified(call.func) or ""
@@ -141,7 +136,7 @@ def _part(script: Script, call: ast.Call, whole: ast.AST, depth: int) -> Size | 
     name = script.index.qualified(call.func) or ""
     if name.startswith("torch.nn."):
         size = _layer(script, call, name)
-    elif (dotted(call.func) or "").rpartition(".")[2] in _NO_LAYERS:
+    elif (getattr(call.func, "attr", None) or dotted(call.func)) in _NO_LAYERS:
         return NOTHING
     else:
         size = _made(script, call, depth + 1)

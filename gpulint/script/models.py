@@ -17,7 +17,7 @@ _WRAPPERS = frozenset(
     "torch.nn.parallel.distributed.DistributedDataParallel torch.jit.script "
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm".split()
 )
-MAX_STEPS = 6  # wrappers and moves around a model
+MAX_STEPS = 12  # wrappers and moves around a model
 
 
 def trained_models(script: Script) -> list[ast.expr]:
@@ -30,17 +30,27 @@ def trained_models(script: Script) -> list[ast.expr]:
 
 def constructors(script: Script) -> list[ast.Call | None]:
     """The calls that make the trained models, each once; None: one is not known."""
-    found = (c for m in trained_models(script) for c in _makers(script, m, 0))
+    found = (c for m in trained_models(script) for c in makers(script, m))
     return list(dict.fromkeys(found))
 
 
-def _makers(script: Script, model: ast.expr, depth: int) -> Iterator[ast.Call | None]:
+def makers(script: Script, model: ast.expr) -> Iterator[ast.Call | None]:
+    """The calls that make a model, moves and wrappers taken off; None: not known."""
+    yield from _makers(script, model, set())
+
+
+def _makers(
+    script: Script, model: ast.expr, seen: set[ast.AST]
+) -> Iterator[ast.Call | None]:
     for origin in script.resolver.origins(model):
         inner = _wrapped(script, origin.call)
-        if inner is None or depth >= MAX_STEPS:
+        if origin.node in seen:
+            continue  # `self.model = DataParallel(self.model)`
+        seen.add(origin.node)
+        if inner is None or len(seen) > MAX_STEPS:
             yield origin.call if inner is None else None
         else:
-            yield from _makers(script, inner, depth + 1)
+            yield from _makers(script, inner, seen)
 
 
 def _wrapped(script: Script, call: ast.Call | None) -> ast.expr | None:
