@@ -243,7 +243,8 @@ def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
         owner=owner,
         random=_draws(bodies, evaluator),
         handle=_open_handle(owner, evaluator),
-        device=next(filter(None, map(sent_to_device, bodies)), None),
+        device=next(filter(None, map(sent_to_device, bodies)), None)
+        or _kept_on_device(methods.get("__init__"), bodies),
         iterable=iterable,
         mutated=_mutates_itself(bodies, evaluator),
         generator=_kept_generator(bodies, evaluator),
@@ -438,9 +439,9 @@ def _open_handle(owner: ast.ClassDef, evaluator: Evaluator) -> ast.AST | None:
     return None
 
 
-def sent_to_device(function: ast.AST) -> ast.AST | None:
+def sent_to_device(code: ast.AST) -> ast.AST | None:
     """A move to the device for a sample: CUDA in worker processes fails."""
-    for node in walk(function):
+    for node in walk(code):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr == "cuda":
                 return node
@@ -449,6 +450,18 @@ def sent_to_device(function: ast.AST) -> ast.AST | None:
                 "device" in (dotted(a) or "") for a in given
             ):
                 return node
+    return None
+
+
+def _kept_on_device(init: Function | None, bodies: list[Function]) -> ast.AST | None:
+    """What `__init__` moves to a device and samples are made with."""
+    used = {dotted(n) for n in walk(*bodies) if isinstance(n, ast.Attribute)}
+    for node in walk(*init.body) if init is not None else ():
+        targets = map(dotted, node.targets) if isinstance(node, ast.Assign) else ()
+        kept = any(name and "." in name and name in used for name in targets)
+        moved = sent_to_device(node) if kept else None
+        if moved is not None:
+            return moved
     return None
 
 
