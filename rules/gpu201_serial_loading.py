@@ -81,11 +81,11 @@ drawn at the same time: not where shuffled loaders are zipped or their iterators
 No fix where workers would change what is trained on, or could not start: an iterable
 dataset without `get_worker_info`, a dataset that changes itself, a random generator
 kept on it (all workers would draw the same), a lambda, lock or local function handed
-over, samples that require gradients, a dataset of which only the tokenizing collate
-function is known, a loader built in a loop, a dataset or sampler
-that the training loop steers, global variables that change or stand under the main
-guard, and a number that is the default of an option, parameter or class: who sets that
-must be obeyed.
+over, samples that require gradients or are made on a device that a caller may name, a
+dataset of which only the tokenizing collate function is known, a loader built in a
+loop, a dataset or sampler that the training loop steers, global variables that change
+or stand under the main guard, and a number that is the default of an option, parameter
+or class: who sets that must be obeyed.
 
 ## When not
 In-memory data are copied between processes for nothing, also where an option that
@@ -193,6 +193,8 @@ def why_not(script: Script, loader: Loader, values: tuple[Value, ...]) -> str | 
         return "the dataset is not known"
     if dataset.generator is not None:
         return "all workers would have a copy of the dataset's random generator"
+    if dataset.placed is not None:
+        return "the device that makes the samples is one that a caller may replace"
     if built_again(script, loader):
         return "the loader is built in a loop"
     return unpicklable(script, loader) or why_not_shared(script, loader)

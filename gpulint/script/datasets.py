@@ -32,7 +32,8 @@ class Dataset(NamedTuple):
     every worker would have a copy of; `torch_math` whether torch computes something
     whose rounding may depend on the number of threads, which is 1 in a worker;
     `gradients` where samples get gradients; `unpicklable` what the dataset holds that
-    spawned workers cannot receive; `methods` the functions that make a sample;
+    spawned workers cannot receive; `placed` a move, to the CPU so far, of what makes
+    the samples; `methods` the functions that make a sample;
     `known` False where work is sure, and what the dataset is, is not.
     """
 
@@ -49,6 +50,7 @@ class Dataset(NamedTuple):
     torch_math: bool = True
     gradients: ast.AST | None = None
     unpicklable: ast.AST | None = None
+    placed: ast.AST | None = None
     methods: tuple[Function, ...] = ()
     known: bool = True
 
@@ -157,6 +159,7 @@ def _worst(found: list[Dataset]) -> Dataset:
         torch_math=any(d.torch_math for d in found),
         gradients=next((d.gradients for d in found if d.gradients is not None), None),
         unpicklable=next((d.unpicklable for d in found if d.unpicklable), None),
+        placed=next((d.placed for d in found if d.placed is not None), None),
         methods=tuple(m for d in found for m in d.methods),
     )
 
@@ -228,6 +231,8 @@ def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
     if entry is None:
         return Dataset(Work.UNKNOWN, owner=owner)
     bodies = reachable(entry, evaluator)
+    kept = _kept_on_device(methods.get("__init__"), bodies)
+    on_host = kept is not None and _is_to_cpu(kept, evaluator)
     place, reason = _first_work([f.body for f in bodies], evaluator)
     work = Work.SOME if place is not None else Work.NONE
     if place is not None and any(
@@ -244,13 +249,14 @@ def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
         random=_draws(bodies, evaluator),
         handle=_open_handle(owner, evaluator),
         device=next(filter(None, map(sent_to_device, bodies)), None)
-        or _kept_on_device(methods.get("__init__"), bodies),
+        or (None if on_host else kept),
         iterable=iterable,
         mutated=_mutates_itself(bodies, evaluator),
         generator=_kept_generator(bodies, evaluator),
         torch_math=_computes_with_torch(bodies, evaluator),
         gradients=_asks_for_gradients(bodies),
         unpicklable=_holds_unpicklable(owner, evaluator),
+        placed=kept if on_host else None,
         methods=tuple(bodies),
     )
 
@@ -451,6 +457,18 @@ def sent_to_device(code: ast.AST) -> ast.AST | None:
             ):
                 return node
     return None
+
+
+def _is_to_cpu(move: ast.AST, evaluator: Evaluator) -> bool:
+    """Whether all devices that a move is known to be given are the CPU."""
+    given = [n for n in ast.iter_child_nodes(move) if n is not getattr(move, "func", 0)]
+    origins = [o for n in given for o in evaluator.resolver.origins(n)]
+    return bool(origins) and all(
+        o.expression is not None
+        and "'cpu'" in ast.dump(o.expression)
+        and "'cuda'" not in ast.dump(o.expression)
+        for o in origins
+    )
 
 
 def _kept_on_device(init: Function | None, bodies: list[Function]) -> ast.AST | None:

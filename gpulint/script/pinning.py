@@ -48,7 +48,10 @@ def written_off(script: Script, loader: Loader) -> bool:
 
 def yields_device(script: Script, loader: Loader) -> bool:
     """Whether its batches may be on the device already: pinning them would raise."""
-    if loader.dataset.device is not None or made_on_device(script, loader):
+    dataset = loader.dataset
+    if dataset.device is not None or dataset.placed is not None:
+        return True
+    if made_on_device(script, loader):
         return True
     if script.index.called_names & _DEFAULT_DEVICE:
         return True
