@@ -42,11 +42,11 @@ reported with its place and left alone; so is a call with its function's own `**
 Options that an unpacked dict sets or may set, values decided at run time, loaders of
 other libraries, batches that are or may be on the device (pinning those raises),
 samples that this process makes by acting in an environment, single samples of a script
-that trains nothing and reads back each result, loaders of which one batch is taken,
-batches of a few known numbers, batches that the training process makes anew from
-arrays, data modules of projects without a trainer, Lightning's test and prediction
-loaders where nothing runs them, scripts for the CPU or MPS, and `pin_memory=False` with
-a comment that gives a reason.
+that trains nothing and reads back each result, loaders of which one batch is taken or
+that `process` of a graph dataset runs once for all, batches of a few known numbers,
+batches that the training process makes anew from arrays, data modules of projects
+without a trainer, Lightning's test and prediction loaders where nothing runs them,
+scripts for the CPU or MPS, and `pin_memory=False` with a comment that gives a reason.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on

@@ -102,6 +102,20 @@ def run_by_nobody(script: Script, loader: Loader) -> bool:
     return not any(map(project.texts, signs))
 
 
+def prepares_once(script: Script, loader: Loader) -> bool:
+    """Whether it is of `process` of a graph dataset, which keeps what that makes."""
+    function, owner = (
+        script.index.function(loader.call),
+        script.index.owner(loader.call),
+    )
+    if function is None or owner is None or function.name != "process":
+        return False
+    names = script.resolver.base_names(owner)
+    return any(
+        n.startswith("torch_geometric.") and n.endswith("Dataset") for n in names
+    )
+
+
 def made_anew(script: Script, loader: Loader) -> bool:
     """Whether the training process itself takes batches apart and copies new tensors.
 

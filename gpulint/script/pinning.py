@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Move, Origin, Target, Value, Where
 from gpulint.index.walk import children, dotted, walk
-from gpulint.script.batches_taken import made_anew, run_by_nobody, taken_once
+from gpulint.script.batches_taken import (
+    made_anew,
+    prepares_once,
+    run_by_nobody,
+    taken_once,
+)
 from gpulint.script.beyond import loops_beyond
 from gpulint.script.dataset_size import has_tiny_batches
 from gpulint.script.datasets import Work
@@ -183,6 +188,8 @@ def goes_to_gpu(script: Script, loader: Loader) -> bool:
     if made_by_acting(script, loader) or _waits_for_each(script, loader):
         return False
     if taken_once(script, loader) or run_by_nobody(script, loader):
+        return False
+    if prepares_once(script, loader):
         return False
     if made_anew(script, loader) or has_tiny_batches(loader):
         return False
