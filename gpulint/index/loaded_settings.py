@@ -14,6 +14,7 @@ from gpulint.index.paths import candidates
 from gpulint.index.settings_file import Dialect
 
 if TYPE_CHECKING:
+    from gpulint.index.project import Project
     from gpulint.index.values import Evaluator
 
 _LOADS = {
@@ -77,14 +78,14 @@ class LoadedSettings:
 
     def _existing(self, home: FileIndex, node: ast.expr) -> list[Path]:
         assert home.project is not None
-        root = home.project.root
-        paths = candidates(home, node, root)
+        project = home.project
+        paths = candidates(home, node, project.root)
         values = self.evaluator.values(node)
         for value in values.known if values.complete and not paths else ():
             if isinstance(value.constant, str):
                 text = ast.Constant(value.constant)
-                paths += candidates(home, text, root)
-        return [p for p in dict.fromkeys(paths) if p.is_file()][:1]
+                paths += candidates(home, text, project.root)
+        return [p for p in dict.fromkeys(paths) if project.is_file(p)][:1]
 
     # hydra
 
@@ -117,21 +118,28 @@ class LoadedSettings:
     ) -> Mapping | None:
         """One file of a hydra folder with what its `defaults` list puts in it."""
         assert home.project is not None
-        path = Path(f"{base / name}.yaml").resolve()
-        index = home.project.settings(path, Dialect.OMEGACONF)
+        path, index = _load(home.project, Path(f"{base / name}.yaml"))
         if index is None or depth > 6:
             return None
         own = self.evaluator.mapping(root_of(index))
         items: dict[str, list[ast.expr]] = {}
         for group, option in _defaults(own):
             folder = base if depth == 0 else path.parent
-            inner = Path(f"{folder / group / option}.yaml").resolve()
-            its = home.project.settings(inner, Dialect.OMEGACONF)
+            inner = Path(f"{folder / group / option}.yaml")
+            its = _load(home.project, inner)[1]
             if its is not None:
                 items.setdefault(group, []).append(root_of(its))
         for key, nodes in own.items.items():
             items[key] = [*nodes] if key not in items else [*items[key], *nodes]
         return Mapping(items, own.maybe, complete=False)
+
+
+def _load(project: Project, path: Path) -> tuple[Path, FileIndex | None]:
+    """A file of a hydra folder, where its links lead to."""
+    if not project.is_file(path):
+        return path, None
+    path = path.resolve()
+    return path, project.settings(path, Dialect.OMEGACONF)
 
 
 def root_of(index: FileIndex) -> ast.expr:

@@ -17,13 +17,13 @@ _SAME_CALLS = ("str", "Path", "PurePath", "fspath", "to_absolute_path")
 
 
 def added_to_path(index: FileIndex, root: Path) -> list[Path]:
-    """Folders that a file puts on `sys.path`, where their paths are constant."""
+    """What a file puts on `sys.path`, where the paths are constant."""
     found: list[Path] = []
     added = [*index.calls_by_name["append"], *index.calls_by_name["insert"]]
     for call in added if "sys" in index.imports else ():
         if dotted(call.func) in ("sys.path.append", "sys.path.insert") and call.args:
             found += candidates(index, call.args[-1], root)
-    return [path for path in found if path.is_dir()]
+    return found
 
 
 def candidates(index: FileIndex, node: ast.expr, root: Path) -> list[Path]:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import ast
-import re
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
 from gpulint.index.build import FileIndex, build_index
+from gpulint.index.consulted import (
+    FOLDER,
+    MODULE,
+    PACKAGE,
+    SCRIPTS,
+    Consulted,
+    Entry,
+    standing,
+)
 from gpulint.index.paths import added_to_path
 from gpulint.index.settings_file import Dialect, parse_settings, read_settings
-from gpulint.source import Source, SourceError, parse, read_source
+from gpulint.index.words import Search, Words, settings_files
+from gpulint.source import Source, SourceError, decode, parse, read_source
 
 MAX_LOADED = 4_000_000  # characters of loaded files, about 400 MB of syntax trees
 MAX_TEXT = 64_000_000  # characters that are kept of files read as text only
@@ -21,45 +31,35 @@ MAX_FILES = 20_000
 MAX_NEIGHBOURS = 50
 SETTINGS = (".yaml", ".yml", ".json")
 _MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
-_IMPORT = re.compile(r"import[ \t]*(\([^)]*\)|[^\n#;]+)")  # starts with a plain word
-_BEFORE_IMPORT = re.compile(r"[ \t]*(?:from[ \t]*([.\w]+)[ \t]*)?")
-# `x.name = …`, not of `self`, wherever it stands; `x.name: int` and targets with a
-# comma where a statement starts with them. The point comes first: `re` seeks it.
-_WRITE = re.compile(
-    r"\.(?<!\bself\.)(\w+)(?=[ \t]*"
-    r"(?:(:)|(,[\w.\[\]'\", \t]*\)?[ \t]*)?(?:[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=)))"
-)
-_BEFORE_ANNOTATED = re.compile(r"[ \t]*[A-Za-z_][\w.]*")
-_BEFORE_COMMA = re.compile(r"[ \t]*\(?[\w.\[\]'\", \t]*")
-_DEFINED = re.compile(r"def[ \t]+(\w+)")
-_BASES = re.compile(r"class[ \t]+\w+[ \t]*\(([^)]*)")
-_WORD = re.compile(r"\w+")
 Lister = Callable[[Path], Iterable[Path]]
 Member = tuple[FileIndex, tuple[str, ...]]
+Looked = tuple[Member | None, Consulted]
 
 
 class Project:
     """One repository, read as far as somebody asks.
 
     `lister` gives the Python files below a folder; without it nobody's callers in
-    other files are known.
+    other files are known. `noted` is what the answers since it was set rest on, and
+    `around` what those about the imports of a file rest on, whoever asked for them.
     """
 
     def __init__(self, root: Path, lister: Lister | None = None) -> None:
         self.root = root
         self._lister = lister
         self._loaded: dict[Path, FileIndex | None] = {}
+        self._settings: dict[tuple[Path, Dialect], FileIndex | None] = {}
         self._texts: dict[Path, str] = {}  # newer than what is on the disk
-        self._read: dict[Path, str] = {}  # what is on the disk
+        self._read: dict[Path, str | None] = {}  # what is on the disk
         self._kept = 0  # characters of it
-        self._words: dict[Path, frozenset[str]] = {}
+        self.noted = Consulted()
+        self.around: dict[Path, Consulted] = defaultdict(Consulted)
+        self.entries: dict[Entry, int | str] = {}
+        self.words = Words(lambda: self.files, lambda: settings_files(root), self._text)
         self._added: dict[Path, list[Path]] = {}
-        self._held: dict[tuple[Path, str], bool] = {}
         self._owned: dict[tuple[Path, str], bool] = {}
-        self._outer: dict[Path, list[Path]] = {}
-        self._found: dict[tuple[Path, tuple[str, ...]], Member | None] = {}
-        self._asked: dict[tuple[Path, str, str], tuple[Path, ...]] = {}
-        self._holding: dict[str, list[str]] = {}
+        self._found: dict[tuple[Path, tuple[str, ...]], Looked] = {}
+        self._asked: dict[tuple[Path, Search], tuple[Path, ...]] = {}
         self._members: dict[tuple[Path, str], Member | None] = {}
         self._recent: list[FileIndex] = []  # that held the nodes asked for last
 
@@ -67,6 +67,7 @@ class Project:
 
     def index(self, path: Path) -> FileIndex | None:
         """The index of a file; None where it cannot be read or analysed."""
+        self.noted.files.add(path)
         if path in self._loaded:
             self._loaded[path] = found = self._loaded.pop(path)  # used last
             return found
@@ -82,19 +83,28 @@ class Project:
 
     def settings(self, path: Path, dialect: Dialect) -> FileIndex | None:
         """The index of a YAML or JSON file as its loader reads it, None if it fails."""
-        if path not in self._loaded:
-            self._loaded[path] = None
+        self.noted.files.add(path)
+        key = (path, dialect)
+        if key not in self._settings:
+            self._settings[key] = None
             if path.suffix in SETTINGS and path.is_file():
                 try:
                     source = read_settings(path)
-                    self.adopt(build_index(source, parse_settings(source, dialect)))
+                    index = build_index(source, parse_settings(source, dialect))
+                    index.project, self._settings[key] = self, index
                 except SourceError:
                     pass  # the program would stop with that file
-        return self._loaded[path]
+        return self._settings[key]
+
+    def is_file(self, path: Path) -> bool:
+        """Whether a path leads to a file."""
+        self.noted.files.add(path)
+        return path.is_file()
 
     def adopt(self, index: FileIndex) -> FileIndex:
         """Take in the index of a file that was read elsewhere."""
         index.project = self
+        self.noted.files.add(index.source.path)
         if self._loaded.pop(index.source.path, None) is not None:
             self._forget_nodes()
         self._loaded[index.source.path] = index
@@ -105,6 +115,7 @@ class Project:
         found = self._loaded.get(source.path)
         if found is None or found.source.text != source.text:
             return None
+        self.noted.files.add(source.path)
         self._loaded[source.path] = self._loaded.pop(source.path)  # used last
         return found
 
@@ -112,14 +123,11 @@ class Project:
         """A file has a new text, which need not be written yet."""
         self._texts[path] = text
         self._loaded.pop(path, None)
-        self._words.pop(path, None)
+        self.words.forget(path)
         self._added.clear()
         self._owned.clear()
         self._asked.clear()
-        self._holding.clear()
         self._forget_nodes()
-        for name in ("_users", "_writers", "_derivers", "_defined", "_training"):
-            self.__dict__.pop(name, None)
 
     def trim(self) -> None:
         """Let go of the files that were used longest ago, to bound the memory."""
@@ -142,7 +150,8 @@ class Project:
         for index in self._recent:
             if node in index.parents or node is index.tree:
                 return index
-        for found in reversed(self._loaded.values()):
+        settings = self._settings.values()
+        for found in (*reversed(self._loaded.values()), *settings):
             if found is not None and found.holds(node):
                 self._recent = [found, *self._recent[:3]]
                 return found
@@ -150,15 +159,46 @@ class Project:
 
     def texts(self, part: str) -> list[str]:
         """The texts of all Python files in which a string occurs."""
-        if part not in self._holding:
-            found = (self._text(path) for path in self.files)
-            self._holding[part] = [text for text in found if part in text]
-        return self._holding[part]
+        found = self.mentioning(part)
+        self.noted.files.update(found)
+        return [self._text(path) or "" for path in found]
+
+    def mentioning(self, part: str) -> list[Path]:
+        """The Python files in which a string occurs."""
+        return self._in_order(self._search("mentions", part))
+
+    def mentions(self, part: str) -> bool:
+        """Whether a string occurs in any Python file."""
+        return bool(self._search("mentions", part))
+
+    def below(self, folder: Path) -> list[Path]:
+        """The Python files below a folder."""
+        return self._in_order(self._search("below", str(folder)))
+
+    def lists(self, path: Path) -> bool:
+        """Whether a file is one of the project's Python files."""
+        return bool(self._search("listed", str(path)))
+
+    @property
+    def is_read(self) -> bool:
+        """Whether there is no Python file that cannot be read."""
+        return not self._search("unread")
+
+    def targeting(self, qualified_name: str) -> list[tuple[Path, list[str]]]:
+        """Settings files that may name a class as a target, with all their targets."""
+        found = sorted(self._search("targets", qualified_name))
+        return [(path, sorted(self.words.of(path, "targets"))) for path in found]
+
+    def _search(self, *search: str) -> frozenset[Path]:
+        self.noted.searches.add(search)
+        return self.words.search(search)
+
+    def _in_order(self, found: frozenset[Path]) -> list[Path]:
+        return [path for path in self.files if path in found] if found else []
 
     def names_outside(self, folder: Path, part: str) -> bool:
         """Whether a Python file that is not in a folder, or below it, has a string."""
-        outside = (p for p in self.files if folder not in p.parents)
-        return any(part in self._text(path) for path in outside)
+        return any(folder not in p.parents for p in self.mentioning(part))
 
     # Modules
 
@@ -173,26 +213,56 @@ class Project:
         key = (near.source.path, dotted)
         if key not in self._members:
             self._members[key] = None  # a cycle adds nothing
-            self._members[key] = self._resolve(near, dotted)
-        return self._members[key]
+            with self._about(near):
+                self._members[key] = self._resolve(near, dotted)
+        member = self._members[key]
+        if member is not None:
+            self.noted.files.add(member[0].source.path)
+        return member
 
     def owns(self, near: FileIndex, dotted: str) -> bool:
         """Whether a dotted name of a file is one of this project; a cheap look."""
+        self.noted.files.add(near.source.path)
         head = dotted.partition(".")[0]
         if not head:
             return True  # relative
         key = (near.source.path, head)
         if key not in self._owned:
             folder = near.source.path.parent
-            around = (folder, *self._outer_folders(folder), *self._sure_folders(near))
-            self._owned[key] = any(self._holds(f, head) for f in around)
+            with self._about(near):
+                outer = self._outer_folders(folder)
+                around = (folder, *outer, *self._sure_folders(near))
+                self._owned[key] = any(self._holds(f, head) for f in around)
         return self._owned[key]
 
+    @contextlib.contextmanager
+    def _about(self, near: FileIndex) -> Iterator[None]:
+        """What is noted meanwhile concerns all who ask about the imports of a file."""
+        before, self.noted = self.noted, self.around[near.source.path]
+        try:
+            yield
+        finally:
+            self.noted = before
+
     def _holds(self, folder: Path, name: str) -> bool:
-        key = (folder, name)
-        if key not in self._held:
-            self._held[key] = _has(folder, name)
-        return self._held[key]
+        """Whether a folder holds a module or package of a name."""
+        return self._stands(folder, name, MODULE | PACKAGE | SCRIPTS)
+
+    def _stands(self, folder: Path, name: str, how: int) -> bool:
+        found = self._entry(folder, name)
+        return isinstance(found, int) and bool(found & how)
+
+    def _entry(self, folder: Path, name: str) -> int | str:
+        entry = (folder, name)
+        self.noted.entries.add(entry)
+        if entry not in self.entries:
+            self.entries[entry] = standing(folder, name)
+        return self.entries[entry]
+
+    def in_folder(self, folder: Path, pattern: str) -> list[Path]:
+        """The files of a folder that match `*.yaml` or the like, in order."""
+        names = str(self._entry(folder, pattern))
+        return [folder / name for name in names.split("/") if name]
 
     def _resolve(self, near: FileIndex, dotted: str) -> Member | None:
         folder = near.source.path.parent
@@ -214,20 +284,22 @@ class Project:
         """Where Python looks first: folders the file adds, and a script's own."""
         path = near.source.path
         if path not in self._added:
-            self._added[path] = added_to_path(near, self.root)
+            added = added_to_path(near, self.root)
+            self._added[path] = [f for f in added if self._is(f, FOLDER)]
             if _is_run(near):
                 self._added[path].append(path.parent)
         return self._added[path]
 
     def _outer_folders(self, folder: Path) -> list[Path]:
         """Folders around, to the root, in any of which a program may be started."""
-        if folder not in self._outer:
-            found = [above for above in self._up(folder) if not _is_package(above)]
-            source = self.root / "src"
-            if source.is_dir() and source not in found:
-                found.append(source)
-            self._outer[folder] = found
-        return self._outer[folder]
+        found = [above for above in self._up(folder) if not self._is(above, PACKAGE)]
+        source = self.root / "src"
+        if self._is(source, FOLDER) and source not in found:
+            found.append(source)
+        return found
+
+    def _is(self, folder: Path, how: int) -> bool:
+        return self._stands(folder.parent, folder.name, how)
 
     def _up(self, folder: Path) -> Iterator[Path]:
         """A folder and those around it, to the root."""
@@ -240,29 +312,34 @@ class Project:
         """A module below a folder; a second look gives what the first one gave."""
         key = (folder, parts)
         if key not in self._found:
-            self._found[key] = None  # a cycle adds nothing
-            self._found[key] = self._look_up(folder, parts)
-        return self._found[key]
+            before, self.noted = self.noted, Consulted()
+            try:
+                self._found[key] = self._look_up(folder, parts), self.noted
+            finally:
+                self.noted = before
+        found, noted = self._found[key]
+        self.noted.add(noted)
+        return found
 
     def _look_up(self, folder: Path, parts: tuple[str, ...]) -> Member | None:
         best: Member | None = None
         for number, part in enumerate(parts):
             rest = parts[number + 1 :]
             package = folder / part
-            if (package / "__init__.py").is_file():
+            if self._stands(folder, part, PACKAGE):
                 index = self.index(package / "__init__.py")
                 if index is None:
                     return None
                 best = (index, rest)
                 if rest and index.imports.get(rest[0], "." + rest[0]) != "." + rest[0]:
                     return best  # a name, which hides a module of that name
-            elif (folder / f"{part}.py").is_file():
+            elif self._stands(folder, part, MODULE):
                 module = self.index(folder / f"{part}.py")
                 return (module, rest) if module is not None else None
-            elif not package.is_dir():
+            elif not self._stands(folder, part, FOLDER):
                 break
             folder = package
-        if not parts and (folder / "__init__.py").is_file():
+        if not parts and self._is(folder, PACKAGE):
             own = self.index(folder / "__init__.py")
             return (own, ()) if own is not None else None
         return best
@@ -276,59 +353,53 @@ class Project:
 
         `name`: under which it is imported; `call`: how a call of it looks, `.fit(`.
         """
-        key = (index.source.path, name, call)
-        if key not in self._asked:
-            renamed = [f"{name} as ", f"= {name}\n"]
-            self._asked[key] = tuple(
-                p
-                for p in self._importing(index, name)
-                for text in [self._text(p)]
-                if call in text or (name and any(r in text for r in renamed))
-            )
-        return self._indexes(self._asked[key])
+        path = index.source.path
+        return self._indexes(path, "importers", _stem(path), name, call)
 
     def users(self, index: FileIndex) -> Iterator[FileIndex]:
         """Other files that may import a file, each read when it is asked for."""
-        found = sorted(self._importing(index, ""))
-        if len(found) <= MAX_IMPORTERS:
-            yield from (i for i in map(self.index, found) if i is not None)
+        path = index.source.path
+        found = self._beside(path, "importers", _stem(path), "", "")
+        yield from (i for i in map(self.index, found or ()) if i is not None)
 
     def setters(
         self, index: FileIndex, name: str, attribute: str
     ) -> list[FileIndex] | None:
         """Files that may import a class and set an attribute of it; None: too many."""
-        setting = self._writers.get(attribute, set())
-        return self._indexes(self._importing(index, name) & setting if setting else ())
+        path = index.source.path
+        return self._indexes(path, "setters", _stem(path), name, attribute)
 
     def derivers(self, index: FileIndex, name: str) -> list[FileIndex]:
         """Files that may import a class of a file and derive another from it."""
-        deriving = self._derivers.get(name, set())
-        if not deriving:
-            return []
-        return self._indexes(self._importing(index, name) & deriving) or []
-
-    def _importing(self, index: FileIndex, name: str) -> set[Path]:
         path = index.source.path
-        stem = path.parent.name if path.stem == "__init__" else path.stem
-        return (self._users.get(stem, set()) | self._users.get(name, set())) - {path}
+        return self._indexes(path, "derivers", _stem(path), name) or []
 
-    def _indexes(self, paths: Iterable[Path]) -> list[FileIndex] | None:
-        found = sorted(paths)
-        if len(found) > MAX_IMPORTERS:
+    def _indexes(self, path: Path | None, *search: str) -> list[FileIndex] | None:
+        found = self._beside(path, *search)
+        if found is None:
             return None
         return [i for i in map(self.index, found) if i is not None]
 
+    def _beside(self, path: Path | None, *search: str) -> tuple[Path, ...] | None:
+        """What a search finds beside a file; None: too many."""
+        self.noted.searches.add(search)
+        key = (path or self.root, search)
+        if key not in self._asked:
+            self._asked[key] = tuple(sorted(self.words.search(search) - {path}))
+        found = self._asked[key]
+        return found if len(found) <= MAX_IMPORTERS else None
+
     def defines(self, name: str) -> bool:
         """Whether a function or method of a name may be defined in any file."""
-        return not self.files or name in self._defined
+        return not self.files or bool(self._search("defines", name))
 
     def trains(self, name: str) -> bool:
         """Whether a function of a name may be defined in a file that trains."""
-        return not self.files or name in self._training
+        return not self.files or bool(self._search("trains", name))
 
     def writing(self, name: str) -> list[FileIndex] | None:
         """Files that set an attribute of a name, not of `self`; None: too many."""
-        return self._indexes(self._writers.get(name, ()))
+        return self._indexes(None, "writes", name)
 
     @cached_property
     def files(self) -> tuple[Path, ...]:
@@ -337,67 +408,36 @@ class Project:
         found = [path for path in found if path.suffix == ".py"]
         return tuple(found) if len(found) <= MAX_FILES else ()
 
-    @cached_property
-    def _users(self) -> dict[str, set[Path]]:
-        """Files by each name in their import statements."""
-        users: dict[str, set[Path]] = defaultdict(set)
-        for path in self.files:
-            for word in self._import_words(path):
-                users[word].add(path)
-        return users
-
-    @cached_property
-    def _defined(self) -> frozenset[str]:
-        """Names of all functions and methods."""
-        texts = map(self._text, self.files)
-        return frozenset(name for text in texts for name in _DEFINED.findall(text))
-
-    @cached_property
-    def _training(self) -> frozenset[str]:
-        """Names of the functions of all files with a backward pass."""
-        texts = (text for text in map(self._text, self.files) if "backward(" in text)
-        return frozenset(name for text in texts for name in _DEFINED.findall(text))
-
-    @cached_property
-    def _derivers(self) -> dict[str, set[Path]]:
-        """Files by each name among the bases of their classes."""
-        derivers: dict[str, set[Path]] = defaultdict(set)
-        for path in self.files:
-            for bases in _BASES.findall(self._text(path)):
-                for name in _WORD.findall(bases):
-                    derivers[name].add(path)
-        return derivers
-
-    @cached_property
-    def _writers(self) -> dict[str, set[Path]]:
-        """Files by each name of an attribute that they set."""
-        writers: dict[str, set[Path]] = defaultdict(set)
-        for path in self.files:
-            for name in _written_attributes(self._text(path)):
-                writers[name].add(path)
-        return writers
-
-    def _import_words(self, path: Path) -> frozenset[str]:
-        if path not in self._words:
-            self._words[path] = frozenset(_imported_words(self._text(path)))
-        return self._words[path]
-
-    def _text(self, path: Path) -> str:
-        if path in self._texts:
-            return self._texts[path]
+    def _text(self, path: Path) -> str | None:
+        """The text of a file with plain newlines; None: it cannot be read."""
         loaded = self._loaded.get(path)
-        if loaded is not None:
-            return loaded.source.text
+        if path in self._texts or loaded is not None:
+            return _plain(loaded.source.text if loaded else self._texts[path])
         if path in self._read:
             return self._read[path]
-        try:
-            text = path.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            text = ""
-        if self._kept + len(text) <= MAX_TEXT:
-            self._kept += len(text)
+        text = _read(path)
+        if self._kept + len(text or "") <= MAX_TEXT:
+            self._kept += len(text or "")
             self._read[path] = text
         return text
+
+
+def _read(path: Path) -> str | None:
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    try:
+        return _plain(data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        try:
+            return _plain(decode(data, path).text)
+        except SourceError:
+            return _plain(data.decode("utf-8", "replace"))
+
+
+def _plain(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 class Projects:
@@ -445,38 +485,13 @@ def _neighbours(folder: Path) -> list[Path]:
     return found if len(found) <= MAX_NEIGHBOURS else []
 
 
-def _imported_words(text: str) -> Iterator[str]:
-    """All names in a text's import statements."""
-    for found in _IMPORT.finditer(text):
-        start = text.rfind("\n", 0, found.start()) + 1
-        before = _BEFORE_IMPORT.fullmatch(text, start, found.start())
-        if before is not None:
-            yield from _WORD.findall(f"{before[1] or ''} {found[1]}")
-
-
-def _written_attributes(text: str) -> Iterator[str]:
-    """Names of the attributes, not of `self`, that statements of a text set."""
-    for found in _WRITE.finditer(text):
-        name, annotated, several = found.groups()
-        if annotated or several:
-            start = text.rfind("\n", 0, found.start()) + 1
-            before = _BEFORE_ANNOTATED if annotated else _BEFORE_COMMA
-            if before.fullmatch(text, start, found.start()) is None:
-                continue
-        yield name
-
-
 def _is_package(folder: Path) -> bool:
     return (folder / "__init__.py").is_file()
 
 
-def _has(folder: Path, name: str) -> bool:
-    """Whether a folder holds a module or package of a name."""
-    return (
-        (folder / f"{name}.py").is_file()
-        or (folder / name / "__init__.py").is_file()
-        or ((folder / name).is_dir() and any((folder / name).glob("*.py")))
-    )
+def _stem(path: Path) -> str:
+    """The name under which a module is imported."""
+    return path.parent.name if path.stem == "__init__" else path.stem
 
 
 def _is_run(index: FileIndex) -> bool:

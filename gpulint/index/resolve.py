@@ -796,7 +796,7 @@ class Resolver:
         owner, home = self.index.parent(function), self.index.home(function)
         if function.name != "__init__" or not isinstance(owner, ast.ClassDef):
             return []
-        if home.project is None or not home.project.texts("instantiate"):
+        if home.project is None or not home.project.mentions("instantiate"):
             return []
         return settings_arguments(home.project, qualified_name(home, owner), name)
 

@@ -99,7 +99,7 @@ def run_by_nobody(script: Script, loader: Loader) -> bool:
     project = script.index.project
     if project is None or not project.files:
         return False
-    return not any(map(project.texts, signs))
+    return not any(map(project.mentions, signs))
 
 
 def prepares_once(script: Script, loader: Loader) -> bool:

@@ -36,7 +36,7 @@ def is_graph_network(script: Script, step: Step) -> bool:
     if imports_graphs(script.index) or _passes_messages(script, step):
         return True
     project = script.index.project
-    if project is None or not any(map(project.texts, LIBRARIES)):
+    if project is None or not any(map(project.mentions, LIBRARIES)):
         return False
     return any(map(imports_graphs, used_by(script)))
 
@@ -69,7 +69,7 @@ def iterates_graphs(script: Script, loop: Loop) -> bool:
     if not any(map(_GRAPH_NAME.search, targets)):
         return False
     project = script.index.project
-    if project is None or not project.texts("dgl"):
+    if project is None or not project.mentions("dgl"):
         return _imports_dgl(script.index)
     return any(map(_imports_dgl, used_by(script)))
 

@@ -40,7 +40,7 @@ def _is_named(script: Script, module: str) -> bool:
     project = script.index.project
     if project is None or not project.files:
         return word in script.source.text
-    return bool(project.texts(word))
+    return project.mentions(word)
 
 
 def _needs(index: FileIndex, module: str) -> bool:

@@ -255,7 +255,7 @@ def _has_trainer(script: Script) -> bool:
     project = script.index.project
     if project is None or not project.files:
         return True
-    return any(map(project.texts, _TRAINS))
+    return any(map(project.mentions, _TRAINS))
 
 
 def _sent_out_of_sight(script: Script, loader: Loader) -> bool:

@@ -31,7 +31,7 @@ _SETTERS = ("allow_tf32", "float32_matmul_precision", "fp32_precision")
 def matmul_set_nearby(script: Script) -> bool:
     """Whether another file of the program sets the precision of matrix products."""
     project = script.index.project
-    if project is None or not any(map(project.texts, _SETTERS)):
+    if project is None or not any(map(project.mentions, _SETTERS)):
         return False
     return any(
         Precision(index, script.evaluator).matmul is not None

@@ -144,7 +144,8 @@ def _overridden(script: Script, node: ast.expr, name: str) -> bool:
     path = home.source.path
     if len(setting_keys(script, node)) > 1 or home.project is None:
         return False
-    for main in sorted(path.parent.parent.glob("*.yaml"))[:MAX_NEIGHBOURS]:
+    mains = home.project.in_folder(path.parent.parent, "*.yaml")
+    for main in mains[:MAX_NEIGHBOURS]:
         if name in _keys_of(script, main, path.parent.name):
             return True
     return False

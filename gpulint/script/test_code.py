@@ -59,10 +59,6 @@ def _holds_tests(index: FileIndex, folder: Path) -> bool:
     """Whether other files below a folder are tests: `test/` may evaluate a model."""
     project = index.project
     assert project is not None
-    named = [
-        path
-        for path in project.files
-        if folder in path.parents and _NAME.search(path.stem)
-    ]
+    named = [path for path in project.below(folder) if _NAME.search(path.stem)]
     indexes = map(project.index, named[:MAX_NEIGHBOURS])
     return any(i is not None and has_tests(i) for i in indexes)

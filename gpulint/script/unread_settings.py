@@ -39,7 +39,7 @@ class Unread:
 def unread_settings(script: Script) -> list[Unread]:
     """Switches of the files that a script loads, of which no use can be found."""
     project = script.index.project
-    if project is None or script.source.path not in project.files:
+    if project is None or not project.lists(script.source.path):
         return []
     found: dict[ast.expr, Unread] = {}
     for call in script.index.all(ast.Call):
@@ -109,13 +109,10 @@ def _mentions(script: Script, word: str) -> list[ast.AST] | None:
     """Where the project's code may read a key; None: it cannot be told."""
     project = script.index.project
     assert project is not None
+    if not project.is_read:
+        return None
     found: list[ast.AST] = []
-    for path in project.files:
-        try:
-            if word not in path.read_text(encoding="utf-8", errors="replace"):
-                continue
-        except OSError:
-            return None
+    for path in project.mentioning(word):
         index = project.index(path)
         if index is None:
             return None

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpulint.index import Projects
-from gpulint.index.targets import MAX_FILES, qualified_name, settings_arguments
+from gpulint.index.targets import qualified_name, settings_arguments
+from gpulint.index.words import MAX_SETTINGS
 
 
 def arguments(root: Path, owner: str, parameter: str) -> list[object]:
@@ -65,7 +66,7 @@ def test_a_value_of_the_running_program(tmp_path: Path) -> None:
 
 
 def test_too_many_files(tmp_path: Path) -> None:
-    for number in range(MAX_FILES + 1):
+    for number in range(MAX_SETTINGS + 1):
         (tmp_path / f"{number}.yaml").write_text("_target_: data.Images\nworkers: 3\n")
     assert arguments(tmp_path, "data.Images", "workers") == []
 

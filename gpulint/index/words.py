@@ -1,0 +1,207 @@
+"""Searches through the texts of a project: which files have a word in what role."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+
+MAX_SETTINGS = 2000
+MAX_NAMES = 100_000  # of files of all kinds: a folder of data lies in the project
+_SUFFIXES = (".yaml", ".yml")
+_OTHERS = frozenset("node_modules venv site-packages __pycache__".split())
+_IMPORT = re.compile(r"import[ \t]*(\([^)]*\)|[^\n#;]+)")  # starts with a plain word
+_BEFORE_IMPORT = re.compile(r"[ \t]*(?:from[ \t]*([.\w]+)[ \t]*)?")
+# `x.name = …`, not of `self`, wherever it stands; `x.name: int` and targets with a
+# comma where a statement starts with them. The point comes first: `re` seeks it.
+_WRITE = re.compile(
+    r"\.(?<!\bself\.)(\w+)(?=[ \t]*"
+    r"(?:(:)|(,[\w.\[\]'\", \t]*\)?[ \t]*)?(?:[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=)))"
+)
+_BEFORE_ANNOTATED = re.compile(r"[ \t]*[A-Za-z_][\w.]*")
+_BEFORE_COMMA = re.compile(r"[ \t]*\(?[\w.\[\]'\", \t]*")
+_DEFINED = re.compile(r"def[ \t]+(\w+)")
+_BASES = re.compile(r"class[ \t]+\w+[ \t]*\(([^)]*)")
+_WORD = re.compile(r"\w+")
+_TARGET = re.compile(
+    r"""(?<!\w)(?:_target_|target)["']?[ \t]*:[ \t]*["']?([\w.]+\.\w+)"""
+)
+# The kind of search and what is searched for, such as ("defines", "forward").
+Search = tuple[str, ...]
+Files = frozenset[Path]
+
+
+class Words:
+    """Answers searches with sets of files.
+
+    Whether a file is in an answer depends on its own path and text alone, so that an
+    answer can be brought up to date by looking at the files that changed.
+    `python`, `settings`: all files of a kind; `read`: a file's text, None if unread.
+    `known`, `stored`: answers to searches, and words of one role by file, that were
+    found earlier and still hold.
+    """
+
+    def __init__(
+        self,
+        python: Callable[[], Iterable[Path]],
+        settings: Callable[[], Iterable[Path]],
+        read: Callable[[Path], str | None],
+    ) -> None:
+        self._python = python
+        self._settings = settings
+        self._read = read
+        self.known: Callable[[Search], Files | None] = lambda _: None
+        self.stored: Callable[[str], dict[Path, frozenset[str]]] = lambda _: {}
+        self.answers: dict[Search, Files] = {}
+        self.found: dict[str, dict[Path, frozenset[str]]] = {}  # words by role
+        self._tables: dict[str, dict[str, set[Path]]] = {}
+
+    def search(self, search: Search) -> Files:
+        """The files that a search finds."""
+        if search not in self.answers:
+            found = self.known(search)
+            if found is None:
+                every = self._candidates(search)
+                found = frozenset(p for p in every if self.holds(p, search))
+            self.answers[search] = found
+        return self.answers[search]
+
+    def holds(self, path: Path, search: Search) -> bool:
+        """Whether a search finds this file, among those of its kind."""
+        match search:
+            case ("importers", stem, name, call):
+                return self._imports(path, stem, name) and self._uses(path, name, call)
+            case ("setters", stem, name, attribute):
+                writes = attribute in self.of(path, "writes")
+                return writes and self._imports(path, stem, name)
+            case ("derivers", stem, name):
+                derives = name in self.of(path, "bases")
+                return derives and self._imports(path, stem, name)
+            case ("mentions", part):
+                return part in (self._read(path) or "")
+            case ("targets", name):
+                return any(its_target(name, t) for t in self.of(path, "targets"))
+            case ("below", folder):
+                return Path(folder) in path.parents
+            case ("listed", other):
+                return str(path) == other
+            case ("unread",):
+                return self._read(path) is None
+        role, word = search
+        return word in self.of(path, role)
+
+    def of(self, path: Path, role: str) -> frozenset[str]:
+        """The words of a file that have a role."""
+        found = self._by_file(role)
+        if path not in found:
+            found[path] = frozenset(_ROLES[role](self._read(path) or ""))
+        return found[path]
+
+    def forget(self, path: Path) -> None:
+        """A file has another text."""
+        for found in self.found.values():
+            found.pop(path, None)
+        self.answers.clear()
+        self._tables.clear()
+
+    def _imports(self, path: Path, stem: str, name: str) -> bool:
+        imported = self.of(path, "imports")
+        return stem in imported or name in imported
+
+    def _uses(self, path: Path, name: str, call: str) -> bool:
+        text = self._read(path) or ""
+        renamed = (f"{name} as ", f"= {name}\n") if name else ()
+        return call in text or any(r in text for r in renamed)
+
+    def _candidates(self, search: Search) -> Collection[Path]:
+        """Some files, all that the search finds among them."""
+        match search:
+            case ("importers", stem, name, _):
+                users = self._table("imports")
+                return users.get(stem, set()) | users.get(name, set())
+            case ("setters", _, _, word):
+                return self._table("writes").get(word, set())
+            case ("derivers", _, word):
+                return self._table("bases").get(word, set())
+            case ("targets", _):
+                return tuple(self._settings())
+            case (role, word) if role in _ROLES:
+                return self._table(role).get(word, set())
+        return tuple(self._python())
+
+    def _table(self, role: str) -> dict[str, set[Path]]:
+        """The Python files by each of their words that has a role."""
+        if role not in self._tables:
+            table: dict[str, set[Path]] = defaultdict(set)
+            for path in self._python():
+                for word in self.of(path, role):
+                    table[word].add(path)
+            self._tables[role] = table
+        return self._tables[role]
+
+    def _by_file(self, role: str) -> dict[Path, frozenset[str]]:
+        if role not in self.found:
+            self.found[role] = dict(self.stored(role))
+        return self.found[role]
+
+
+def settings_files(root: Path) -> list[Path]:
+    """The YAML files below a folder, in order; none where there are too many."""
+    found: list[Path] = []
+    seen = 0
+    for folder, inner, names in os.walk(root):
+        seen += len(names)
+        inner[:] = sorted(n for n in inner if n[0] != "." and n not in _OTHERS)
+        found += [Path(folder, n) for n in sorted(names) if n.endswith(_SUFFIXES)]
+        if len(found) > MAX_SETTINGS or seen > MAX_NAMES:
+            return []
+    return found
+
+
+def its_target(qualified_name: str, target: str) -> bool:
+    """Whether a target in settings names a class, given its name from the root."""
+    return f".{qualified_name}".endswith(f".{target}")
+
+
+def _imported(text: str) -> Iterator[str]:
+    """All names in a text's import statements."""
+    for found in _IMPORT.finditer(text):
+        start = text.rfind("\n", 0, found.start()) + 1
+        before = _BEFORE_IMPORT.fullmatch(text, start, found.start())
+        if before is not None:
+            yield from _WORD.findall(f"{before[1] or ''} {found[1]}")
+
+
+def _written(text: str) -> Iterator[str]:
+    """Names of the attributes, not of `self`, that statements of a text set."""
+    for found in _WRITE.finditer(text):
+        name, annotated, several = found.groups()
+        if annotated or several:
+            start = text.rfind("\n", 0, found.start()) + 1
+            before = _BEFORE_ANNOTATED if annotated else _BEFORE_COMMA
+            if before.fullmatch(text, start, found.start()) is None:
+                continue
+        yield name
+
+
+def _bases(text: str) -> Iterator[str]:
+    """All names among the bases of a text's classes."""
+    for bases in _BASES.findall(text):
+        yield from _WORD.findall(bases)
+
+
+def _trained(text: str) -> list[str]:
+    """Names of all functions of a text with a backward pass."""
+    return _DEFINED.findall(text) if "backward(" in text else []
+
+
+_ROLES: dict[str, Callable[[str], Iterable[str]]] = {
+    "bases": _bases,
+    "defines": _DEFINED.findall,
+    "imports": _imported,
+    "targets": _TARGET.findall,
+    "trains": _trained,
+    "writes": _written,
+}
