@@ -50,6 +50,7 @@ class Settings:
     torch_version: tuple[int, int] | None = None
     fail_level: Severity = Severity.WARNING
     output_format: str = "full"
+    cache_dir: Path | None = None
     file: Path | None = None
 
     @property
@@ -228,6 +229,12 @@ def _globs(value: Any, root: Path) -> Globs:
     return Globs(_strings(value, root), root)
 
 
+def _folder(value: Any, root: Path) -> Path:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"expected a folder, found {value!r}")
+    return root / value
+
+
 def _more_globs(value: Any, root: Path) -> tuple[Globs, ...]:
     return (_globs(value, root),)
 
@@ -253,4 +260,5 @@ READERS: dict[str, Callable[[Any, Path], Any]] = {
     "torch-version": _torch,
     "fail-level": _level,
     "output-format": _one_of(FORMATS),
+    "cache-dir": _folder,
 }

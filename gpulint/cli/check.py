@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpulint.cli.options import (
+    caching,
     discovery,
     gate,
     output_format,
@@ -17,7 +20,8 @@ from gpulint.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from gpulint.cli.run import Run
+    from gpulint.cli.run import Job, Run
+    from gpulint.engine import Checked
     from gpulint.finding import Finding, Place
     from gpulint.report import Entry, Report
     from gpulint.settings import Settings
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 @click.argument("paths", nargs=-1, metavar="[PATHS|-]...")
 @selection
 @discovery
+@caching
 @output_format
 @click.option(
     "-o",
@@ -70,18 +75,13 @@ def check(
 
 def _check(run: Run, paths: tuple[str, ...]) -> list[tuple[Entry, Settings]]:
     from gpulint.cli.run import wants_stdin
-    from gpulint.engine import check_path
     from gpulint.report import Entry
 
     if wants_stdin(paths):
         return _check_stdin(run)
     checked = []
     elsewhere: dict[Path, dict[tuple[str, Place], Finding]] = {}
-    for job, result in run.each(
-        run.jobs(paths), lambda job: check_path(job.path, job.options)
-    ):
-        if result.source is None:
-            run.unread(job.path)
+    for job, result in _results(run, run.jobs(paths)):
         own = tuple(f for f in result.findings if f.path == job.path)
         for finding in result.findings:
             if finding.path != job.path:
@@ -90,6 +90,33 @@ def _check(run: Run, paths: tuple[str, ...]) -> list[tuple[Entry, Settings]]:
         entry = Entry(result.source, own, job.settings.allow)
         checked.append((entry, job.settings))
     return checked + [_in_settings(run, path, f) for path, f in elsewhere.items()]
+
+
+def _results(run: Run, jobs: list[Job]) -> Iterator[tuple[Job, Checked]]:
+    """What is found in all files, some of it in earlier runs."""
+    from gpulint.engine import check_path
+
+    cache = run.cache()
+    known = {}
+    for job in jobs if cache is not None else ():
+        assert cache is not None
+        found = cache.find(job.path, job.key)
+        if found is not None:
+            known[job.path] = found
+    run.ready(job for job in jobs if job.path not in known)
+
+    def work(job: Job) -> Checked:
+        if job.path in known:
+            return known[job.path]
+        make = functools.partial(check_path, job.path, job.options)
+        checked = make() if cache is None else cache.keep(job.path, job.key, make)
+        if checked.source is None:
+            run.unread(job.path)
+        return checked
+
+    yield from run.each(jobs, work)
+    if cache is not None:
+        cache.save()
 
 
 def _in_settings(

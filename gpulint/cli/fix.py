@@ -84,6 +84,7 @@ def _fix(run: Run, paths: tuple[str, ...]) -> tuple[bytes | None, Results]:
     if wants_stdin(paths):
         return _fix_stdin(run)
     jobs = run.jobs(paths)
+    run.ready(jobs)
     results: Results = list(run.each(jobs, lambda job: fix_path(job.path, job.options)))
     for job, result in results:
         if isinstance(result, Checked) and result.source is None:

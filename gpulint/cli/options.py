@@ -18,6 +18,7 @@ from gpulint.settings import (
     parse_torch_version,
 )
 
+_SHOWN = ("allow", "fail_level", "output_format")  # how findings are shown
 Function = TypeVar("Function", bound=Callable[..., object])
 Decorator = Callable[[Function], Function]
 
@@ -32,6 +33,16 @@ class Flags(NamedTuple):
     exit_zero: bool
     quiet: bool
     verbose: bool
+    no_cache: bool = True
+    cache_dir: Path | None = None
+
+    @property
+    def variant(self) -> str:
+        """All of it that decides which files are listed and what is found in them."""
+        its = self.overrides
+        lists = its.select, its.ignore, its.extend_exclude
+        values = {k: v for k, v in its.values if k not in _SHOWN}
+        return repr((lists, values, self.config, self.isolated))
 
 
 def selection(function: Function) -> Function:
@@ -101,9 +112,19 @@ def discovery(function: Function) -> Function:
         click.option(
             "--no-cache",
             is_flag=True,
-            help="Accepted for scripts; this version keeps no cache.",
+            envvar="GPULINT_NO_CACHE",
+            help="Look into all files anew; `fix` always does.",
         ),
     )
+
+
+caching = click.option(
+    "--cache-dir",
+    type=click.Path(path_type=Path),
+    envvar="GPULINT_CACHE_DIR",
+    metavar="DIR",
+    help="Where findings are kept for the next run.  [default: .gpulint_cache]",
+)
 
 
 def gate(function: Function) -> Function:
@@ -152,6 +173,8 @@ def read_flags(given: dict[str, Any]) -> Flags:
         exit_zero=given["exit_zero"],
         quiet=given["quiet"],
         verbose=given["verbose"],
+        no_cache=given["no_cache"],
+        cache_dir=given.get("cache_dir"),
     )
 
 

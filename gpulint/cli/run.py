@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import click
 
@@ -22,19 +22,38 @@ from gpulint.index.project import Projects
 from gpulint.settings import Resolver, Settings, SettingsError
 
 if TYPE_CHECKING:
+    from gpulint.cache import Cache
     from gpulint.engine import Options
+    from gpulint.torch_range import TorchVersion, Version
 
 STDIN = "-"
+Releases: TypeAlias = "tuple[Version | None, Version | None, Version | None]"
 THRESHOLD = (400_000, 20, 100)
 Result = TypeVar("Result")
 
 
 class Job(NamedTuple):
-    """One file (absolute, or `-`) with its settings and what the engine needs."""
+    """One file (absolute, or `-`) with its settings.
+
+    `torch`: the lowest, the newest and the tested release, as in `Options`, which
+    `prepare` makes of all.
+    """
 
     path: Path
     settings: Settings
-    options: Options
+    torch: Releases
+    prepare: Callable[[Job], Options]
+
+    @property
+    def options(self) -> Options:
+        """What the engine needs. click.UsageError: no rules of that name."""
+        return self.prepare(self)
+
+    @property
+    def key(self) -> str:
+        """What decides what is found in one text, beside other files."""
+        its = self.settings
+        return repr((its.select, its.ignore, self.torch))
 
 
 class Run:
@@ -47,6 +66,7 @@ class Run:
         self.projects = Projects(self._below)
         self._listed: dict[Path, tuple[Path, ...]] = {}
         self._options: dict[tuple[object, ...], Options] = {}
+        self._versions: dict[Path, TorchVersion | None] = {}
 
     def jobs(self, paths: tuple[str, ...]) -> list[Job]:
         """All files to read, in order; complains about folders that it cannot read."""
@@ -66,7 +86,11 @@ class Run:
     def job(self, path: Path) -> Job:
         """A file with what holds for it."""
         settings = self.resolver.of_file(path)
-        return Job(path, settings, self._engine_options(settings, path.parent))
+        torch: Releases = (settings.torch_version, None, None)
+        found = self._torch_version(path.parent) if torch[0] is None else None
+        if found is not None:
+            torch = (found.version, found.highest, found.tested)
+        return Job(path, settings, torch, self._engine_options)
 
     def stdin_job(self) -> Job | None:
         """The standard input under the name it was given; None: excluded."""
@@ -74,7 +98,12 @@ class Run:
         job = self.job(Path.cwd() / (name or STDIN))
         if name and job.settings.force_exclude and is_excluded(job.path, job.settings):
             return None
-        return job if name else Job(Path(STDIN), job.settings, job.options)
+        return job if name else job._replace(path=Path(STDIN))
+
+    def ready(self, jobs: Iterable[Job]) -> None:
+        """Select the rules for files; a name that matches none is said before all."""
+        for job in jobs:
+            self._engine_options(job)
 
     def each(
         self, jobs: Iterable[Job], work: Callable[[Job], Result]
@@ -89,6 +118,18 @@ class Run:
                 self.error(f"{job.path}: {internal(error)}")
             else:
                 yield job, result
+
+    def cache(self) -> Cache | None:
+        """The findings of earlier runs; None where they are not wanted."""
+        from gpulint.cache import NAME, Cache
+        from gpulint.index.project import find_root
+
+        if self.flags.no_cache:
+            return None
+        here = Path.cwd()
+        folder = self.flags.cache_dir or self.resolver.of_folder(here).cache_dir
+        root = find_root(here) or here
+        return Cache(here / (folder or root / NAME), self.flags.variant, self.projects)
 
     def error(self, message: str) -> None:
         """One line on stderr; the run goes on, and ends with 2."""
@@ -110,17 +151,19 @@ class Run:
             return 2
         return int(fails and not self.flags.exit_zero)
 
-    def _engine_options(self, settings: Settings, folder: Path) -> Options:
-        from gpulint.engine import Options
-        from gpulint.registry import select_rules
+    def _torch_version(self, folder: Path) -> TorchVersion | None:
         from gpulint.torch_version import find_torch_version
 
-        torch, newest, tested = settings.torch_version, None, None
-        if torch is None:
-            found = find_torch_version(folder)
-            if found is not None:
-                torch, newest, tested = found.version, found.highest, found.tested
-        key = id(settings), torch, newest, tested
+        if folder not in self._versions:
+            self._versions[folder] = find_torch_version(folder)
+        return self._versions[folder]
+
+    def _engine_options(self, job: Job) -> Options:
+        from gpulint.engine import Options
+        from gpulint.registry import select_rules
+
+        settings, (torch, newest, tested) = job.settings, job.torch
+        key = id(settings), *job.torch
         if key not in self._options:
             try:
                 rules = select_rules(settings.select, settings.ignore)
@@ -143,7 +186,7 @@ class Run:
     def _say(self, jobs: list[Job]) -> None:
         files = sorted({str(job.settings.file or "defaults") for job in jobs})
         complain(f"{len(jobs)} files; settings: {', '.join(files)}", "note")
-        versions = sorted({job.options.torch_version for job in jobs} - {None}, key=str)
+        versions = sorted({job.torch[0] for job in jobs} - {None}, key=str)
         shown = ", ".join(".".join(map(str, v)) for v in versions if v)
         complain(f"lowest torch: {shown or 'not declared'}", "note")
 

@@ -56,7 +56,7 @@ class Words:
         self.stored: Callable[[str], dict[Path, frozenset[str]]] = lambda _: {}
         self.answers: dict[Search, Files] = {}
         self.found: dict[str, dict[Path, frozenset[str]]] = {}  # words by role
-        self._tables: dict[str, dict[str, set[Path]]] = {}
+        self.tables: dict[str, dict[str, set[Path]]] = {}  # files by word, by role
 
     def search(self, search: Search) -> Files:
         """The files that a search finds."""
@@ -94,7 +94,7 @@ class Words:
 
     def of(self, path: Path, role: str) -> frozenset[str]:
         """The words of a file that have a role."""
-        found = self._by_file(role)
+        found = self.found.setdefault(role, {})
         if path not in found:
             found[path] = frozenset(_ROLES[role](self._read(path) or ""))
         return found[path]
@@ -104,7 +104,7 @@ class Words:
         for found in self.found.values():
             found.pop(path, None)
         self.answers.clear()
-        self._tables.clear()
+        self.tables.clear()
 
     def _imports(self, path: Path, stem: str, name: str) -> bool:
         imported = self.of(path, "imports")
@@ -133,18 +133,14 @@ class Words:
 
     def _table(self, role: str) -> dict[str, set[Path]]:
         """The Python files by each of their words that has a role."""
-        if role not in self._tables:
+        if role not in self.tables:
+            self.found[role] = {**self.stored(role), **self.found.get(role, {})}
             table: dict[str, set[Path]] = defaultdict(set)
             for path in self._python():
                 for word in self.of(path, role):
                     table[word].add(path)
-            self._tables[role] = table
-        return self._tables[role]
-
-    def _by_file(self, role: str) -> dict[Path, frozenset[str]]:
-        if role not in self.found:
-            self.found[role] = dict(self.stored(role))
-        return self.found[role]
+            self.tables[role] = table
+        return self.tables[role]
 
 
 def settings_files(root: Path) -> list[Path]:

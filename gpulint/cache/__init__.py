@@ -1,0 +1,134 @@
+"""Findings of earlier runs, used again where nothing they rest on has changed.
+
+A check notes which files it looked into, which names it looked up in folders and which
+searches through all files it made (`gpulint.index.consulted`). What it found holds as
+long as all these answers are the same. A cache that is broken, of another version or
+that cannot be written is none; it is never an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from gpulint import __version__
+from gpulint.cache.memory import Memory, as_findings
+from gpulint.cache.record import MAX_BYTES, Record, dump, load
+from gpulint.engine import Checked
+from gpulint.index.consulted import Consulted
+from gpulint.index.project import Project, Projects
+from gpulint.source import SourceError, read_source
+
+NAME = ".gpulint_cache"
+MAX_FILES = 40
+_TAG = """Signature: 8a477f597d28d172789f06886806bc55
+# This folder holds findings of gpulint, which makes them anew where they are missing.
+"""
+_BROKEN = (OSError, ValueError, KeyError, IndexError, TypeError, RecursionError)
+
+
+class Cache:
+    """The findings of earlier runs below a folder.
+
+    `variant`: what else, beside the versions of gpulint and Python, decides which
+    files are listed; runs that differ in it do not share what they keep.
+    """
+
+    def __init__(self, folder: Path, variant: str, projects: Projects) -> None:
+        self._folder = folder
+        self._variant = variant
+        self._head = f"{variant}\n{_tool()}"
+        self._projects = projects
+        self._start = time.time_ns()
+        self._memories: dict[Project, Memory] = {}
+
+    def find(self, path: Path, key: str) -> Checked | None:
+        """What was found in a file with what `key` stands for, if it holds."""
+        data = self._memory(path).find(path, key)
+        if not data:
+            return None if data is None else Checked(None, ())
+        try:
+            return Checked(read_source(path), tuple(as_findings(data)))
+        except SourceError:
+            return None
+
+    def keep(self, path: Path, key: str, check: Callable[[], Checked]) -> Checked:
+        """What is found in a file now."""
+        from gpulint.cache.findings import to_lists
+
+        memory = self._memory(path)
+        memory.project.noted = Consulted()
+        checked = check()
+        if checked.source is not None:
+            # What makes the edits of fixes may look at other files, too.
+            data = [to_lists(finding) for finding in checked.findings]
+            memory.keep(path, key, data, memory.project.noted)
+        return checked
+
+    def save(self) -> None:
+        """Write what is new, where that can be done."""
+        for project, memory in self._memories.items():
+            if memory.changed and memory.settle():
+                data = dump(memory.record, self._head)
+                if len(data) <= MAX_BYTES:
+                    with contextlib.suppress(OSError):
+                        self._write(self._file(project), data)
+
+    def _memory(self, path: Path) -> Memory:
+        project = self._projects.of(path)
+        if project not in self._memories:
+            record = None
+            with contextlib.suppress(*_BROKEN):
+                record = load(self._file(project).read_bytes(), self._head)
+            made = Memory(project, record or Record(), self._start)
+            self._memories[project] = made
+        return self._memories[project]
+
+    def _file(self, project: Project) -> Path:
+        name = _digest(f"{project.root}\n{self._variant}")
+        return self._folder / f"{name}.jsonl"
+
+    def _write(self, file: Path, data: bytes) -> None:
+        """Atomically: another run reads the old file or the new one."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for name, text in (("CACHEDIR.TAG", _TAG), (".gitignore", "*\n")):
+            if not (self._folder / name).exists():
+                (self._folder / name).write_text(text, encoding="utf-8")
+        handle, name = tempfile.mkstemp(dir=self._folder)
+        try:
+            with os.fdopen(handle, "wb") as opened:
+                opened.write(data)
+            Path(name).replace(file)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        kept = sorted(self._folder.glob("*.jsonl"), key=lambda p: p.stat().st_mtime)
+        for old in kept[:-MAX_FILES]:
+            old.unlink(missing_ok=True)
+
+
+def _tool() -> str:
+    """What makes findings: versions, and the files of the rules and the parser."""
+    own = Path(__file__).parent.parent
+    folders = [own, *map(Path, importlib.import_module("gpulint.rules").__path__)]
+    parser = importlib.util.find_spec("libcst")
+    files = [Path(parser.origin)] if parser is not None and parser.origin else []
+    files += sorted(path for folder in folders for path in folder.rglob("*.py"))
+    stats = [(str(path), path.stat()) for path in files]
+    return _digest(
+        __version__
+        + sys.version
+        + "".join(f"{path}{s.st_mtime_ns}{s.st_size}" for path, s in stats)
+    )
+
+
+def _digest(text: str) -> str:
+    data = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=12).hexdigest()
