@@ -144,22 +144,26 @@ def _of_repository(
             ignores = ()  # the user asked for it
         yield from _walk(folder, base, resolver, listing, ignores)
         return
+    exclusions: dict[str, Exclusion] = {}  # by folder
     for name in entries:
+        if not name.endswith(("/", SUFFIX)):
+            continue
         path = folder / name
+        above = name.rstrip("/").rpartition("/")[0]
+        if above not in exclusions:
+            exclusions[above] = _below(resolver.of_file(path).excludes, base)
+        if exclusions[above].covers(path, base):
+            continue
         if name.endswith("/"):
-            if (path / ".git").exists() and not _excluded(path, base, resolver):
+            if (path / ".git").exists():
                 yield from _of_repository(path, base, resolver, listing)
-        elif name.endswith(SUFFIX) and not _excluded(path, base, resolver):
+        else:
             try:
                 mode = path.lstat().st_mode
             except OSError:  # deleted, but not yet for git
                 continue
             if stat.S_ISREG(mode) or path.is_file():
                 yield path, stat.S_ISLNK(mode)
-
-
-def _excluded(path: Path, base: Path, resolver: Resolver) -> bool:
-    return _below(resolver.of_file(path).excludes, base).covers(path, base)
 
 
 @functools.lru_cache(maxsize=256)

@@ -6,6 +6,7 @@ import ast
 import configparser
 import functools
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -41,8 +42,16 @@ def find_torch_version(folder: Path) -> TorchVersion | None:
     first folder that declares dependencies. Where no declaration bounds torch, what
     people are told to install does. None: nothing says it.
     """
-    rooted = any((p / ".git").exists() for p in (folder, *folder.parents))
+    rooted = _is_rooted(folder)
     return _find(folder, rooted) or _find_prose(folder, rooted)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_rooted(folder: Path) -> bool:
+    """Whether a folder lies in a repository."""
+    if (folder / ".git").exists():
+        return True
+    return folder.parent != folder and _is_rooted(folder.parent)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -89,8 +98,10 @@ def _in_folder(folder: Path) -> tuple[list[TorchVersion], list[TorchVersion], bo
 
 def _sources(folder: Path) -> Iterator[tuple[Path, Callable[[str], list[Bound]], bool]]:
     try:
-        names = {path.name for path in folder.iterdir()}
-        inner = {path.name for path in (folder / "requirements").glob("*.txt")}
+        names = set(os.listdir(folder))  # noqa: PTH208 - of many folders
+        inner: set[str] = set()
+        if "requirements" in names:
+            inner = {path.name for path in (folder / "requirements").glob("*.txt")}
     except OSError:
         return
     for name in sorted(names):

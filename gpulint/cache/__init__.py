@@ -48,6 +48,7 @@ class Cache:
         self._projects = projects
         self._start = time.time_ns()
         self._memories: dict[Project, Memory] = {}
+        self._folders: dict[Path, Memory] = {}
 
     def find(self, path: Path, key: str) -> Checked | None:
         """What was found in a file with what `key` stands for, if it holds."""
@@ -82,7 +83,12 @@ class Cache:
                         self._write(self._file(project), data)
 
     def _memory(self, path: Path) -> Memory:
-        project = self._projects.of(path)
+        folder = path.parent
+        if folder not in self._folders:
+            self._folders[folder] = self._opened(self._projects.of(path))
+        return self._folders[folder]
+
+    def _opened(self, project: Project) -> Memory:
         if project not in self._memories:
             record = None
             with contextlib.suppress(*_BROKEN):

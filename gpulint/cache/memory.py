@@ -50,7 +50,7 @@ class Memory:
     ) -> None:
         """Remember what was found in a file."""
         numbers = [
-            sorted(self._path(str(p)) for p in noted.files),
+            sorted(self._path(str(p)) for p in {path, *noted.files}),
             sorted(self._entry(str(f), name) for f, name in noted.entries),
             sorted(self._search(search) for search in noted.searches),
         ]

@@ -24,7 +24,7 @@ from gpulint.settings import Resolver, Settings, SettingsError
 if TYPE_CHECKING:
     from gpulint.cache import Cache
     from gpulint.engine import Options
-    from gpulint.torch_range import TorchVersion, Version
+    from gpulint.torch_range import Version
 
 STDIN = "-"
 Releases: TypeAlias = "tuple[Version | None, Version | None, Version | None]"
@@ -66,7 +66,7 @@ class Run:
         self.projects = Projects(self._below)
         self._listed: dict[Path, tuple[Path, ...]] = {}
         self._options: dict[tuple[object, ...], Options] = {}
-        self._versions: dict[Path, TorchVersion | None] = {}
+        self._folders: dict[Path, tuple[Settings, Releases]] = {}
 
     def jobs(self, paths: tuple[str, ...]) -> list[Job]:
         """All files to read, in order; complains about folders that it cannot read."""
@@ -85,12 +85,10 @@ class Run:
 
     def job(self, path: Path) -> Job:
         """A file with what holds for it."""
-        settings = self.resolver.of_file(path)
-        torch: Releases = (settings.torch_version, None, None)
-        found = self._torch_version(path.parent) if torch[0] is None else None
-        if found is not None:
-            torch = (found.version, found.highest, found.tested)
-        return Job(path, settings, torch, self._engine_options)
+        folder = path.parent
+        if folder not in self._folders:
+            self._folders[folder] = self._in_folder(folder)
+        return Job(path, *self._folders[folder], self._engine_options)
 
     def stdin_job(self) -> Job | None:
         """The standard input under the name it was given; None: excluded."""
@@ -151,12 +149,17 @@ class Run:
             return 2
         return int(fails and not self.flags.exit_zero)
 
-    def _torch_version(self, folder: Path) -> TorchVersion | None:
+    def _in_folder(self, folder: Path) -> tuple[Settings, Releases]:
+        """The settings of a folder's files, and the releases of torch for them."""
         from gpulint.torch_version import find_torch_version
 
-        if folder not in self._versions:
-            self._versions[folder] = find_torch_version(folder)
-        return self._versions[folder]
+        settings = self.resolver.of_folder(folder)
+        if settings.torch_version is not None:
+            return settings, (settings.torch_version, None, None)
+        found = find_torch_version(folder)
+        if found is None:
+            return settings, (None, None, None)
+        return settings, (found.version, found.highest, found.tested)
 
     def _engine_options(self, job: Job) -> Options:
         from gpulint.engine import Options
