@@ -32,6 +32,7 @@ def clean_environment(
     for name in list(os.environ):
         if name in FOREIGN + DISTRIBUTED or name.startswith(("GIT_", "GPULINT_")):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("GPULINT_NO_CACHE", "1")
     settings: Path = tmp_path_factory.getbasetemp() / "settings"
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("XDG_CACHE_HOME", str(settings / "cache"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def from_lists(data: list[Any]) -> Finding:
         Confidence(confidence),
         _as_place(place),
         tuple(map(_as_place, related)),
-        tuple(Evidence(Path(path), row, note) for path, row, note in evidence),
+        tuple(Evidence(_path(path), row, note) for path, row, note in evidence),
         None if fix is None else _as_fix(fix),
         withheld,
         context,
@@ -68,7 +69,12 @@ def _place(place: Place) -> list[Any]:
 def _as_place(data: list[Any]) -> Place:
     path, row, column, end_row, end_column, message = data
     start, end = Position(row, column), Position(end_row, end_column)
-    return Place(Path(path), start, end, message)
+    return Place(_path(path), start, end, message)
+
+
+@functools.lru_cache(maxsize=256)
+def _path(text: str) -> Path:
+    return Path(text)
 
 
 def _fix(fix: Fix) -> list[Any]:
