@@ -1,9 +1,10 @@
 """CPU seconds of `gpulint check` in a repository of 1000 files, with a warm cache.
 
-The repository is made anew: groups of scripts that train with helpers of their group
-and of a common package. Checked are all files, at first without a cache, then with one:
-nothing changed, a training script changed, a helper of a group changed, a file is new.
-CPU time is that of the process and of git, the best of several runs, as JSON.
+The repository is made anew: groups of scripts that train with the model and the data of
+their group, with helpers of it and of others. Checked are all files, first without a
+cache, then with one: nothing changed, a training script changed, a helper of a group
+changed, a script is new. Printed is JSON: CPU seconds of the process and of git, the
+least of several runs.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ TRAIN = '''\
 
 import torch
 
-from common.metrics import mean_{common}
 from group{group}.data import make_loader_{group}
 from group{group}.model import Net{group}
+from group{near}.helpers_0 import Settings0, mean_0
 
 device = torch.device("cuda")
 
@@ -81,39 +82,54 @@ def train_epoch(model, loader, optimizer):
         loss = torch.nn.functional.mse_loss(model(inputs).squeeze(1), targets)
         loss.backward()
         optimizer.step()
-        total += loss.item()
-    return mean_{common}(total, len(loader))
+        total += loss.detach()
+    return mean_0(total, len(loader))
 
 
 def main(epochs={number}):
+    settings = Settings0(epochs=epochs)
     model = Net{group}().to(device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.{number:03})
+    optimizer = torch.optim.Adam(model.parameters(), lr=settings.rate)
     loader = make_loader_{group}({number}000)
-    for epoch in range(epochs):
+    for epoch in range(settings.epochs):
         print(epoch, train_epoch(model, loader, optimizer))
 
 
 if __name__ == "__main__":
     main()
 '''
-METRICS = '''\
-"""Metrics, part {common}."""
+HELPERS = '''\
+"""Helpers of group {group}, part {number}."""
+
+import json
+from pathlib import Path
 
 
-def mean_{common}(total, count):
-    return total / max(count, 1)
+class Settings{number}:
+    """What a run of group {group} starts from."""
+
+    def __init__(self, rate=0.{number:03}, epochs={number}):
+        self.rate = rate
+        self.epochs = epochs
+
+    def as_text(self):
+        return json.dumps(vars(self))
+
+
+def mean_{number}(total, count):
+    return total / max(count, {number})
+
+
+def read_names_{number}(folder):
+    return sorted(path.stem for path in Path(folder).glob("*.csv"))
 '''
-GROUP = 10  # files: a package, its model, its data and the scripts
+GROUP = 10  # files: a package, its model, its data, helpers and scripts
+SCRIPTS = 4
 
 
 def make_repository(root: Path, files: int) -> None:
     """Write about so many files below a new repository."""
     subprocess.run(["git", "init", "-q", root], check=True)
-    common = root / "common"
-    common.mkdir()
-    (common / "__init__.py").write_text("")
-    parts = [METRICS.format(common=number) for number in range(GROUP)]
-    (common / "metrics.py").write_text("\n\n".join(parts))
     for group in range(files // GROUP):
         folder = root / f"group{group}"
         folder.mkdir()
@@ -121,8 +137,12 @@ def make_repository(root: Path, files: int) -> None:
         (folder / "__init__.py").write_text("")
         (folder / "model.py").write_text(MODEL.format(**values))
         (folder / "data.py").write_text(DATA.format(**values))
-        for number in range(1, GROUP - 2):
-            text = TRAIN.format(number=number, common=number % GROUP, **values)
+        for number in range(GROUP - SCRIPTS - 3):
+            text = HELPERS.format(number=number, **values)
+            (folder / f"helpers_{number}.py").write_text(text)
+        for number in range(1, SCRIPTS + 1):
+            near = {"near": (group + number) % (files // GROUP), **values}
+            text = TRAIN.format(number=number, **near)
             (folder / f"train_{number}.py").write_text(text)
 
 

@@ -19,11 +19,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpulint import __version__
-from gpulint.cache.memory import Memory, as_findings
+from gpulint.cache.findings import from_lists
+from gpulint.cache.memory import Memory
 from gpulint.cache.record import MAX_BYTES, Record, dump, load
 from gpulint.engine import Checked
+from gpulint.files import FilesError
 from gpulint.index.consulted import Consulted
 from gpulint.index.project import Project, Projects
+from gpulint.settings import SettingsError
 from gpulint.source import SourceError, read_source
 
 NAME = ".gpulint_cache"
@@ -47,54 +50,55 @@ class Cache:
         self._head = f"{variant}\n{_tool()}"
         self._projects = projects
         self._start = time.time_ns()
-        self._memories: dict[Project, Memory] = {}
-        self._folders: dict[Path, Memory] = {}
+        self._memories: dict[Project, Memory | None] = {}
+        self._folders: dict[Path, Memory | None] = {}
 
     def find(self, path: Path, key: str) -> Checked | None:
         """What was found in a file with what `key` stands for, if it holds."""
-        data = self._memory(path).find(path, key)
+        memory = self._memory(path)
+        data = memory.find(path, key) if memory is not None else None
         if not data:
             return None if data is None else Checked(None, ())
         try:
-            return Checked(read_source(path), tuple(as_findings(data)))
+            return Checked(read_source(path), tuple(map(from_lists, data)))
         except SourceError:
             return None
 
     def keep(self, path: Path, key: str, check: Callable[[], Checked]) -> Checked:
         """What is found in a file now."""
-        from gpulint.cache.findings import to_lists
-
         memory = self._memory(path)
+        if memory is None:
+            return check()
         memory.project.noted = Consulted()
         checked = check()
         if checked.source is not None:
-            # What makes the edits of fixes may look at other files, too.
-            data = [to_lists(finding) for finding in checked.findings]
-            memory.keep(path, key, data, memory.project.noted)
+            memory.keep(path, key, checked.findings)
         return checked
 
     def save(self) -> None:
         """Write what is new, where that can be done."""
         for project, memory in self._memories.items():
-            if memory.changed and memory.settle():
+            if memory is not None and memory.changed and memory.settle():
                 data = dump(memory.record, self._head)
                 if len(data) <= MAX_BYTES:
                     with contextlib.suppress(OSError):
                         self._write(self._file(project), data)
 
-    def _memory(self, path: Path) -> Memory:
+    def _memory(self, path: Path) -> Memory | None:
         folder = path.parent
         if folder not in self._folders:
             self._folders[folder] = self._opened(self._projects.of(path))
         return self._folders[folder]
 
-    def _opened(self, project: Project) -> Memory:
+    def _opened(self, project: Project) -> Memory | None:
+        """None: the files of the project cannot be listed."""
         if project not in self._memories:
-            record = None
+            record = self._memories[project] = None
             with contextlib.suppress(*_BROKEN):
                 record = load(self._file(project).read_bytes(), self._head)
-            made = Memory(project, record or Record(), self._start)
-            self._memories[project] = made
+            with contextlib.suppress(SettingsError, FilesError):
+                made = Memory(project, record or Record(), self._start)
+                self._memories[project] = made
         return self._memories[project]
 
     def _file(self, project: Project) -> Path:

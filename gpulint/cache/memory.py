@@ -7,10 +7,11 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from gpulint.cache.findings import to_lists
 from gpulint.cache.record import Record, Result
 from gpulint.cache.stamps import UNSURE, Stamp, digest, is_settled, stamp
 from gpulint.finding import Finding
-from gpulint.index.consulted import FOLDER, Consulted, standing
+from gpulint.index.consulted import FOLDER, standing
 from gpulint.index.project import Project
 from gpulint.index.words import Search, settings_files
 
@@ -45,10 +46,13 @@ class Memory:
         found: list[list[object]] = json.loads(result.found)
         return found
 
-    def keep(
-        self, path: Path, key: str, found: list[list[object]], noted: Consulted
-    ) -> None:
-        """Remember what was found in a file."""
+    def keep(self, path: Path, key: str, findings: Iterable[Finding]) -> None:
+        """Remember what was found in a file, and what was consulted meanwhile."""
+        try:  # to make the edits of fixes, which may consult other files, too
+            found = [to_lists(finding) for finding in findings]
+        except Exception:
+            return  # who prints the edits says so
+        noted = self.project.noted
         numbers = [
             sorted(self._path(str(p)) for p in {path, *noted.files}),
             sorted(self._entry(str(f), name) for f, name in noted.entries),
@@ -274,10 +278,3 @@ class Memory:
 
 def _compact(data: object) -> str:
     return json.dumps(data, separators=(",", ":"))
-
-
-def as_findings(data: list[list[object]]) -> list[Finding]:
-    """The findings in what `Memory.find` gives."""
-    from gpulint.cache.findings import from_lists
-
-    return [from_lists(item) for item in data]

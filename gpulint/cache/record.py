@@ -11,7 +11,7 @@ from gpulint.cache.stamps import UNSURE, Stamp
 
 Search = tuple[str, ...]
 Entry = tuple[str, str]
-MAX_SIZE = 300  # things with a number, for each file of a project
+MAX_SIZE = 60  # things with a number, for each file of a project
 MAX_BYTES = 64_000_000
 
 

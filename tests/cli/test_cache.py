@@ -289,6 +289,15 @@ def test_nothing_is_read_or_written(
     assert len(looked) == 4
 
 
+def test_settings_of_other_files_that_cannot_be_used(project: Path) -> None:
+    (project / "inner").mkdir()
+    (project / "inner" / "a.py").touch()
+    (project / "inner" / "gpulint.toml").write_text("selct = []\n")
+    check_both("loop.py")
+    check_both("loaders.py")
+    assert check_both()[0] == 2
+
+
 def test_stdin_is_not_kept(project: Path) -> None:
     text = (project / "loaders.py").read_text()
     run = ["check", "-", "--stdin-filename", "loaders.py"]
