@@ -201,7 +201,10 @@ class Memory:
         number = self.record.searches.number(search)
         if number == len(self.record.members):
             found = self.project.words.search(search)
-            self.record.members.append([self._path(str(path)) for path in found])
+            members = [self._path(str(path)) for path in found]
+            self.record.members.append(members)
+            if search[0] == "targets":
+                self.record.settings.update(members)
         return number
 
     # After a run

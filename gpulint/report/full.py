@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from rich.console import Console
+from rich.control import strip_control_codes
 from rich.text import Text
 
 from gpulint.finding import Finding, Place, Severity
@@ -68,15 +69,15 @@ class Page:
         for fact in self._facts(entry, finding, hidden):
             self.paragraph(f"{' ' * (digits + 1)}= {one_line(fact)}", digits + 3)
         self._help(entry.source, finding, digits)
-        self._print(Text())
+        self._print("")
 
     def paragraph(self, text: str, indent: int = 0) -> None:
         """A line, wrapped where the width is known."""
         width = self.wrap_width and max(self.wrap_width - indent, 20)
         head, *rest = wrap(text[indent:], width)
-        self._print(Text(text[:indent] + head))
+        self._print(text[:indent] + head)
         for line in rest:
-            self._print(Text(" " * indent + line))
+            self._print(" " * indent + line)
 
     def _header(self, entry: Entry, finding: Finding) -> None:
         marker = entry.marker(finding)
@@ -107,10 +108,10 @@ class Page:
 
     def _source_line(self, line: Line, digits: int) -> None:
         if line.kind == "gap":
-            self._print(Text(line.gutter, BAR))
+            self._print((line.gutter, BAR))
             return
         bar = f"{line.gutter:>{digits}} | "
-        self._print(Text.assemble((bar, BAR), (line.text, KINDS[line.kind])))
+        self._print((bar, BAR), (line.text, KINDS[line.kind]))
 
     def _facts(self, entry: Entry, finding: Finding, hidden: int) -> Iterator[str]:
         effect = finding.effect.value
@@ -140,17 +141,16 @@ class Page:
         room = max(self.width - digits - 3, 20)
         for sign, line in changes(source, finding.fix):
             if sign == "...":
-                self._print(Text(sign, BAR))
+                self._print((sign, BAR))
                 continue
             style = SIGNS.get(sign, "")
             for index, part in enumerate(_fold(visible(line), room)):
                 mark = sign if index == 0 else ""
-                sign_and_bar = (f"{mark:>{digits}}", style), (" | ", BAR)
-                self._print(Text.assemble(*sign_and_bar, (part, style)))
+                self._print((f"{mark:>{digits}}", style), (" | ", BAR), (part, style))
         self._bar(digits, f"{'':>{digits}} |", "")
 
     def _bar(self, digits: int, bar: str, text: str) -> None:
-        self._print(Text.assemble((bar, BAR), text))
+        self._print((bar, BAR), text)
 
     def _file(self, path: Path) -> Source | None:
         if path not in self._files:
@@ -160,12 +160,16 @@ class Page:
                 self._files[path] = None
         return self._files[path]
 
-    def _print(self, text: Text) -> None:
-        text.rstrip()
+    def _print(self, *parts: str | tuple[str, str] | Text) -> None:
+        """One line of texts, some with a style."""
         if self.console.color_system is None:
-            self._stream.write(f"{text.plain}\n")
-        else:
-            self.console.print(text, soft_wrap=True)
+            texts = [p[0] if isinstance(p, tuple) else str(p) for p in parts]
+            line = strip_control_codes("".join(texts)).rstrip()
+            self._stream.write(f"{line}\n")
+            return
+        text = Text.assemble(*parts)
+        text.rstrip()
+        self.console.print(text, soft_wrap=True)
 
 
 def console(stream: TextIO) -> Console:
