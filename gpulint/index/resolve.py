@@ -211,8 +211,8 @@ class Resolver:
             target = self.imported(definition)
             if target is not None and len(target[1]) == 1:
                 found = self._globals(target[0].tree, target[1][0])
-                its = tuple(f for d in found for f in self.final(d))
-                self._finals[definition] = its or (definition,)
+                its = dict.fromkeys(f for d in found for f in self.final(d))
+                self._finals[definition] = tuple(its) or (definition,)
         return self._finals[definition]
 
     def module_member(self, node: ast.Attribute) -> tuple[Definition, ...]:
