@@ -37,6 +37,7 @@ class LoadedSettings:
         self.evaluator = evaluator
         self.resolver = evaluator.resolver
         self.index = evaluator.index
+        self._known: dict[ast.Call, ast.expr | None] = {}
 
     def loaded(self, call: ast.Call) -> Mapping | None:
         """`yaml.safe_load(open("train.yaml"))`; None where no file can be named."""
@@ -48,8 +49,11 @@ class LoadedSettings:
         dialect = _LOADS.get(self.index.qualified(call.func) or "")
         if dialect is None or not call.args:
             return None
-        roots = list(self._roots(call.args[0], dialect))
-        return roots[0] if len(roots) == 1 else None
+        if call not in self._known:
+            self._known[call] = None  # a cycle adds nothing
+            roots = list(self._roots(call.args[0], dialect))
+            self._known[call] = roots[0] if len(roots) == 1 else None
+        return self._known[call]
 
     def _roots(self, node: ast.expr, dialect: Dialect) -> Iterator[ast.expr]:
         project = self.index.project

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index.build import FileIndex, Function, last_name
@@ -42,21 +42,33 @@ class Mappings:
         self.resolver = evaluator.resolver
         self.index = evaluator.index
         self._busy: set[ast.AST] = set()
+        self._known: dict[Hashable, Mapping] = {}
         self._updates: dict[FileIndex, list[Update]] = {}
 
     def of(self, node: ast.expr) -> Mapping:
         """What is known of a dict expression, `update` and `d[k] = v` included."""
         if node in self._busy:
             return UNKNOWN
+        origins = self.resolver.origins(node)
+        key = self._same(node, origins)
+        alone = not self._busy and not self.evaluator.lookups
+        if alone and key in self._known:
+            return self._known[key]
         self._busy.add(node)
         try:
-            origins = self.resolver.origins(node)
-            found = [self._of_origin(o) for o in origins]
-            whole = one_of(found)
+            whole = one_of([self._of_origin(o) for o in origins])
             whole = self._written(whole, node)
         finally:
             self._busy.discard(node)
+        if alone:  # else it may lack what is being looked for
+            self._known[key] = whole
         return whole
+
+    def _same(self, node: ast.expr, origins: tuple[Origin, ...]) -> Hashable:
+        """What is alike for all expressions that are the same mapping."""
+        name = dotted(node) or node
+        made = tuple((o.node, o.kind, o.path) for o in origins)
+        return self.index.home(node), name, made
 
     def _of_origin(self, origin: Origin) -> Mapping:
         if origin.kind == "parameter":

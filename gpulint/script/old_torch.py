@@ -35,12 +35,14 @@ def runs_only_before(script: Script, release: tuple[int, int]) -> bool:
 
 
 def _is_named(script: Script, module: str) -> bool:
-    """Whether a text of the project has the last word of a module; a cheap look."""
-    word = module.rpartition(".")[2]
+    """Whether texts of the project have the names of a module; a cheap look."""
+    parent, _, last = module.rpartition(".")
+    ways = [[module], [f"from {parent} import", last]]
     project = script.index.project
     if project is None or not project.files:
-        return word in script.source.text
-    return project.mentions(word)
+        text = script.source.text
+        return any(all(part in text for part in way) for way in ways)
+    return any(all(map(project.mentions, way)) for way in ways)
 
 
 def _needs(index: FileIndex, module: str) -> bool:
