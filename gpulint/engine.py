@@ -138,7 +138,7 @@ def _index(source: Source, options: Options) -> FileIndex:
 
 def _project(source: Source, options: Options) -> Project | None:
     named = options.projects is not None and source.path.is_absolute()
-    return options.projects.of(source.path) if named and options.projects else None
+    return options.projects.enter(source.path) if named and options.projects else None
 
 
 def _run(

@@ -139,6 +139,14 @@ class Project:
             total -= len(index.source.text) if index else 0
             self._forget_nodes()
 
+    def release(self) -> None:
+        """Let go of all files; they are read again when somebody asks."""
+        self._loaded.clear()
+        self._settings.clear()
+        self._read.clear()
+        self._kept = 0
+        self._forget_nodes()
+
     def _forget_nodes(self) -> None:
         """Answers that may hold the index of a file that is no longer loaded."""
         self._members.clear()
@@ -447,6 +455,7 @@ class Projects:
         self._lister = lister
         self._roots: dict[Path, Path] = {}
         self._projects: dict[Path, Project] = {}
+        self._last: Project | None = None
 
     def of(self, path: Path) -> Project:
         """The project of a file: its repository, else the folder of its packages."""
@@ -454,6 +463,14 @@ class Projects:
         if folder not in self._roots:
             self._roots[folder] = self._find_root(folder)
         return self._projects[self._roots[folder]]
+
+    def enter(self, path: Path) -> Project:
+        """The project of a file that is checked now; another one's files are let go."""
+        project = self.of(path)
+        if self._last is not None and self._last is not project:
+            self._last.release()
+        self._last = project
+        return project
 
     def _find_root(self, folder: Path) -> Path:
         root, lister = find_root(folder), self._lister

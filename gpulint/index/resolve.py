@@ -97,6 +97,7 @@ class Resolver:
         self._self_names: dict[ast.AST, str | None] = {}
         self._of_self: dict[tuple[Scope, str], tuple[Definition, ...]] = {}
         self._finals: dict[Definition, tuple[Definition, ...]] = {}
+        self.repeated: dict[Function, bool] = {}  # whether loops call a function
         self.outside = Outside(self)
 
     def beside(self, index: FileIndex) -> Resolver:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from gpulint.index import Argument, Evaluator, FileIndex, Resolver, Values
+from gpulint.index import Argument, Evaluator, FileIndex, Function, Resolver, Values
 from gpulint.index.walk import LOOPS, dotted
 from gpulint.script.collation import with_collation
 from gpulint.script.datasets import Dataset, read_dataset
@@ -133,18 +133,37 @@ class Loader:
 
 def in_loop(resolver: Resolver, node: ast.AST) -> bool:
     """Whether a node runs in a loop, here or in a caller of its function."""
-    todo = [(node, 0)]
-    seen: set[ast.AST] = set()
+    looped, function = _around(resolver, node)
+    if looped or function is None:
+        return looped
+    if function not in resolver.repeated:
+        resolver.repeated[function] = _is_repeated(resolver, function)
+    return resolver.repeated[function]
+
+
+def _is_repeated(resolver: Resolver, function: Function) -> bool:
+    """Whether a call of a function, or of one that calls it, stands in a loop."""
+    todo = [(function, 1)]
+    seen = {function}
     for current, depth in todo:
-        for above in resolver.index.ancestors(current):
-            if isinstance(above, LOOPS):
+        for call in resolver.callers(current):
+            looped, caller = _around(resolver, call)
+            if looped:
                 return True
-            if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                if above not in seen and depth < MAX_DEPTH:
-                    seen.add(above)
-                    todo += [(c, depth + 1) for c in resolver.callers(above)]
-                break
+            if caller is not None and caller not in seen and depth < MAX_DEPTH:
+                seen.add(caller)
+                todo.append((caller, depth + 1))
     return False
+
+
+def _around(resolver: Resolver, node: ast.AST) -> tuple[bool, Function | None]:
+    """Whether a loop of its function holds a node, and that function."""
+    for above in resolver.index.ancestors(node):
+        if isinstance(above, LOOPS):
+            return True, None
+        if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False, above
+    return False, None
 
 
 def find_loaders(script: Script) -> dict[ast.Call, Loader]:

@@ -396,10 +396,10 @@ class Script:
     @cached_property
     def uses_gpu(self) -> bool:
         """Whether anything is moved to an accelerator, or a device is asked for."""
-        if any(m.target is not Target.CPU for m in self.moves):
-            return True
         names = self.index.called_names
-        return any(n.startswith("torch.cuda.") for n in names) or self.sends_modules
+        if any(n.startswith("torch.cuda.") for n in names) or self.sends_modules:
+            return True
+        return any(m.target is not Target.CPU for m in self.moves)
 
     @cached_property
     def sends_modules(self) -> bool:
