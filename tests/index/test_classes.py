@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
-from gpulint.index import Resolver, build_index
+from gpulint.index import Project, Resolver, build_index
 from gpulint.source import Source
 
 NET = "from torch import nn\nclass Net(nn.Module):\n    size = 1\n"
@@ -27,3 +28,21 @@ def test_a_module_that_is_moved_keeps_its_class(text: str, known: list[str]) -> 
     (call,) = index.calls["use"]
     owners = Resolver(index).classes_of(call.args[0])
     assert [owner.name for owner in owners] == known
+
+
+def test_packages_that_import_each_other_do_not_multiply(tmp_path: Path) -> None:
+    names = [f"m{number}" for number in range(24)]
+    stars = "".join(f"from .{name} import *\n" for name in names)
+    package = tmp_path / "models"
+    package.mkdir()
+    (package / "__init__.py").write_text(f"from .base import Base\n{stars}")
+    (package / "base.py").write_text("class Base:\n    pass\n")
+    for name in names:
+        text = f"from models import Base\nclass {name.upper()}(Base):\n    pass\n"
+        (package / f"{name}.py").write_text(text)
+    project = Project(tmp_path, lambda folder: folder.rglob("*.py"))
+    index = project.index(package / "m0.py")
+    assert index is not None
+    (owner,) = index.all(ast.ClassDef)
+    bases = Resolver(index).bases(owner)
+    assert [base.name for base in bases] == ["M0", "Base"]
