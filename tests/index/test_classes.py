@@ -35,7 +35,7 @@ def test_packages_that_import_each_other_do_not_multiply(tmp_path: Path) -> None
     stars = "".join(f"from .{name} import *\n" for name in names)
     package = tmp_path / "models"
     package.mkdir()
-    (package / "__init__.py").write_text(f"from .base import Base\n{stars}")
+    (package / "__init__.py").write_text(f"from .base import *\n{stars}")
     (package / "base.py").write_text("class Base:\n    pass\n")
     for name in names:
         text = f"from models import Base\nclass {name.upper()}(Base):\n    pass\n"
