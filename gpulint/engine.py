@@ -42,8 +42,8 @@ class Options(NamedTuple):
     """What to check with.
 
     `torch_version`, `newest_torch`: the lowest and the highest torch the project
-    allows; `tested_torch`: the newest that it says to work with. `projects`: where
-    the other files of a script are found; without it each file stands alone.
+    allows. `projects`: where the other files of a script are found; without it each
+    file stands alone.
     """
 
     rules: tuple[Rule, ...]
@@ -51,7 +51,6 @@ class Options(NamedTuple):
     torch_version: tuple[int, int] | None = None
     projects: Projects | None = None
     newest_torch: tuple[int, int] | None = None
-    tested_torch: tuple[int, int] | None = None
 
 
 class Checked(NamedTuple):
@@ -154,7 +153,6 @@ def _run(
         index,
         options.torch_version,
         newest_torch=options.newest_torch,
-        tested_torch=options.tested_torch,
     )
     if script.is_test:
         rules = [r for r in rules if r.in_tests]

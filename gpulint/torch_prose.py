@@ -4,8 +4,9 @@ READMEs, installation notes, Dockerfiles and installation scripts. Every release
 name is a lower bound: what is older than the oldest must still run. An upper bound
 (`highest`) is taken from commands alone (`pip install torch==1.8.0`,
 `FROM pytorch/pytorch:1.7.1-cuda11.0`): whoever follows them has that release and no
-other. "Tested on PyTorch 1.6" forbids nothing newer; it only says what is known to
-work (`tested`). Neither is an upper bound where a text also says "or later".
+other, and from limits that are written out ("PyTorch >= 1.1, < 1.5"). "Tested on
+PyTorch 1.6" forbids nothing newer. None is an upper bound where a text also says "or
+later".
 """
 
 from __future__ import annotations
@@ -38,7 +39,12 @@ _SIGNS = {  # in addresses of badges and in HTML
     "%3E": ">",
     "&ge;": ">=",
     "&gt;": ">",
+    "&le;": "<=",
+    "&lt;": "<",
     "≥": ">=",
+    "≤": "<=",
+    "=>": ">=",
+    "=<": "<=",
 }
 _RELEASE = r"""
     v?[012]\.(?:\d{1,2}(?!\d)|x\b|\*)(?:\.(?:\d+|x\b|\*))*
@@ -68,6 +74,15 @@ _MENTION = re.compile(
     """.replace("RELEASE", _RELEASE),
     re.ASCII | re.IGNORECASE | re.VERBOSE,
 )
+_LIMITED = re.compile(
+    r"""
+    (?P<first>RELEASE)\s*(?P<turned><=?)\s*(?:py)?torch\s*(?P<under><=?)\s*(?P<most>RELEASE)
+    |(?<![\w.-])(?:py)?torch[ \t`*_"'(:]*(?:versions?\b)?[ \t`*_"'(:]*
+     (?P<over>>=?)\s*(?P<least>RELEASE)[ \t]*(?:,|and\b|&+)?[ \t]*(?:(?:py)?torch)?
+     \s*(?P<below><=?)\s*(?P<last>RELEASE)
+    """.replace("RELEASE", r"[012]\.\d{1,2}(?:\.\d+)*"),
+    re.ASCII | re.IGNORECASE | re.VERBOSE,
+)
 _NUMBER = re.compile(
     r"(?P<release>[012](?:\.\d+)+|[012](?=\.[x*]))(?P<series>\.[x*])?(?:\+\w+)?"
 )
@@ -90,16 +105,12 @@ _OLD_CUDA = "cudatoolkit"  # where it is named, an unnamed torch is not the newe
 
 @dataclass(frozen=True)
 class _Said:
-    """What one place says; a command without a bound asks for the newest release."""
+    """What one place says; `binds`: a command, or limits on both sides."""
 
     range: Range
     path: Path
     row: int
-    command: bool
-
-    @property
-    def asks_for_newest(self) -> bool:
-        return self.command and not self.range
+    binds: bool
 
 
 def find_in_prose(folder: Path) -> TorchVersion | None:
@@ -108,14 +119,10 @@ def find_in_prose(folder: Path) -> TorchVersion | None:
     if not any(its.range for its in said):
         return None
     lowest = min(said, key=lambda its: its.range.lowest or (ANY_MINOR, 0))
-    highest, tested = None, None
-    if any(its.command for its in said):
+    highest = None
+    if any(its.binds for its in said):
         highest = newest(its.range.highest for its in said)
-    if not any(its.asks_for_newest for its in said):
-        named = (its.range.highest for its in said if its.range.highest is not None)
-        tested = max(named, default=None)
-    version = lowest.range.lowest
-    return TorchVersion(version, lowest.path, lowest.row, highest, tested)
+    return TorchVersion(lowest.range.lowest, lowest.path, lowest.row, highest)
 
 
 def has_prose(folder: Path) -> bool:
@@ -143,10 +150,26 @@ def _read(path: Path) -> Iterator[_Said]:
         return
     for sign, meant in _SIGNS.items():
         text = text.replace(sign, meant)
+    limits = list(_limits(text))
+    for its, start, end in limits:  # a sentence is read once
+        text = text[:start] + "-" * (end - start) + text[end:]
+        yield _Said(its, path, text.count("\n", 0, start) + 1, True)
     for its, offset in _commands(text):
         yield _Said(its, path, text.count("\n", 0, offset) + 1, True)
     for its, offset in _mentions(text):
         yield _Said(its, path, text.count("\n", 0, offset) + 1, False)
+
+
+def _limits(text: str) -> Iterator[tuple[Range, int, int]]:
+    """Ranges that are written out with both limits, where they start and end."""
+    for limit in _LIMITED.finditer(text):
+        if limit["first"]:  # `1.1 <= PyTorch < 1.5`
+            sign = limit["turned"].replace("<", ">")
+            written = f"{sign}{limit['first']},{limit['under']}{limit['most']}"
+        else:
+            least, last = limit["least"], limit["last"]
+            written = f"{limit['over']}{least},{limit['below']}{last}"
+        yield allowed(written), limit.start(), limit.end()
 
 
 def _commands(text: str) -> Iterator[tuple[Range, int]]:

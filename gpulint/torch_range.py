@@ -33,15 +33,13 @@ class TorchVersion:
     """The lower bound (major, minor), its file and its row (1-based).
 
     `highest` is the newest release that any declaration of the project allows; None
-    for either: there is no such bound. `tested` is the newest release that the
-    project's prose names, where it is all that is known to work.
+    for either: there is no such bound.
     """
 
     version: Version | None
     path: Path
     row: int
     highest: Version | None = field(default=None, compare=False)
-    tested: Version | None = field(default=None, compare=False)
 
 
 def lower_bound(text: str) -> Version | None:

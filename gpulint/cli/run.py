@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gpulint.torch_range import Version
 
 STDIN = "-"
-Releases: TypeAlias = "tuple[Version | None, Version | None, Version | None]"
+Releases: TypeAlias = "tuple[Version | None, Version | None]"
 THRESHOLD = (400_000, 20, 100)
 Result = TypeVar("Result")
 
@@ -35,8 +35,7 @@ Result = TypeVar("Result")
 class Job(NamedTuple):
     """One file (absolute, or `-`) with its settings.
 
-    `torch`: the lowest, the newest and the tested release, as in `Options`, which
-    `prepare` makes of all.
+    `torch`: the lowest and the newest release, as in `Options`, which `prepare` makes.
     """
 
     path: Path
@@ -155,17 +154,17 @@ class Run:
 
         settings = self.resolver.of_folder(folder)
         if settings.torch_version is not None:
-            return settings, (settings.torch_version, None, None)
+            return settings, (settings.torch_version, None)
         found = find_torch_version(folder)
         if found is None:
-            return settings, (None, None, None)
-        return settings, (found.version, found.highest, found.tested)
+            return settings, (None, None)
+        return settings, (found.version, found.highest)
 
     def _engine_options(self, job: Job) -> Options:
         from gpulint.engine import Options
         from gpulint.registry import select_rules
 
-        settings, (torch, newest, tested) = job.settings, job.torch
+        settings, (torch, newest) = job.settings, job.torch
         key = id(settings), *job.torch
         if key not in self._options:
             try:
@@ -173,7 +172,7 @@ class Run:
             except ValueError as error:
                 raise click.UsageError(str(error)) from None
             self._options[key] = Options(
-                rules, settings.allow, torch, self.projects, newest, tested
+                rules, settings.allow, torch, self.projects, newest
             )
         return self._options[key]
 

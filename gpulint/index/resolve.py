@@ -209,12 +209,26 @@ class Resolver:
             return (definition,)
         if definition not in self._finals:
             self._finals[definition] = (definition,)  # a cycle leads nowhere
-            target = self.imported(definition)
-            if target is not None and len(target[1]) == 1:
-                found = self._globals(target[0].tree, target[1][0])
-                its = dict.fromkeys(f for d in found for f in self.final(d))
-                self._finals[definition] = tuple(its) or (definition,)
+            its = dict.fromkeys(self._reached(definition, set()))
+            self._finals[definition] = tuple(its) or (definition,)
         return self._finals[definition]
+
+    def _reached(
+        self, definition: Definition, seen: set[Definition]
+    ) -> Iterator[Definition]:
+        """What a name stands for in the end; modules may import from each other."""
+        if definition.kind != "import":
+            yield definition
+        elif definition not in seen:
+            seen.add(definition)
+            target = self.imported(definition)
+            its: list[Definition] = []
+            if target is not None and len(target[1]) == 1:
+                its = list(self._globals(target[0].tree, target[1][0]))
+            if not its:
+                yield definition
+            for inner in its:
+                yield from self._reached(inner, seen)
 
     def module_member(self, node: ast.Attribute) -> tuple[Definition, ...]:
         """`utils.fit`: the definitions of `fit` in a module of this project."""

@@ -73,13 +73,11 @@ class Script:
         torch_version: tuple[int, int] | None = None,
         beside: Script | None = None,
         newest_torch: tuple[int, int] | None = None,
-        tested_torch: tuple[int, int] | None = None,
     ) -> None:
         self.source = source
         self.index = index
         self.torch_version = torch_version
         self.newest_torch = newest_torch
-        self.tested_torch = tested_torch
         self._all: dict[FileIndex, Script] = beside._all if beside else {}
         self._all[index] = self
         resolver = Resolver(index)
@@ -92,8 +90,7 @@ class Script:
         """The script model of the file in which a node stands: this one or another."""
         index = self.index.home(node)
         if index not in self._all:
-            versions = self.newest_torch, self.tested_torch
-            Script(index.source, index, self.torch_version, self, *versions)
+            Script(index.source, index, self.torch_version, self, self.newest_torch)
         return self._all[index]
 
     # Text and places
@@ -145,23 +142,16 @@ class Script:
         if rewrite is None:
             return None, None
         needed = rewrite.torch or rule.torch
-        if self.torch_version is not None and self.torch_version < needed:
-            wanted = ".".join(map(str, needed))
-            has = ".".join(map(str, self.torch_version))
+        if any(i in self.runtime[1] for i in rewrite.imports):
+            needed = max(needed, RUNTIME_TORCH)
+        oldest = self.torch_version or self.newest_torch
+        if oldest is not None and oldest < needed:
+            wanted, has = (".".join(map(str, its)) for its in (needed, oldest))
             return None, f"needs torch {wanted}, the project allows {has}"
-        if self._lacks_runtime(rewrite):
-            wanted = ".".join(map(str, RUNTIME_TORCH))
-            return None, f"needs gpulint.runtime, which needs torch {wanted} or newer"
         try:
             return self._compiler.compile(rewrite, effect), None
         except CannotFix as error:
             return None, str(error)
-
-    def _lacks_runtime(self, rewrite: Rewrite) -> bool:
-        """Whether it imports the helpers, which need more than the project's torch."""
-        newest = self.newest_torch or self.tested_torch
-        too_old = newest is not None and newest < RUNTIME_TORCH
-        return too_old and any(i in self.runtime[1] for i in rewrite.imports)
 
     def name_for(self, module: str, preferred: str) -> tuple[str, tuple[str, ...]]:
         """The local name of a module, and the import statement if it lacks one.

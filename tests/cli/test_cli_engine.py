@@ -58,12 +58,14 @@ def test_rules_are_listed_with_a_summary() -> None:
     [
         ("torch~=1.13", "", False),
         ("torch<2.3", "", False),
-        ("torch>=1.8", "PyTorch 1.8", True),
+        ("torch>=1.8", "", False),
+        ("torch>=2.3", "PyTorch 1.8", True),
         ("", "", True),
         ("torch", "Tested on PyTorch 1.6.", False),
         ("torch", "pip install torch==1.8.0", False),
-        ("torch", "PyTorch 1.6 or later", True),
-        ("torch", "Tested on PyTorch 1.6 and 2.4.", True),
+        ("torch", "PyTorch 1.6 or later", False),
+        ("torch", "Tested on PyTorch 1.6 and 2.4.", False),
+        ("torch", "Tested on PyTorch 2.4.", True),
     ],
 )
 def test_no_helpers_in_a_project_whose_torch_they_cannot_run_with(
@@ -78,7 +80,7 @@ def test_no_helpers_in_a_project_whose_torch_they_cannot_run_with(
     rule = ["--select", "GPU201", str(tmp_path)]
     shown = json.loads(run(main, ["check", "--output-format", "json", *rule]).stdout)
     reasons = {str(finding["fix_withheld"]) for finding in shown}
-    assert ("gpulint.runtime, which needs torch 2.3" in " ".join(reasons)) is not fixed
+    assert ("needs torch 2.3, the project allows" in " ".join(reasons)) is not fixed
     run(main, ["fix", "--allow", "all", *rule], catch_exceptions=False)
     assert ("gpulint import runtime" in script.read_text()) is fixed
 

@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.torch_range import ANY_MINOR
 from gpulint.torch_version import find_torch_version
 
 Version = tuple[int, int]
 
 
 def found(folder: Path) -> tuple[Version | None, ...] | None:
-    """The lowest, the highest and the tested release."""
+    """The lowest and the highest release."""
     its = find_torch_version(folder)
-    return its and (its.version, its.highest, its.tested)
+    return its and (its.version, its.highest)
 
 
 def readme(folder: Path, text: str, name: str = "README.md") -> Path:
@@ -53,7 +52,7 @@ def readme(folder: Path, text: str, name: str = "README.md") -> Path:
     ],
 )
 def test_release_that_is_named(tmp_path: Path, text: str, release: Version) -> None:
-    assert found(readme(tmp_path, text)) == (release, None, release)
+    assert found(readme(tmp_path, text)) == (release, None)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +84,7 @@ def test_release_that_is_named(tmp_path: Path, text: str, release: Version) -> N
 def test_release_and_what_comes_after(
     tmp_path: Path, text: str, release: Version
 ) -> None:
-    assert found(readme(tmp_path, text)) == (release, None, None)
+    assert found(readme(tmp_path, text)) == (release, None)
 
 
 @pytest.mark.parametrize(
@@ -136,34 +135,41 @@ def test_no_release(tmp_path: Path, text: str) -> None:
 def test_command_leaves_nothing_newer(
     tmp_path: Path, text: str, release: Version
 ) -> None:
-    assert found(readme(tmp_path, text)) == (release, release, release)
+    assert found(readme(tmp_path, text)) == (release, release)
 
 
 @pytest.mark.parametrize(
     "text, expected",
     [
-        # Several releases: the oldest must run, the newest is what is known to.
-        ("PyTorch 1.4.0, 1.5.0 and 1.6.0/1.6.1", ((1, 4), None, (1, 6))),
-        ("PyTorch 0.4 or 0.5", ((0, 4), None, (0, 5))),
-        ("PyTorch 1.4, and it ran on torch 1.2", ((1, 2), None, (1, 4))),
-        ("torch ~=1.8.1", ((1, 8), None, (1, 8))),
-        ("badge/PyTorch-2.x-red", ((2, 0), None, (2, ANY_MINOR))),
+        # Several releases: the oldest must run.
+        ("PyTorch 1.4.0, 1.5.0 and 1.6.0/1.6.1", ((1, 4), None)),
+        ("PyTorch 0.4 or 0.5", ((0, 4), None)),
+        ("PyTorch 1.4, and it ran on torch 1.2", ((1, 2), None)),
+        ("torch ~=1.8.1", ((1, 8), None)),
+        ("badge/PyTorch-2.x-red", ((2, 0), None)),
+        # Both limits are written out.
+        ("1. 1.1.0 =< PyTorch < 1.5.0", ((1, 1), (1, 4))),
+        ("PyTorch >= 1.1.0, < 1.5.0", ((1, 1), (1, 4))),
+        ("pytorch (>=1.4 and <= 1.6)", ((1, 4), (1, 6))),
+        ("`torch` version > 1.7 & torch &lt; 2", ((1, 7), None)),
+        ("PyTorch ≥ 1.7 and ≤ 1.13", ((1, 7), (1, 13))),
+        ("PyTorch >=1.7,<1.9\n\nalso ran with PyTorch 1.10", ((1, 7), (1, 10))),
         # A command beside a sentence that allows more.
         (
             "PyTorch>=1.8, e.g.\n\npip install torch==1.9",
-            ((1, 8), None, (1, 9)),
+            ((1, 8), None),
         ),
-        ("Ran on PyTorch 2.1.\npip install torch==1.9", ((1, 9), (2, 1), (2, 1))),
-        ("pip install 'torch<1.9'", (None, (1, 8), (1, 8))),
-        ("pip install torch>=1.7.0", ((1, 7), None, None)),
-        # Who installs without a bound has the newest; an old CUDA does not tell.
-        ("Uses PyTorch 2.0.\npip install torch numpy", ((2, 0), None, None)),
-        ("Ran on PyTorch 1.4.\npip install torch==$TORCH", ((1, 4), None, (1, 4))),
-        ("pip install torch==1.7.1  # or higher", ((1, 7), None, (1, 7))),
-        ("* PyTorch 1.4\n\nRecent changes", ((1, 4), None, (1, 4))),
+        ("Ran on PyTorch 2.1.\npip install torch==1.9", ((1, 9), (2, 1))),
+        ("pip install 'torch<1.9'", (None, (1, 8))),
+        ("pip install torch>=1.7.0", ((1, 7), None)),
+        # Who installs without a bound has the newest.
+        ("Uses PyTorch 2.0.\npip install torch numpy", ((2, 0), None)),
+        ("Ran on PyTorch 1.4.\npip install torch==$TORCH", ((1, 4), None)),
+        ("pip install torch==1.7.1  # or higher", ((1, 7), None)),
+        ("* PyTorch 1.4\n\nRecent changes", ((1, 4), None)),
         (
             "PyTorch 1.4\nconda install pytorch cudatoolkit=10.1",
-            ((1, 4), None, (1, 4)),
+            ((1, 4), None),
         ),
     ],
 )
@@ -215,12 +221,12 @@ def test_declaration_wins(tmp_path: Path) -> None:
     readme(tmp_path / "a" / "src", "PyTorch 1.5")
     (tmp_path / "a" / ".git").mkdir()
     (tmp_path / "a" / "requirements.txt").write_text("torch>=2.1\n")
-    assert found(tmp_path / "a" / "src") == ((2, 1), None, None)
+    assert found(tmp_path / "a" / "src") == ((2, 1), None)
 
 
 def test_declaration_without_a_bound_leaves_it_to_the_text(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("torch\n")
-    assert found(readme(tmp_path, "PyTorch 1.5")) == ((1, 5), None, (1, 5))
+    assert found(readme(tmp_path, "PyTorch 1.5")) == ((1, 5), None)
 
 
 def test_nearest_folder_decides(tmp_path: Path) -> None:
@@ -228,8 +234,8 @@ def test_nearest_folder_decides(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     readme(tmp_path / "a", "PyTorch 2.1")
     readme(tmp_path / "b" / "c", "How to run it.")
-    assert found(tmp_path / "a") == ((2, 1), None, (2, 1))
-    assert found(tmp_path / "b" / "c") == ((1, 5), None, (1, 5))
+    assert found(tmp_path / "a") == ((2, 1), None)
+    assert found(tmp_path / "b" / "c") == ((1, 5), None)
 
 
 def test_without_a_repository_the_first_text_is_the_last(tmp_path: Path) -> None:
@@ -239,5 +245,5 @@ def test_without_a_repository_the_first_text_is_the_last(tmp_path: Path) -> None
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "requirements.txt").write_text("numpy\n")
     assert found(tmp_path / "a") is None
-    assert found(tmp_path / "b") == ((1, 5), None, (1, 5))
+    assert found(tmp_path / "b") == ((1, 5), None)
     assert found(tmp_path / "c") is None
