@@ -131,12 +131,13 @@ def is_left_behind(script: Script) -> bool:
     be a program.
     """
     project, path = script.index.project, script.source.path
-    if project is None or path not in project.files:
+    if project is None or not project.lists(path):
         return False
     if script.training_loops or script.eval_loops:
         return False
     folder = path.parent
-    if folder / "__init__.py" not in project.files or "__main__" in script.source.text:
+    package = project.lists(folder / "__init__.py")
+    if not package or "__main__" in script.source.text:
         return False
     trained = project.names_outside(folder, "backward(")
     return trained and not project.names_outside(folder, folder.name)
