@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from gpulint.settings import parse_toml
-from gpulint.torch_prose import find_in_prose, has_prose
 from gpulint.torch_range import (
     ANY_MINOR,
     Range,
@@ -67,6 +66,8 @@ def _find(folder: Path, rooted: bool) -> TorchVersion | None:
 @functools.lru_cache(maxsize=4096)
 def _find_prose(folder: Path, rooted: bool) -> TorchVersion | None:
     """What the prose says in the nearest folder where it says anything."""
+    from gpulint.torch_prose import find_in_prose, has_prose
+
     found = find_in_prose(folder)
     if rooted:
         last = (folder / ".git").exists()
