@@ -65,8 +65,23 @@ def _used_inside(script: Script, loop: Loop, loader: Loader) -> ast.AST | None:
     )
     if makes_batches and loop.function is not None:
         alone = len(script.resolver.callers(loop.function)) == 1
-        return None if alone and len(loader.loops) == 1 else loop.node
+        alone = alone and len(loader.loops) == 1
+        return (
+            None if alone or _is_used_up(script, loop.function, loader) else loop.node
+        )
     return None
+
+
+def _is_used_up(script: Script, generator: Function, loader: Loader) -> bool:
+    """Whether loops iterate each generator at once, as in `for x in log(loader):`."""
+    calls = script.resolver.callers(generator)
+    given = [c for c in calls if any(_is_loader(script, a, loader) for a in c.args)]
+    heads = [
+        x.node.iter for x in loader.loops if isinstance(x.node, (ast.For, ast.AsyncFor))
+    ]
+    return bool(given) and all(
+        any(script.index.inside(call, head) for head in heads) for call in given
+    )
 
 
 def _runs_inside(script: Script, function: Function, loop: Loop, depth: int) -> bool:
