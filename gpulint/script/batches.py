@@ -5,11 +5,16 @@ from __future__ import annotations
 import ast
 import re
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from gpulint.index import Definition, Function, Resolver, Where
 from gpulint.script.loops import LOADER_NAME, Loop
 
+if TYPE_CHECKING:
+    from gpulint.script.loaders import Loader
+
 _ON_DEVICE = re.compile(r"cuda|gpu|device|prefetch", re.IGNORECASE)
+_ITERATORS = ("iter", "itertools.cycle")
 _WRAPS_TENSOR = frozenset(
     "torch.autograd.Variable torch.from_numpy torch.tensor torch.as_tensor "
     "torch.Tensor torch.FloatTensor torch.LongTensor numpy.array numpy.asarray "
@@ -21,12 +26,19 @@ class Batches:
     """Follows names back to the target of a loop over batches.
 
     `any`: whether the file has a loop that can be one.
-    `assumed` gives where the targets live as they come from the loader, for the
-    tensor facts: on the host, unless the loader's name says that it moves them.
+    `assumed` gives where the targets live as they come from the loader, and what
+    `next` takes from it, for the tensor facts: on the host, unless the loader's name
+    says that it moves them.
     """
 
-    def __init__(self, resolver: Resolver, loops: tuple[Loop, ...]) -> None:
+    def __init__(
+        self,
+        resolver: Resolver,
+        loops: tuple[Loop, ...],
+        loaders: dict[ast.Call, Loader],
+    ) -> None:
         self.resolver = resolver
+        self._loaders = loaders
         self.index = resolver.index
         self._targets: dict[ast.AST, Loop] = {}
         self._loops: dict[ast.AST, Loop | None] = {}
@@ -57,6 +69,26 @@ class Batches:
             moved = any(x.dataset.device is not None for x in loop.loaders)
             unsure = moved or _ON_DEVICE.search(text)
             found[name] = Where.UNKNOWN if unsure else Where.HOST
+        for call in self.index.calls.get("next", ()) if self._loaders else ():
+            loaders = self._taken_from(call)
+            if loaders and all(x.dataset.device is None for x in loaders):
+                found[call] = Where.HOST
+        return found
+
+    def _taken_from(self, call: ast.Call) -> list[Loader]:
+        """The loaders that `next(it)` takes batches from; none if one is not known."""
+        origins = self.resolver.origins
+        iterators = [o.call for o in (origins(call.args[0]) if call.args else ())]
+        found: list[Loader] = []
+        for made in iterators:
+            name = self.index.qualified(made.func) if made is not None else None
+            if made is None or name not in _ITERATORS or not made.args:
+                return []
+            sources = [o.call for o in origins(made.args[0])]
+            known = [self._loaders[s] for s in sources if s in self._loaders]
+            if not sources or len(known) < len(sources):
+                return []
+            found += known
         return found
 
     def loop_of(self, node: ast.AST) -> Loop | None:
@@ -134,8 +166,7 @@ class Batches:
         text = ast.unparse(call.args[0])
         iterates = any(
             o.call is not None
-            and self.index.qualified(o.call.func)
-            in ("iter", "cycle", "itertools.cycle")
+            and self.index.qualified(o.call.func) in (*_ITERATORS, "cycle")
             for o in self.resolver.origins(call.args[0])
         )
         if not (iterates or LOADER_NAME.search(text.rstrip("()"))):

@@ -315,7 +315,7 @@ class Script:
     @cached_property
     def batches(self) -> Batches:
         """Which expressions are parts of a batch."""
-        return Batches(self.resolver, self.loops)
+        return Batches(self.resolver, self.loops, self._loaders)
 
     @cached_property
     def moves(self) -> tuple[Move, ...]:
