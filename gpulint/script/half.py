@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function
@@ -231,12 +231,17 @@ def reached(script: Script, statements: tuple[ast.stmt, ...]) -> list[ast.AST]:
 
 def reached_from(script: Script, nodes: Iterable[ast.AST]) -> list[ast.AST]:
     """Nodes, the functions that they call, and the modules that they run or make."""
+    return list(reached_in_turn(script, nodes))
+
+
+def reached_in_turn(script: Script, nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """The same one by one, near ones first; each is followed when it has been seen."""
     roots = list(nodes)
     for root in roots:
+        yield root
         for node in walk(root):
             if isinstance(node, ast.Call) and len(roots) < MAX_REACHED:
                 roots += [r for r in _runs(script, node) if r not in roots]
-    return roots
 
 
 def _runs(script: Script, call: ast.Call) -> list[ast.AST]:

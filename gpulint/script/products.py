@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from gpulint.index import Origin
 from gpulint.index.walk import FUNCTIONS, dotted, walk
 from gpulint.script.every_step import Branches, most_in_one_pass
-from gpulint.script.half import MAX_REACHED, is_gram, reached_from
+from gpulint.script.half import MAX_REACHED, is_gram, reached_in_turn
 from gpulint.script.models import constructors
 
 if TYPE_CHECKING:
@@ -90,6 +89,7 @@ class _Network:
     def __init__(self, script: Script, made: ast.Call) -> None:
         self.script = script
         self.made = made
+        self.roots: list[ast.AST] = []  # the call, and the definitions it leads to
 
     @property
     def multiplies_little(self) -> bool:
@@ -97,12 +97,14 @@ class _Network:
         name = self._name(self.made.func)
         if _CONVOLUTIONAL.match(name) or _ELEMENTWISE.match(name):
             return True
-        known = all(map(self._has_known_bases, self.roots))
-        if not known or len(self.roots) >= MAX_REACHED:
+        for root in reached_in_turn(self.script, [self.made]):
+            multiplies = any(is_product(self.script, node) for node in walk(root))
+            if multiplies or not self._has_known_bases(root):
+                return False
+            self.roots.append(root)
+        if len(self.roots) >= MAX_REACHED:
             return False
         nodes = list(walk(*self.roots))
-        if any(is_product(self.script, node) for node in nodes):
-            return False
         calls = [n for n in nodes if isinstance(n, ast.Call)]
         served = self._convolves(calls) or self._looks_up(calls)
         return served and all(self._is_known(c.func) for c in calls)
@@ -157,11 +159,6 @@ class _Network:
         plain = all(isinstance(c.func, (ast.Name, ast.Attribute)) for c in calls)
         layers = any(_LINEAR.match(n) or _CONVOLUTION.match(n) for n in names)
         return plain and not layers and any(map(_EMBEDDING.match, names))
-
-    @cached_property
-    def roots(self) -> list[ast.AST]:
-        """The call, and the definitions of this project that it leads to."""
-        return reached_from(self.script, [self.made])
 
     def _name(self, callee: ast.expr) -> str:
         return self.script.index.qualified(callee) or ""
