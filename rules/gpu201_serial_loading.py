@@ -90,9 +90,10 @@ or class: who sets that must be obeyed.
 ## When not
 In-memory data are copied between processes for nothing, also where an option that
 nothing sets would make samples take work. A pass that is one batch of all samples
-leaves workers nothing to make ahead. Batches that a dataset makes on
-the GPU, and files opened in `__init__` (HDF5, LMDB), must not be shared with workers. A
-0 with a comment that gives a reason (debugging, Windows, notebooks) is meant.
+leaves workers nothing to make ahead. Nothing waits for what Lightning's trainers take
+on the CPU alone. Batches that a dataset makes on the GPU, and files opened in
+`__init__` (HDF5, LMDB), must not be shared with workers. A 0 with a comment that gives
+a reason (debugging, Windows, notebooks) is meant.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, Single- and Multi-process Data Loading; the
@@ -120,6 +121,7 @@ from gpulint.script.loader_options import (
 from gpulint.script.reuse import built_again
 from gpulint.script.serial import declared, is_serial
 from gpulint.script.setting_values import comes_from_settings
+from gpulint.script.trainers import feeds_no_gpu
 from gpulint.script.worker_state import draws_alike, why_not_shared
 
 TITLE = "Let the runtime choose the workers"
@@ -143,7 +145,8 @@ class SerialLoading(Rule):
                 continue  # GPU901
             if gives_one_batch(loader):
                 continue  # nothing to make ahead
-            yield self._finding(script, loader, values)
+            if not feeds_no_gpu(script, loader):
+                yield self._finding(script, loader, values)
 
     def _finding(
         self, script: Script, loader: Loader, values: tuple[Value, ...]

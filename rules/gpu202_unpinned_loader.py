@@ -45,8 +45,10 @@ samples that this process makes by acting in an environment, single samples of a
 that trains nothing and reads back each result, loaders of which one batch is taken or
 that `process` of a graph dataset runs once for all, batches of a few known numbers,
 batches that the training process makes anew from arrays, data modules of projects
-without a trainer, Lightning's test and prediction loaders where nothing runs them,
-scripts for the CPU or MPS, and `pin_memory=False` with a comment that gives a reason.
+without a trainer, that Lightning's trainers take on the CPU alone, or that no file
+names where others train or notebooks lie beside it, Lightning's test and prediction
+loaders where nothing runs them, scripts for the CPU or MPS, and `pin_memory=False` with
+a comment that gives a reason.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on

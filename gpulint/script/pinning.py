@@ -22,6 +22,7 @@ from gpulint.script.graphs import iterates_graphs
 from gpulint.script.loader_classes import LOADER
 from gpulint.script.loaders import Loader
 from gpulint.script.setting_values import comes_from_settings
+from gpulint.script.trainers import feeds_no_gpu
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -183,6 +184,10 @@ def _loader(script: Script, call: ast.Call) -> Loader | None:
 
 def goes_to_gpu(script: Script, loader: Loader) -> bool:
     """Whether it is sure that a loader's batches are sent to an accelerator."""
+    return _is_sent(script, loader) and not feeds_no_gpu(script, loader)
+
+
+def _is_sent(script: Script, loader: Loader) -> bool:
     if _trained_by(script, {"transformers.Trainer", "transformers.Seq2SeqTrainer"}):
         return False
     if made_by_acting(script, loader) or _waits_for_each(script, loader):
