@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpulint.index.walk import dotted
 from gpulint.script.training_step import find_steps
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ def makers(script: Script, model: ast.expr) -> Iterator[ast.Call | None]:
 def _makers(
     script: Script, model: ast.expr, seen: set[ast.AST]
 ) -> Iterator[ast.Call | None]:
-    for origin in script.resolver.origins(model):
+    origins = script.resolver.origins(model)
+    for origin in origins:
+        if len(origins) > 1 and _is_unset(script, origin.expression):
+            continue  # no other way in the class sets it
         inner = _wrapped(script, origin.call)
         if origin.node in seen:
             continue  # `self.model = DataParallel(self.model)`
@@ -51,6 +55,28 @@ def _makers(
             yield origin.call if inner is None else None
         else:
             yield from _makers(script, inner, seen)
+
+
+def _is_unset(script: Script, node: ast.expr | None) -> bool:
+    """Whether what is read is an attribute of an object that does not have it yet.
+
+    So it is on the way round `if kind == "a": self.model = A()`. What bases of other
+    packages, `setattr` and `__dict__` set is not known.
+    """
+    scope = script.index.scope(node) if node is not None else None
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+        return False
+    if scope is None or script.resolver.self_name(scope) != node.value.id:
+        return False
+    owner, text = script.index.owner(node), script.source_of(node).text
+    if owner is None or "setattr(" in text or "__dict__" in text:
+        return False
+    classes = script.resolver.bases(owner)
+    bases = [base for known in classes for base in known.bases]
+    return all(
+        script.resolver.class_of(base) is not None or dotted(base) == "object"
+        for base in bases
+    )
 
 
 def _wrapped(script: Script, call: ast.Call | None) -> ast.expr | None:
