@@ -68,7 +68,8 @@ float64, closures (LBFGS), reinforcement learning, graph networks (also where on
 model's or the dataset's file says so), models of less than 10 000 weights (200 000 in
 linear layers alone) or of linear, recurrent and attention layers at most 64 features
 wide, one sample a forward pass with `batch_size` of them for an update, training on one
-fixed input, and an optimizer that holds a picture or a latent tensor gain nothing.
+fixed input, Fourier operators trained on derivatives of what they give, and an
+optimizer that holds a picture or a latent tensor gain nothing.
 Lightning, Accelerate, DeepSpeed, fastai, Ignite and the Hugging Face Trainer have a
 setting for it. A project that allows no torch from 1.6 on has none.
 
@@ -92,6 +93,7 @@ from gpulint.script.graphs import is_graph_network
 from gpulint.script.loops import imports_environments, steps_environment
 from gpulint.script.model_size import is_tiny
 from gpulint.script.old_torch import runs_only_before
+from gpulint.script.operators import solves_equation
 from gpulint.script.optimized import optimizes_tensors
 from gpulint.script.started import trains_in_double, trains_on_gpu, uses_a_trainer
 from gpulint.script.training_step import (
@@ -166,4 +168,6 @@ def _gains(script: Script, step: Step) -> bool:
         return False  # a gradient penalty between several models
     if not inputs_vary(script, step) or one_sample_each(script, step):
         return False
-    return not is_tiny(script, step) and not is_graph_network(script, step)
+    if is_tiny(script, step) or is_graph_network(script, step):
+        return False
+    return not solves_equation(script, step)

@@ -49,17 +49,17 @@ Fourier transforms: their results may need all 23 bits.
 ## When not
 Autocast covers the step already, or a switch decides and is not known to be off. The
 precision is set to whatever value (`set_float32_matmul_precision`,
-`torch.backends.cuda.matmul.allow_tf32`), here or in a file that runs with this one.
-The models are known and only convolve (the one linear layer of a classifier behind the
+`torch.backends.cuda.matmul.allow_tf32`), here or in a file that runs with this one. The
+models are known and only convolve (the one linear layer of a classifier behind the
 convolutions is a small part, as are those behind a network of torchvision), are
 embeddings alone, have less than 10 000 weights (200 000 in linear layers alone), are at
-most 64 features wide (such products wait for memory), or act in an environment between
-two steps. The optimizer holds a picture or a latent tensor,
-no weights. The newest PyTorch that the project allows is older than 1.12, which
-multiplied in TF32 by default. The model is float64, the script runs on the CPU or on
-MPS, or Lightning or the Hugging Face Trainer runs the training: they have settings of
-their own. `torch.backends.cudnn.allow_tf32` is about convolutions and is on by default,
-so it changes nothing here.
+most 64 features wide (such products wait for memory), are Fourier operators trained on
+derivatives of what they give, or act in an environment between two steps. The optimizer
+holds a picture or a latent tensor, no weights. The newest PyTorch that the project
+allows is older than 1.12, which multiplied in TF32 by default. The model is float64,
+the script runs on the CPU or on MPS, or Lightning or the Hugging Face Trainer runs the
+training: they have settings of their own. `torch.backends.cudnn.allow_tf32` is about
+convolutions and is on by default, so it changes nothing here.
 
 ## Source
 PyTorch documentation, "CUDA semantics: TensorFloat-32 (TF32) on Ampere (and later)
@@ -83,6 +83,7 @@ from gpulint.script.half import exact_mathematics
 from gpulint.script.loops import steps_environment
 from gpulint.script.model_size import is_tiny
 from gpulint.script.models import constructors
+from gpulint.script.operators import solves_equation
 from gpulint.script.optimized import optimizes_tensors
 from gpulint.script.precision import matmul_set_nearby
 from gpulint.script.products import makes_gram_matrix, multiplies_little
@@ -144,7 +145,7 @@ def _gains_nothing(script: Script) -> bool:
         if any(map(steps_environment, names)):
             return True
     steps = find_steps(script)
-    if steps and all(is_tiny(script, step) for step in steps):
+    if steps and all(is_tiny(script, x) or solves_equation(script, x) for x in steps):
         return True
     loops = script.training_loops
     gram = any(makes_gram_matrix(script, loop) for loop in loops)

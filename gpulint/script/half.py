@@ -40,7 +40,7 @@ _EXACT = re.compile(
     r"logdet$|slogdet$|pinverse$|solve$|lstsq$|lu$|stft$|istft$|rfft$|irfft$|fft$|"
     r"view_as_complex|polar$)"
 )
-_COMPLEX = frozenset(
+COMPLEX = frozenset(
     f"torch.{n}" for n in "cfloat cdouble complex32 complex64 complex128".split()
 )
 _WRITES = frozenset(
@@ -82,7 +82,7 @@ def exact_mathematics(script: Script, models: Iterable[ast.AST] = ()) -> str | N
         for node in walk(root):
             if isinstance(node, (ast.Name, ast.Attribute)):
                 name = home.qualified(node) or ""
-                if _EXACT.match(name) or name in _COMPLEX:
+                if _EXACT.match(name) or name in COMPLEX:
                     return script.text(node)
     return None
 
