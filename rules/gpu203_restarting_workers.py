@@ -61,7 +61,9 @@ A dataset or transform that the script changes between epochs (`dataset.set_epoc
 `dataset.ng_sample()`, `loader.dataset.mode = …`), or what it was made from, or a global
 variable that samples read: workers that live on do not see it.
 A loader that is iterated once, built in a loop (GPU205), or whose iterators are kept or
-nested: persistent workers serve one iterator at a time.
+nested: persistent workers serve one iterator at a time. One that a training loop passes
+over once in 500 steps or more, or in a number of steps that is not known while the loop
+takes its batches by `next`.
 A project that allows no torch from 1.7 on, which has no persistent workers.
 
 ## Source
@@ -84,6 +86,7 @@ from gpulint.script.loader_options import (
     written_options,
 )
 from gpulint.script.old_torch import runs_only_before
+from gpulint.script.rare_passes import passes_are_rare
 from gpulint.script.reuse import built_again
 from gpulint.script.setting_values import comes_from_settings
 
@@ -105,6 +108,8 @@ class RestartingWorkers(Rule):
             if comes_from_settings(script, loader, "persistent_workers"):
                 continue  # GPU901
             if not restarts(script, loader) or not stays_the_same(script, loader):
+                continue
+            if passes_are_rare(script, loader):
                 continue
             if not runs_only_before(script, SINCE):
                 yield self._finding(script, loader)
