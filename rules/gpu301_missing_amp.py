@@ -69,7 +69,8 @@ model's or the dataset's file says so), models of less than 10 000 weights (200 
 linear layers alone) or of linear, recurrent and attention layers at most 64 features
 wide, one sample a forward pass with `batch_size` of them for an update, training on one
 fixed input, Fourier operators trained on derivatives of what they give, and an
-optimizer that holds a picture or a latent tensor gain nothing.
+optimizer that holds a picture or a latent tensor gain nothing; nor does a step behind
+`if train:` that `train = False` switches off.
 Lightning, Accelerate, DeepSpeed, fastai, Ignite and the Hugging Face Trainer have a
 setting for it. A project that allows no torch from 1.6 on has none.
 
@@ -96,6 +97,7 @@ from gpulint.script.old_torch import runs_only_before
 from gpulint.script.operators import solves_equation
 from gpulint.script.optimized import optimizes_tensors
 from gpulint.script.started import trains_in_double, trains_on_gpu, uses_a_trainer
+from gpulint.script.switches import is_switched_off
 from gpulint.script.training_step import (
     Step,
     find_steps,
@@ -167,6 +169,8 @@ def _gains(script: Script, step: Step) -> bool:
     if len(step.loop.backward) > 1 and script.precision.second_order:
         return False  # a gradient penalty between several models
     if not inputs_vary(script, step) or one_sample_each(script, step):
+        return False
+    if is_switched_off(script, step.backward):
         return False
     if is_tiny(script, step) or is_graph_network(script, step):
         return False

@@ -55,11 +55,12 @@ convolutions is a small part, as are those behind a network of torchvision), are
 embeddings alone, have less than 10 000 weights (200 000 in linear layers alone), are at
 most 64 features wide (such products wait for memory), are Fourier operators trained on
 derivatives of what they give, or act in an environment between two steps. The optimizer
-holds a picture or a latent tensor, no weights. The newest PyTorch that the project
-allows is older than 1.12, which multiplied in TF32 by default. The model is float64,
-the script runs on the CPU or on MPS, or Lightning or the Hugging Face Trainer runs the
-training: they have settings of their own. `torch.backends.cudnn.allow_tf32` is about
-convolutions and is on by default, so it changes nothing here.
+holds a picture or a latent tensor, no weights. A constant switches the training off.
+The newest PyTorch that the project allows is older than 1.12, which multiplied in TF32
+by default. The model is float64, the script runs on the CPU or on MPS, or Lightning or
+the Hugging Face Trainer runs the training: they have settings of their own.
+`torch.backends.cudnn.allow_tf32` is about convolutions and is on by default, so it
+changes nothing here.
 
 ## Source
 PyTorch documentation, "CUDA semantics: TensorFloat-32 (TF32) on Ampere (and later)
@@ -94,6 +95,7 @@ from gpulint.script.started import (
     trains_on_gpu,
     uses_a_trainer,
 )
+from gpulint.script.switches import is_switched_off
 from gpulint.script.training_step import find_steps
 
 OFF_BY_DEFAULT = (1, 12)  # PyTorch 1.7 to 1.11 multiply in TF32 unless told not to
@@ -110,7 +112,8 @@ class MissingTF32(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """At most one finding for a file."""
-        loops = script.training_loops
+        every = script.training_loops
+        loops = [x for x in every if not is_switched_off(script, x.node)]
         if not loops or script.precision.matmul is not None:
             return
         if script.newest_torch is not None and script.newest_torch < OFF_BY_DEFAULT:

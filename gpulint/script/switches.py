@@ -1,0 +1,39 @@
+"""Branches that a constant of the program switches off."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+
+def is_switched_off(script: Script, node: ast.AST) -> bool:
+    """Whether a node stands behind `if train:` with `train = False` in this file.
+
+    An option, or a default that a caller may replace, is no such constant.
+    """
+    child = node
+    for above in script.index.ancestors(node):
+        if isinstance(above, ast.If) and child is not above.test:
+            taken = _constant(script, above.test)
+            if taken is not None and taken is not (child in above.body):
+                return True
+        child = above
+    return False
+
+
+def _constant(script: Script, test: ast.expr) -> bool | None:
+    """What a test always is; None: not known, or not written as a name of this file."""
+    negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    name = test.operand if isinstance(test, ast.UnaryOp) else test
+    if not isinstance(name, ast.Name):
+        return None
+    origins = script.resolver.origins(name)
+    value = origins[0].expression if len(origins) == 1 else None
+    if not isinstance(value, ast.Constant) or origins[0].default:
+        return None
+    if not isinstance(value.value, bool) or not script.index.holds(value):
+        return None
+    return value.value is not negated
