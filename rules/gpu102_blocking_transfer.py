@@ -59,6 +59,7 @@ from gpulint.index import Target
 from gpulint.index.walk import dotted, walk
 from gpulint.rule import Rule, StepLoops
 from gpulint.script import Script
+from gpulint.script.branches import branches_of, most_in_one_pass
 from gpulint.script.edits import Edit, InsertBefore, Replace, Rewrite
 from gpulint.script.loops import Loop
 from gpulint.script.pinning import stays_unpinned
@@ -90,7 +91,8 @@ class BlockingTransfer(Rule):
         guards = [hindrance(script, t) for t in found]
         safe = [t for t, guard in zip(found, guards, strict=True) if guard is None]
         first, *others = [t.call for t in found]
-        copies = "a copy" if not others else f"{len(found)} copies"
+        number = _number(script, loop, found)
+        copies = "a copy" if number == 1 else f"{number} copies"
         step = "step" if loop.train else "evaluation step"
         return self.finding(
             script,
@@ -100,6 +102,12 @@ class BlockingTransfer(Rule):
             withheld=next(filter(None, guards), None),
             related=[(call, "another copy") for call in others],
         )
+
+
+def _number(script: Script, loop: Loop, found: list[Transfer]) -> int:
+    """How many of these copies one step makes at most: of an `else`, one side."""
+    places = (branches_of(script.index, t.call, loop.node) for t in found)
+    return most_in_one_pass(places)
 
 
 def _rewrite(script: Script, transfers: list[Transfer]) -> Rewrite:

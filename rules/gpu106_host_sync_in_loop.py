@@ -79,9 +79,9 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, StepLoops
 from gpulint.script import Loop, Script
+from gpulint.script.branches import most_in_one_pass
 from gpulint.script.device_sums import sum_on_device
 from gpulint.script.edits import CannotFix
-from gpulint.script.every_step import most_in_one_pass
 from gpulint.script.waits import Wait, find_waits
 
 SHOWN = 3  # waits named in a message

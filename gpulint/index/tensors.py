@@ -84,6 +84,7 @@ _SAME_CALLS = frozenset(
     "dict set tqdm tqdm.tqdm torch.autograd.Variable itertools.chain copy.deepcopy "
     "copy.copy itertools.cycle tqdm.auto.tqdm".split()
 )
+_PASSED_ON = frozenset("list tuple sorted reversed iter".split())
 _PLAIN_METHODS = frozenset(
     "item tolist size dim numel ndimension stride data_ptr element_size nelement "
     "is_contiguous get_device is_pinned storage_offset has_names is_floating_point "
@@ -366,7 +367,21 @@ class Tensors:
             number = path[0] if path and name == "zip" else None
             if isinstance(number, int) and number < len(iterable.args):
                 return self._element(iterable.args[number], path[1:])
+            passed_on = name in _PASSED_ON or name.endswith("tqdm")
+            if passed_on and len(iterable.args) == 1:
+                return self._element(iterable.args[0], path)
+            if _is_items(iterable) and path[:1] == (0,):
+                return Where.PLAIN  # a key
+        if not path and self._is_mapping(iterable):
+            return Where.PLAIN
         return self.where(iterable)
+
+    def _is_mapping(self, iterable: ast.expr) -> bool:
+        """Whether an iterable is surely a dict: its elements are the keys."""
+        origins = self.resolver.origins(iterable)
+        return bool(origins) and all(
+            isinstance(o.node, (ast.Dict, ast.DictComp)) and not o.path for o in origins
+        )
 
     def _parameter(self, definition: Definition) -> Where:
         function = self.index.parent(
@@ -529,6 +544,12 @@ class Tensors:
         """Whether a class of this file derives from `nn.Module`."""
         names = self.resolver.base_names(owner)
         return any(n.startswith("torch.nn.") or n.endswith("Module") for n in names)
+
+
+def _is_items(call: ast.Call) -> bool:
+    """`batch.items()`, whose elements are pairs of a key and a value."""
+    func = call.func
+    return isinstance(func, ast.Attribute) and func.attr == "items" and not call.args
 
 
 def _named_target(name: object) -> Target:

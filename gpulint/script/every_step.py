@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeGuard
 
 from gpulint.index import Definition, Function
 from gpulint.index.walk import COMPREHENSIONS, FUNCTIONS, children, dotted, walk
+from gpulint.script.branches import Branches, leaves
 from gpulint.script.once import holds_once
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ _INTERVAL = re.compile(
 )
 _TYPE_TESTS = frozenset("isinstance hasattr callable issubclass".split())
 Rare = Literal["interval", "varies", "never"]
-Branches = tuple[tuple[ast.AST, bool], ...]
 
 
 class Part(NamedTuple):
@@ -70,7 +70,7 @@ class EveryStep:
                     yield from self._behind(
                         statement, holds, self._block(branch, inner, helper)
                     )
-                if _leaves(statement.body):
+                if leaves(statement.body):
                     if self.rare(statement.test, helper) == "interval":
                         break
                     self._branches += ((statement, False),)
@@ -268,22 +268,3 @@ def _asks_if_given(test: ast.expr) -> TypeGuard[ast.Compare]:
         return False
     right = test.comparators[0]
     return isinstance(right, ast.Constant) and right.value is None
-
-
-def _leaves(body: list[ast.stmt]) -> bool:
-    return isinstance(body[-1], (ast.Continue, ast.Return))
-
-
-def most_in_one_pass(branches: Iterable[Branches]) -> int:
-    """How many of the parts behind these conditions one pass can run at most."""
-    always = 0
-    behind: dict[ast.AST, dict[bool, list[Branches]]] = {}
-    for path in branches:
-        if not path:
-            always += 1
-            continue
-        (condition, holds), *rest = path
-        sides = behind.setdefault(condition, {})
-        sides.setdefault(holds, []).append(tuple(rest))
-    chosen = (max(map(most_in_one_pass, s.values())) for s in behind.values())
-    return always + sum(chosen)

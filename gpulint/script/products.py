@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from gpulint.index import Origin
-from gpulint.index.walk import FUNCTIONS, dotted, walk
-from gpulint.script.every_step import Branches, most_in_one_pass
+from gpulint.index.walk import dotted, walk
+from gpulint.script.branches import branches_of, most_in_one_pass
 from gpulint.script.half import MAX_REACHED, is_gram, reached_in_turn
 from gpulint.script.models import constructors
 
@@ -115,7 +114,8 @@ class _Network:
         linear = [c for c, n in zip(calls, names, strict=True) if _LINEAR.match(n)]
         if not linear or any(map(_CONVOLUTIONAL.match, names)):
             return any(map(_CONVOLUTION.match, names))
-        if most_in_one_pass(map(self._branches, linear)) > 1:
+        index = self.script.index
+        if most_in_one_pass(branches_of(index, call) for call in linear) > 1:
             return False
         if not all(map(self._is_last, linear)):
             return False
@@ -123,16 +123,6 @@ class _Network:
             _CONVOLUTION.match(name) and not self._is_sparse(call)
             for call, name in zip(calls, names, strict=True)
         )
-
-    def _branches(self, call: ast.Call) -> Branches:
-        """The conditions of its function that a call stands behind."""
-        index = self.script.index
-        around = takewhile(
-            lambda a: not isinstance(a, FUNCTIONS), index.ancestors(call)
-        )
-        ifs = [above for above in around if isinstance(above, ast.If)]
-        sides = ((a, any(index.inside(call, s) for s in a.body)) for a in ifs[::-1])
-        return tuple(sides)
 
     def _is_last(self, head: ast.Call) -> bool:
         """Whether a linear layer stands behind all convolutions of its function."""

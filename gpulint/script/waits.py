@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Function, Target, Where
 from gpulint.index.walk import dotted
+from gpulint.script.branches import Branches
 from gpulint.script.drained import is_drained
-from gpulint.script.every_step import Branches, EveryStep, Part
+from gpulint.script.every_step import EveryStep, Part
 from gpulint.script.losses import differentiated
 from gpulint.script.members import SAME_PLACE, member_on_device
 

@@ -8,7 +8,8 @@ import textwrap
 import pytest
 
 from gpulint.index.walk import dotted
-from gpulint.script.every_step import EveryStep, Part, most_in_one_pass
+from gpulint.script.branches import most_in_one_pass
+from gpulint.script.every_step import EveryStep, Part
 
 from .code import script_of
 

@@ -1,0 +1,72 @@
+"""The conditions that code stands behind, and how much of it one pass can run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from gpulint.index.walk import FUNCTIONS
+
+if TYPE_CHECKING:
+    from gpulint.index import FileIndex
+
+Branches = tuple[tuple[ast.AST, bool], ...]
+
+
+def leaves(body: list[ast.stmt]) -> bool:
+    """Whether a branch ends the pass: what stands behind it is its `else`."""
+    return isinstance(body[-1], (ast.Continue, ast.Return))
+
+
+def branches_of(
+    index: FileIndex, node: ast.AST, within: ast.AST | None = None
+) -> Branches:
+    """The conditions that a node stands behind, outermost first.
+
+    Those of its function, or only those inside of `within`.
+    """
+    found: list[tuple[ast.AST, bool]] = []
+    child = node
+    around = takewhile(lambda a: a is not within, index.ancestors(node))
+    for above in takewhile(lambda a: not isinstance(a, FUNCTIONS), around):
+        found += _left_before(index.parent(child), child)
+        if isinstance(above, (ast.If, ast.IfExp)) and child is not above.test:
+            found.append((above, _is_body(above, child)))
+        child = above
+    found += _left_before(index.parent(child), child)
+    return tuple(reversed(found))
+
+
+def _left_before(
+    block: ast.AST | None, statement: ast.AST
+) -> Iterator[tuple[ast.AST, bool]]:
+    """The branches beside a statement that end the pass before it, last first."""
+    for name in ("body", "orelse", "finalbody"):
+        statements = getattr(block, name, None)
+        if isinstance(statements, list) and statement in statements:
+            before = statements[: statements.index(statement)]
+            for other in reversed(before):
+                if isinstance(other, ast.If) and leaves(other.body):
+                    yield other, False
+
+
+def _is_body(branch: ast.If | ast.IfExp, child: ast.AST) -> bool:
+    body = branch.body
+    return child in body if isinstance(body, list) else child is body
+
+
+def most_in_one_pass(branches: Iterable[Branches]) -> int:
+    """How many of the parts behind these conditions one pass can run at most."""
+    always = 0
+    behind: dict[ast.AST, dict[bool, list[Branches]]] = {}
+    for path in branches:
+        if not path:
+            always += 1
+            continue
+        (condition, holds), *rest = path
+        sides = behind.setdefault(condition, {})
+        sides.setdefault(holds, []).append(tuple(rest))
+    chosen = (max(map(most_in_one_pass, s.values())) for s in behind.values())
+    return always + sum(chosen)
