@@ -1,17 +1,24 @@
-"""Values that are there already when they are read: the host has waited before."""
+"""Waits that are over before, or only moved by, the reads that a program needs."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from gpulint.index import Where
 from gpulint.index.walk import walk
 from gpulint.script.every_step import Part
+from gpulint.script.reads import SHARES
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
     from gpulint.script.model import Script
+
+_FETCHES = frozenset("item tolist cpu numpy".split())
+_ON_THE_HOST = frozenset(
+    "float int bool str repr print len range zip enumerate list tuple math numpy".split()
+)
 
 
 def is_drained(
@@ -31,8 +38,64 @@ def is_drained(
         return False
     inside = [d.node for d in made if script.index.inside(d.node, loop.node)]
     return any(
-        _runs_before(read, part) and all(_stands_before(n, read.node) for n in inside)
+        _runs_with(read, part)
+        and _stands_before(read.node, part.node)
+        and all(_stands_before(n, read.node) for n in inside)
         for read in reads
+    )
+
+
+def is_read_again(
+    script: Script, parts: Sequence[Part], number: int, reads: Iterable[Part]
+) -> bool:
+    """Whether a read waits at the same point of the step as one of its parts does.
+
+    Nothing is queued for the device from the part on until the read, which would wait
+    for all that the part waits for.
+    """
+    part = parts[number]
+    later = {r.node for r in reads if not part.inner and _runs_with(r, part)}
+    for between in parts[number + 1 :] if later else ():
+        if between.node in later:
+            return True
+        if _queues(script, between.node):
+            return False
+    return False
+
+
+def _queues(script: Script, node: ast.AST) -> bool:
+    """Whether an expression may give the device work, other than copies and views."""
+    if isinstance(node, ast.Call):
+        return _may_run(script, node)
+    if isinstance(node, ast.BinOp):
+        return Where.DEVICE in script.where(node)
+    if isinstance(node, (ast.AugAssign, ast.UnaryOp, ast.Compare)):
+        return any(Where.DEVICE in script.where(n) for n in _operands(node))
+    return isinstance(node, ast.Subscript) and Where.DEVICE in script.where(node.slice)
+
+
+def _operands(node: ast.AugAssign | ast.UnaryOp | ast.Compare) -> list[ast.expr]:
+    if isinstance(node, ast.AugAssign):
+        return [node.value]
+    if isinstance(node, ast.UnaryOp):
+        return [node.operand]
+    return [node.left, *node.comparators]
+
+
+def _may_run(script: Script, call: ast.Call) -> bool:
+    """Whether a call is given something that may be on the device, or is a model."""
+    func = call.func
+    if isinstance(func, ast.Attribute) and func.attr in _FETCHES | SHARES:
+        return False
+    name = script.index.qualified(func) or ""
+    if name.partition(".")[0] in _ON_THE_HOST:
+        return False
+    given = [*call.args, *(k.value for k in call.keywords)]
+    if isinstance(func, ast.Attribute) and Where.DEVICE in script.where(func.value):
+        return True
+    on_host = Where.PLAIN | Where.HOST
+    return script.tensors.is_module(func) or any(
+        script.where(value) & ~on_host for value in given
     )
 
 
@@ -43,11 +106,11 @@ def _calls(node: ast.expr) -> bool:
     )
 
 
-def _runs_before(read: Part, part: Part) -> bool:
-    """Whether a read runs before a part in every step in which the part runs."""
+def _runs_with(read: Part, part: Part) -> bool:
+    """Whether a read runs in every step in which a part does."""
     same = read.helper is part.helper and read.call is part.call
     certain = part.branches[: len(read.branches)] == read.branches
-    return same and certain and not read.inner and _stands_before(read.node, part.node)
+    return same and certain and not read.inner
 
 
 def _stands_before(node: ast.AST, other: ast.AST) -> bool:

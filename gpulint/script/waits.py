@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpulint.index import Function, Target, Where
 from gpulint.index.walk import dotted
 from gpulint.script.branches import Branches
-from gpulint.script.drained import is_drained
+from gpulint.script.drained import is_drained, is_read_again
 from gpulint.script.every_step import EveryStep, Part
 from gpulint.script.losses import differentiated
 from gpulint.script.members import SAME_PLACE, member_on_device
@@ -62,12 +62,12 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
     if acts(calls) or _measures(script, calls):
         return []
     found: dict[ast.AST, Wait] = {}
-    collected: list[Part] = []
-    for part in parts:
-        if loop.eval and _is_collected(script, part, loop):
-            collected.append(part)
+    collected = [p for p in parts if loop.eval and _is_collected(script, p, loop)]
+    for number, part in enumerate(parts):
         for node, value in _waiting(script, part, loop):
             if is_drained(script, loop, part, value, collected):
+                continue
+            if is_read_again(script, parts, number, collected):
                 continue
             if node not in found and not _saved(script, node):
                 at = part.call or _shown(script, node)
@@ -107,6 +107,8 @@ def _is_collected(script: Script, part: Part, loop: Loop) -> bool:
     call = part.node
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return False
+    if _read_on(script, call):
+        return False  # reported as the read of a number
     move = script.tensors.move(call)
     fetches = move is not None and move.target is Target.CPU
     fetches = fetches or (call.func.attr in _READS - {"item"} and not call.args)
