@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _FETCHES = frozenset("item tolist cpu numpy".split())
 _ON_THE_HOST = frozenset(
-    "float int bool str repr print len range zip enumerate list tuple math numpy".split()
+    "float int bool str repr print len range zip enumerate list math numpy".split()
 )
 
 
