@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from gpulint.index.build import Function
 from gpulint.index.flow import Definition
 from gpulint.index.known import Value
 from gpulint.index.resolve import Origin, Resolver, enclosing_function
@@ -190,14 +191,17 @@ class Tensors:
         """What a device expression names, on all paths together."""
         if node not in self._targets:
             self._targets[node] = Target.UNKNOWN
-            found = {self._origin_target(o) for o in self.resolver.origins(node)}
+            origins = self.resolver.origins(node)
+            named = [o for o in origins if not self._is_left_out(o)] or origins
+            found = {self._origin_target(o) for o in named}
             if Target.UNKNOWN in found or not found:
-                named = _DEVICE_NAME.match((dotted(node) or "").rpartition(".")[2])
+                last = (dotted(node) or "").rpartition(".")[2]
                 others = found - {Target.UNKNOWN}
                 if Target.NOT_A_DEVICE in others:
                     result = Target.NOT_A_DEVICE
                 else:
-                    result = Target.ANY if named or others else Target.UNKNOWN
+                    meant = _DEVICE_NAME.match(last) or others
+                    result = Target.ANY if meant else Target.UNKNOWN
             else:
                 result = found.pop() if len(found) == 1 else Target.ANY
             self._targets[node] = result
@@ -230,14 +234,24 @@ class Tensors:
                 return _one_target(its.known)
         return Target.UNKNOWN
 
+    def _is_left_out(self, origin: Origin) -> bool:
+        """Whether a value is the None of a device that known callers may leave out."""
+        node = origin.node
+        none = isinstance(node, ast.Constant) and node.value is None
+        function = self._defaulting(origin) if none else None
+        return function is not None and bool(self.resolver.callers(function))
+
     def _is_open_default(self, origin: Origin) -> bool:
         """Whether a value is the default of a function that other files call."""
+        function = self._defaulting(origin)
+        return function is not None and not self.resolver.callers(function)
+
+    def _defaulting(self, origin: Origin) -> Function | None:
+        """The function of a parameter's default."""
         if not origin.default or origin.definition is None:
-            return False
+            return None
         function = enclosing_function(self.index, origin.definition)
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return False
-        return not self.resolver.callers(function)
+        return function if isinstance(function, Function) else None
 
     def _called_target(self, call: ast.Call) -> Target:
         name = self.index.qualified(call.func) or ""

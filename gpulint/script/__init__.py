@@ -4,10 +4,10 @@
 
 - what there is: `loops`, `loaders`, `datasets`, `batches`, `precision`, `losses`,
   `training_step`, `scalars`, `creations`, `model_size`, `optimized`, `attention`
-- what runs when: `runners`, `every_step`, `branches`, `invariants`, `started`, `reuse`,
-  `epochs`, `reads`; `outside`: where a loader goes in other files; `changes`,
-  `worker_state`, `kept_workers`: what workers would not see; `backpropagated`: what has
-  a graph
+- what runs when: `runners`, `every_step`, `branches`, `once`, `given`, `invariants`,
+  `started`, `reuse`, `epochs`, `reads`; `outside`: where a loader goes in other files;
+  `changes`, `worker_state`, `kept_workers`: what workers would not see;
+  `backpropagated`: what has a graph
 - one topic each, for the rule that asks: `columns`, `column_uses`, `column_fates`
   (GPU101), `transfers` (102), `host_arrays`, `residency` (103), `at_creation` (104),
   `hoists`, `module_moves` (105), `waits`, `members`, `accumulators`,

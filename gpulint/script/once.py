@@ -1,4 +1,4 @@
-"""Branches that are taken once: in the first step, or until what they set is set."""
+"""Branches that are taken once at most: in the first step, or until a value is set."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Definition
 from gpulint.index.walk import dotted, walk
+from gpulint.script.given import is_always_given
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -19,11 +20,14 @@ _UNSET = (None, False, 0)
 def holds_once(script: Script, branch: ast.If | ast.IfExp) -> bool:
     """Whether the test of a branch holds in one step only: `if step == 0:`.
 
-    Or until the branch has run: `if total is None: total = torch.zeros(…)`.
+    Or until the branch has run: `if total is None: total = torch.zeros(…)`. Or never,
+    as every caller gives what it asks for.
     """
     loops = [x for x in script.loops_around(branch) if x.kind != "other"]
     return any(
-        _is_first(script, part, loops) or _until_set(script, branch, part, loops)
+        _is_first(script, part, loops)
+        or _until_set(script, branch, part, loops)
+        or is_always_given(script, part)
         for part in _all_of(branch.test)
     )
 

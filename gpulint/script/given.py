@@ -1,0 +1,87 @@
+"""Branches for an argument that is left out, where every known caller gives it."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from gpulint.index import Definition, Function
+from gpulint.index.resolve import enclosing_function
+from gpulint.index.walk import dotted
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+_LOOK_UPS = frozenset("get pop getattr".split())
+_CALLED_BY_OTHERS = frozenset({"forward"})
+
+
+def is_always_given(script: Script, test: ast.expr) -> bool:
+    """Whether `noise is None` fails: all that call the function here pass a value.
+
+    Only where every use of the function's name in its file is such a call.
+    """
+    asked = _asked(test)
+    definitions = script.definitions(asked) if asked is not None else ()
+    if len(definitions) != 1 or not _is_optional(definitions[0]):
+        return False
+    function = enclosing_function(script.index, definitions[0])
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return False
+    callers = script.resolver.callers(function)
+    calls = [c for c in callers if not script.of(c).is_test]
+    name = definitions[0].name
+    return (
+        bool(calls)
+        and script.resolver.arguments(function, name) is not None
+        and all(_gives(script, call, function, name) for call in calls)
+        and _is_only_called(script, function, callers)
+    )
+
+
+def _asked(test: ast.expr) -> ast.Name | None:
+    """The name in `name is None`."""
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Is):
+        return None
+    none = isinstance(test.comparators[0], ast.Constant)
+    none = none and test.comparators[0].value is None  # type: ignore[attr-defined]
+    return test.left if none and isinstance(test.left, ast.Name) else None
+
+
+def _is_optional(definition: Definition) -> bool:
+    """Whether a name is a parameter that is None by default."""
+    default = definition.value
+    none = isinstance(default, ast.Constant) and default.value is None
+    return definition.kind == "parameter" and none
+
+
+def _gives(script: Script, call: ast.Call, function: Function, name: str) -> bool:
+    """Whether a call passes something for a parameter, and that is not None."""
+    position = script.resolver.position(function, name)
+    given = script.evaluator.argument(call, name, position)
+    origins = [o for node in given.nodes for o in script.resolver.origins(node)]
+    return bool(origins) and not any(_may_be_none(o.node) for o in origins)
+
+
+def _may_be_none(node: ast.AST) -> bool:
+    """Whether a value is None, or looked up where it may be missing."""
+    if isinstance(node, ast.Call):
+        return (dotted(node.func) or "").rpartition(".")[2] in _LOOK_UPS
+    none = isinstance(node, ast.Constant) and node.value is None
+    return none or isinstance(node, (ast.Attribute, ast.Subscript))
+
+
+def _is_only_called(
+    script: Script, function: Function, callers: list[ast.Call]
+) -> bool:
+    """Whether a function is not decorated, handed on, or called out of sight."""
+    hidden = function.name in _CALLED_BY_OTHERS or function.name.startswith("__")
+    if hidden or function.decorator_list:
+        return False
+    home = script.index.home(function)
+    read: list[ast.Name | ast.Attribute] = [
+        n for n in home.all(ast.Name) if n.id == function.name
+    ]
+    read += [a for a in home.all(ast.Attribute) if a.attr == function.name]
+    called = {id(call.func) for call in callers}
+    return all(id(node) in called for node in read)
