@@ -89,11 +89,12 @@ or class: who sets that must be obeyed.
 
 ## When not
 In-memory data are copied between processes for nothing, also where an option that
-nothing sets would make samples take work. A pass that is one batch of all samples
-leaves workers nothing to make ahead. Nothing waits for what Lightning's trainers take
-on the CPU alone. Batches that a dataset makes on the GPU, and files opened in
-`__init__` (HDF5, LMDB), must not be shared with workers. A 0 with a comment that gives
-a reason (debugging, Windows, notebooks) is meant.
+nothing sets would make samples take work. A pass that is one batch of all samples, or
+that stops after a few batches without training, leaves workers nothing to make ahead.
+Nothing waits for what Lightning's trainers take on the CPU alone. Batches that a
+dataset makes on the GPU, and files opened in `__init__` (HDF5, LMDB), must not be
+shared with workers. A 0 with a comment that gives a reason (debugging, Windows,
+notebooks) is meant.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, Single- and Multi-process Data Loading; the
@@ -110,6 +111,7 @@ from gpulint.index import Value
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.dataset_size import gives_one_batch
+from gpulint.script.few_batches import takes_few
 from gpulint.script.loader_options import (
     fed_by_framework,
     has_reason,
@@ -143,7 +145,7 @@ class SerialLoading(Rule):
                 continue
             if comes_from_settings(script, loader, "num_workers"):
                 continue  # GPU901
-            if gives_one_batch(loader):
+            if gives_one_batch(loader) or takes_few(script, loader):
                 continue  # nothing to make ahead
             if not feeds_no_gpu(script, loader):
                 yield self._finding(script, loader, values)

@@ -42,8 +42,9 @@ reported with its place and left alone; so is a call with its function's own `**
 Options that an unpacked dict sets or may set, values decided at run time, loaders of
 other libraries, batches that are or may be on the device (pinning those raises),
 samples that this process makes by acting in an environment, single samples of a script
-that trains nothing and reads back each result, loaders of which one batch is taken or
-that `process` of a graph dataset runs once for all, batches of a few known numbers,
+that trains nothing and reads back each result, loaders of which one batch or a few are
+taken or that `process` of a graph dataset runs once for all, objects that a collate
+function makes of a class without `pin_memory`, batches of a few known numbers,
 batches that the training process makes anew from arrays, data modules of projects
 without a trainer, that Lightning's trainers take on the CPU alone, or that no file
 names where others train or notebooks lie beside it, Lightning's test and prediction

@@ -28,12 +28,11 @@ def taken_once(script: Script, loader: Loader) -> bool:
     """Whether one batch is all that is taken: `next(iter(loader))`, in no loop."""
     if loader.loops:
         return False
-    places = list(_places(script, loader))
-    takes = [p for p in places if not _is_len(script, p)]
+    takes = [p for p in places(script, loader) if not is_len(script, p)]
     return bool(takes) and all(_takes_one(script, p) for p in takes)
 
 
-def _places(script: Script, loader: Loader) -> Iterator[ast.AST]:
+def places(script: Script, loader: Loader) -> Iterator[ast.AST]:
     """Where the loader is read: its call, or the local name that it is put under."""
     index = script.index
     above = index.parent(loader.call)
@@ -63,7 +62,8 @@ def _is_imported(script: Script) -> bool:
     return project is not None and project.importers(script.index, stem, "") != []
 
 
-def _is_len(script: Script, node: ast.AST) -> bool:
+def is_len(script: Script, node: ast.AST) -> bool:
+    """Whether a loader is only asked how many batches it has."""
     above = script.index.parent(node)
     return isinstance(above, ast.Call) and script.index.qualified(above.func) == "len"
 

@@ -27,7 +27,7 @@ def with_collation(
     known = dataset.known and dataset.work is not Work.UNKNOWN
     for node in collate.nodes:
         for origin in evaluator.resolver.origins(node):
-            for function in _run(origin.node, evaluator):
+            for function in run_by(origin.node, evaluator):
                 place = _tokenizes(function)
                 if place is not None:
                     return dataset._replace(
@@ -52,7 +52,7 @@ def with_collation(
     return dataset
 
 
-def _run(node: ast.AST, evaluator: Evaluator) -> list[ast.AST]:
+def run_by(node: ast.AST, evaluator: Evaluator) -> list[ast.AST]:
     """The function that a collate function is, or that an object runs when called."""
     if isinstance(node, _CALLABLES):
         return [node]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Move, Origin, Target, Value, Where
 from gpulint.index.walk import children, dotted, walk
+from gpulint.script.batch_objects import nothing_to_pin
 from gpulint.script.batches_taken import (
     made_anew,
     prepares_once,
@@ -17,6 +18,7 @@ from gpulint.script.batches_taken import (
 from gpulint.script.beyond import loops_beyond
 from gpulint.script.dataset_size import has_tiny_batches
 from gpulint.script.datasets import Work
+from gpulint.script.few_batches import takes_few
 from gpulint.script.generated import made_by_acting, made_on_device
 from gpulint.script.graphs import iterates_graphs
 from gpulint.script.loader_classes import LOADER
@@ -157,6 +159,8 @@ def gains(script: Script, loader: Loader) -> bool:
     """Whether a loader that is not pinned ought to be."""
     if written_off(script, loader) or yields_device(script, loader):
         return False
+    if nothing_to_pin(script, loader):
+        return False
     return goes_to_gpu(script, loader)
 
 
@@ -194,7 +198,7 @@ def _is_sent(script: Script, loader: Loader) -> bool:
         return False
     if taken_once(script, loader) or run_by_nobody(script, loader):
         return False
-    if prepares_once(script, loader):
+    if prepares_once(script, loader) or takes_few(script, loader):
         return False
     if made_anew(script, loader) or has_tiny_batches(loader):
         return False

@@ -133,7 +133,7 @@ def _argument(
     if isinstance(call.func, ast.Attribute) and script.where(call.func.value).device:
         return call if call.func.attr.endswith("_") else None
     function = _called(script, call)
-    parameter = _parameter(script, function, call, value) if function else None
+    parameter = parameter_given(script, function, call, value) if function else None
     if function is None or parameter is None:
         return call
     return changed_through(script, parameter, function, depth + 1)
@@ -170,9 +170,10 @@ def _called(script: Script, call: ast.Call) -> Function | None:
     return None
 
 
-def _parameter(
+def parameter_given(
     script: Script, function: Function, call: ast.Call, value: ast.AST
 ) -> ast.arg | None:
+    """The parameter that gets an argument of a call; None if that is not clear."""
     every = [*function.args.posonlyargs, *function.args.args]
     for keyword in call.keywords:
         if keyword.value is value:

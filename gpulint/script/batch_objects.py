@@ -1,0 +1,72 @@
+"""Batches that are objects of a project's class, which pinning leaves as they are."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gpulint.script.collation import run_by
+
+if TYPE_CHECKING:
+    from gpulint.script.loaders import Loader
+    from gpulint.script.model import Script
+
+# What PyTorch calls to pin an object, or what could stand in for it.
+_PINS = frozenset("pin_memory __getattr__ __getattribute__".split())
+
+
+def nothing_to_pin(script: Script, loader: Loader) -> bool:
+    """Whether all that a collate function returns are objects without `pin_memory`.
+
+    PyTorch pins tensors, and those in tuples, lists and dicts; of another object it
+    calls the method, if there is one.
+    """
+    made = [
+        run_by(origin.node, script.evaluator)
+        for node in loader.argument("collate_fn").nodes
+        for origin in script.resolver.origins(node)
+    ]
+    return bool(made) and all(
+        bool(functions) and all(_returns_objects(script, f) for f in functions)
+        for functions in made
+    )
+
+
+def _returns_objects(script: Script, function: ast.AST) -> bool:
+    if isinstance(function, ast.Lambda):
+        return _are_objects(script, [function.body])
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return False
+    flow = script.resolver.flow(function)
+    values = [v for v in flow.returns if v is not None]
+    return len(values) == len(flow.returns) and _are_objects(script, values)
+
+
+def _are_objects(script: Script, values: Iterable[ast.expr]) -> bool:
+    """Whether there are values, each of which is such an object or a tuple of them."""
+    origins = [o.expression for v in values for o in script.resolver.origins(v)]
+    return bool(origins) and all(
+        made is not None and _is_object(script, made) for made in origins
+    )
+
+
+def _is_object(script: Script, made: ast.expr) -> bool:
+    if isinstance(made, (ast.Tuple, ast.List)):
+        return _are_objects(script, made.elts)
+    if isinstance(made, ast.Dict):
+        return _are_objects(script, made.values)
+    owner = script.resolver.class_of(made.func) if isinstance(made, ast.Call) else None
+    return owner is not None and _is_plain(script, owner)
+
+
+def _is_plain(script: Script, owner: ast.ClassDef) -> bool:
+    """Whether a class and all its bases are the project's, and none pins itself."""
+    resolver = script.resolver
+    bases = [b for known in resolver.bases(owner) for b in known.bases]
+    seen = (resolver.class_of(b) is not None or _is_root(script, b) for b in bases)
+    return all(seen) and not _PINS & set(resolver.methods(owner))
+
+
+def _is_root(script: Script, base: ast.expr) -> bool:
+    return script.index.qualified(base) in ("object", "abc.ABC")

@@ -1,0 +1,92 @@
+"""Loaders whose loops stop after a few batches, such as samples to show."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index.walk import walk
+from gpulint.script.batches_taken import is_len, places
+from gpulint.script.loops import Loop
+from gpulint.script.reads import parameter_given
+
+if TYPE_CHECKING:
+    from gpulint.script.loaders import Loader
+    from gpulint.script.model import Script
+
+FEW = 8  # batches in each pass
+_REACHES = (ast.Gt, ast.GtE, ast.Eq)
+
+
+def takes_few(script: Script, loader: Loader) -> bool:
+    """Whether all loops over a loader train nothing and stop after a few batches.
+
+    Loops of functions that the loader is handed to are looked at where they stand.
+    """
+    taken = [p for p in places(script, loader) if not is_len(script, p)]
+    loops = [loop for place in taken for loop in _loops(script, place)]
+    return bool(loops) and all(
+        loop is not None and _stops_early(script.of(loop.node), loop) for loop in loops
+    )
+
+
+def _loops(script: Script, place: ast.AST) -> Iterator[Loop | None]:
+    """The loops that iterate what stands here; None: it goes elsewhere."""
+    loop = _loop_over(script, place)
+    call = script.index.parent(place)
+    function = script.resolver.callee(call) if isinstance(call, ast.Call) else None
+    if loop is not None or function is None or not isinstance(call, ast.Call):
+        yield loop
+        return
+    parameter = parameter_given(script, function, call, place)
+    uses = script.resolver.flow(function).uses.items()
+    reads = [n for n, reached in uses if any(d.node is parameter for d in reached)]
+    for node in reads if parameter is not None else [place]:
+        yield _loop_over(script, node)
+
+
+def _loop_over(script: Script, node: ast.AST) -> Loop | None:
+    """The loop whose iterable an expression is, wrapped in `enumerate` or not."""
+    statement = script.index.statement(node)
+    if not isinstance(statement, ast.For) or not script.index.inside(
+        node, statement.iter
+    ):
+        return None
+    return script.of(statement).loop_at(statement)
+
+
+def _stops_early(script: Script, loop: Loop) -> bool:
+    """`if number == 4: break` in a loop that trains nothing."""
+    if loop.train or loop.backward or loop.steps:
+        return False
+    return any(
+        isinstance(branch, ast.If)
+        and isinstance(branch.body[-1], (ast.Break, ast.Return))
+        and _counts_to_few(script, branch.test, loop)
+        for branch in loop.node.body
+    )
+
+
+def _counts_to_few(script: Script, test: ast.expr, loop: Loop) -> bool:
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], _REACHES):
+        return False
+    names = [n for n in walk(test.left) if isinstance(n, ast.Name)]
+    counts = [_is_number(script, n, loop) for n in names]
+    values = script.evaluator.values(test.comparators[0])
+    numbers = [v.constant for v in values.known]
+    few = all(type(n) is int and n <= FEW for n in numbers)
+    return bool(counts) and all(counts) and values.complete and bool(numbers) and few
+
+
+def _is_number(script: Script, name: ast.Name, loop: Loop) -> bool:
+    """Whether a name is the number that `enumerate` gives each batch."""
+    iterable = getattr(loop.node, "iter", None)
+    return all(
+        d.kind == "for"
+        and d.path[:1] == (0,)
+        and d.value is iterable
+        and isinstance(iterable, ast.Call)
+        and script.index.qualified(iterable.func) == "enumerate"
+        for d in script.definitions(name)
+    )
