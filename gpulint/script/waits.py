@@ -61,19 +61,20 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
     calls = [p.node for p in parts if isinstance(p.node, ast.Call)]
     if acts(calls) or _measures(script, calls):
         return []
-    found: dict[ast.AST, Wait] = {}
-    collected = [p for p in parts if loop.eval and _is_collected(script, p, loop)]
+    collected: list[Part] = []
+    waiting: list[tuple[int, ast.expr, ast.expr]] = []
     for number, part in enumerate(parts):
-        for node, value in _waiting(script, part, loop):
-            if is_drained(script, loop, part, value, collected):
-                continue
-            if is_read_again(script, parts, number, collected):
-                continue
-            if node not in found and not _saved(script, node):
-                at = part.call or _shown(script, node)
-                found[node] = Wait(
-                    node, value, at, part.inner, part.helper, part.branches
-                )
+        if loop.eval and _is_collected(script, part, loop):
+            collected.append(part)
+        waiting += [(number, *pair) for pair in _waiting(script, part, loop)]
+    found: dict[ast.AST, Wait] = {}
+    for number, node, value in waiting:
+        part = parts[number]
+        over = is_drained(script, loop, part, value, collected)
+        over = over or is_read_again(script, parts, number, collected)
+        if not (over or node in found or _saved(script, node)):
+            at = part.call or _shown(script, node)
+            found[node] = Wait(node, value, at, part.inner, part.helper, part.branches)
     return sorted(found.values(), key=lambda w: w.rank)
 
 
