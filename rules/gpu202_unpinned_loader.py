@@ -44,12 +44,13 @@ other libraries, batches that are or may be on the device (pinning those raises)
 samples that this process makes by acting in an environment, single samples of a script
 that trains nothing and reads back each result, loaders of which one batch or a few are
 taken or that `process` of a graph dataset runs once for all, objects that a collate
-function makes of a class without `pin_memory`, batches of a few known numbers,
-batches that the training process makes anew from arrays, data modules of projects
-without a trainer, that Lightning's trainers take on the CPU alone, or that no file
-names where others train or notebooks lie beside it, Lightning's test and prediction
-loaders where nothing runs them, scripts for the CPU or MPS, and `pin_memory=False` with
-a comment that gives a reason.
+function makes of a class without `pin_memory`, batches of a few known numbers, batches
+that the training process makes anew from arrays or joins before it copies them
+(`torch.cat` gives ordinary memory), data modules of projects without a trainer, that
+Lightning's trainers take on the CPU alone, or that no file names where others train or
+notebooks lie beside it, Lightning's test and prediction loaders where nothing runs
+them, scripts for the CPU or MPS, and `pin_memory=False` with a comment that gives a
+reason.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on

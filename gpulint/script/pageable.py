@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gpulint.index import Definition, Origin
-from gpulint.index.walk import COMPREHENSIONS
+from gpulint.index import Definition, Origin, Target
+from gpulint.index.walk import COMPREHENSIONS, walk
 from gpulint.script.columns import SAME_VALUES
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ _MAKES_HOST = frozenset(
     for n in "from_numpy tensor as_tensor Tensor FloatTensor LongTensor stack cat "
     "concat zeros ones full empty rand randn randint arange".split()
 )
+_JOINS = frozenset(f"torch.{n}" for n in "cat concat stack hstack vstack".split())
 _PARTS = frozenset("split chunk unbind iterrows itertuples items".split())
 
 
@@ -82,6 +84,30 @@ def _by_hand(script: Script, origin: Origin) -> bool:
         return False
     names = script.resolver.base_names(owner)
     return not any(n.endswith(("DataLoader", "Loader")) for n in names)
+
+
+def joined_on_host(script: Script, loops: Iterable[Loop]) -> bool:
+    """Whether all that loops copy of batches is joined before: it is never pinned."""
+    joined = [
+        _is_joined(its, move.receiver, 0)
+        for loop in loops
+        for its in [script.of(loop.node)]
+        for move in its.moves
+        if move.target is not Target.CPU and its.index.inside(move.call, loop.node)
+    ]
+    return bool(joined) and all(joined)
+
+
+def _is_joined(script: Script, node: ast.expr, depth: int) -> bool:
+    """Whether `torch.cat` of tensors on the host is a part of what makes a tensor."""
+    for part in walk(node):
+        if isinstance(part, ast.Call) and script.index.qualified(part.func) in _JOINS:
+            names = (n for a in part.args for n in walk(a) if isinstance(n, ast.Name))
+            return any(script.batches.loop_of(n) is not None for n in names)
+    if not isinstance(node, ast.Name) or depth > 3:
+        return False
+    values = [d.value for d in script.definitions(node) if d.kind == "assign"]
+    return any(v is not None and _is_joined(script, v, depth + 1) for v in values)
 
 
 def never_pinned(script: Script, source: ast.expr, loop: Loop) -> str | None:

@@ -23,6 +23,7 @@ from gpulint.script.generated import made_by_acting, made_on_device
 from gpulint.script.graphs import iterates_graphs
 from gpulint.script.loader_classes import LOADER
 from gpulint.script.loaders import Loader
+from gpulint.script.pageable import joined_on_host
 from gpulint.script.setting_values import comes_from_settings
 from gpulint.script.trainers import feeds_no_gpu
 
@@ -205,6 +206,8 @@ def _is_sent(script: Script, loader: Loader) -> bool:
     loops = [*loader.loops, *loops_beyond(script, loader)]
     if any(iterates_graphs(script.of(x.node), x) for x in loops):
         return False  # the copy of a graph waits, pinned or not
+    if joined_on_host(script, loops):
+        return False
     moves = script.moves_in(loops)
     targets = {m.target for m in moves}
     if targets:
