@@ -42,12 +42,8 @@ class Needs:
         """All words that are looked for in a text."""
         return frozenset(STEP_WORDS if self.step_loop else ()).union(*self.words)
 
-    def in_text(self, text: str) -> bool:
-        """Whether the words let a file through."""
-        return self.among({word for word in self.vocabulary if word in text})
-
     def among(self, present: Set[str]) -> bool:
-        """The same, where it is known which words of the vocabulary are present."""
+        """Whether the words of the vocabulary that are present let a file through."""
         if self.step_loop and present.isdisjoint(STEP_WORDS):
             return False
         return any(group <= present for group in self.words)

@@ -317,10 +317,12 @@ def test_files_without_the_words_are_not_indexed(
 
 def test_screens() -> None:
     needs = Calls("torch.utils.data.DataLoader")
-    assert needs.in_text("from torch.utils import data as D; D.DataLoader(x)")
-    assert not needs.in_text("import torch")
-    assert Words("a b", "c").in_text("c")
-    assert not Words("a b", "c").in_text("a")
+    assert needs.vocabulary == {"DataLoader"}
+    assert needs.among({"DataLoader"})
+    assert not needs.among(set())
+    assert Words("a b", "c").vocabulary == {"a", "b", "c"}
+    assert Words("a b", "c").among({"c"})
+    assert not Words("a b", "c").among({"a"})
 
 
 def test_rules_are_found_by_code_prefix_and_name() -> None:

@@ -27,8 +27,9 @@ class Batches:
 
     `any`: whether the file has a loop that can be one.
     `assumed` gives where the targets live as they come from the loader, and what
-    `next` takes from it, for the tensor facts: on the host, unless the loader's name
-    says that it moves them.
+    `next` takes from one of `loaders`, for the tensor facts: on the host, unless the
+    loader's name says that it moves them, its samples are made on a device, or its
+    class may do so.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Batches:
             found[name] = Where.UNKNOWN if unsure else Where.HOST
         for call in self.index.calls.get("next", ()) if self._loaders else ():
             loaders = self._taken_from(call)
-            if loaders and all(x.dataset.device is None for x in loaders):
+            if loaders and not any(x.derived or x.dataset.device for x in loaders):
                 found[call] = Where.HOST
         return found
 
