@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import re
 import sys
 import warnings
@@ -22,7 +21,7 @@ from gpulint.finding import (
 )
 from gpulint.index import SETTINGS, FileIndex, Project, Projects, build_index
 from gpulint.registry import find_rule
-from gpulint.rule import Rule
+from gpulint.rule import Present, Rule
 from gpulint.source import (
     Source,
     SourceError,
@@ -91,8 +90,7 @@ def check_source(source: Source, options: Options) -> Checked:
 
 def _findings(source: Source, options: Options) -> list[Finding]:
     try:
-        text, words = source.text, _vocabulary(options.rules)
-        present = frozenset(word for word in words if word in text)
+        present = Present(source.text)
         rules = [r for r in options.rules if r.needs.among(present)]
         if not rules and not may_be_deep(source):
             _syntax_only(source, options)
@@ -110,12 +108,6 @@ def _findings(source: Source, options: Options) -> list[Finding]:
         if isinstance(error, ValueError):
             reason = SourceError("source has a null byte", code="GPU000")
         return _trouble_in(source, reason, options)
-
-
-@functools.lru_cache(maxsize=16)
-def _vocabulary(rules: tuple[Rule, ...]) -> frozenset[str]:
-    """The words that any of the rules looks for."""
-    return frozenset().union(*(rule.needs.vocabulary for rule in rules))
 
 
 def _syntax_only(source: Source, options: Options) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-from collections.abc import Iterable, Iterator, Set
+import re
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -24,29 +25,59 @@ STEP_WORDS = (
 )
 
 
+# What stands for more than itself: a `.cuda()`, or a `.to()` that does not just name
+# a type or a layout.
+_PATTERNS = {
+    "<move>": re.compile(
+        r"""\.cuda\(|\.to\((?!\s*(?:
+            (?:dtype\s*=\s*)?
+            (?: torch\.(?:b?float|half|double|u?int|short|long|bool)\w*
+              | [\w.]*dtype )
+          | memory_format\s*=\s*[\w.]+
+        )\s*\))""",
+        re.VERBOSE,
+    )
+}
+
+
+class Present:
+    """The words that occur in a text; each is looked for once, and only if asked."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._known: dict[object, bool] = {}
+
+    def __contains__(self, word: object) -> bool:
+        known = self._known.get(word)
+        if known is None:
+            known = self._known[word] = self._find(str(word))
+        return known
+
+    def _find(self, word: str) -> bool:
+        pattern = _PATTERNS.get(word)
+        return pattern.search(self._text) is not None if pattern else word in self._text
+
+
 @dataclass(frozen=True)
 class Needs:
     """What must stand in a file for a rule to have a chance there.
 
-    `words`: alternatives; each is a set of strings that must all occur in the text.
+    `words`: alternatives; each lists strings that must all occur in the text. They are
+    looked for in this order, so what many rules ask for and few files have comes first.
+    `<move>` stands for a call that may move a tensor or model to a device.
     `calls`: qualified names, one of which must be called (aliases resolved); empty
     means that the words decide alone. `step_loop`: a loop that trains or evaluates.
     """
 
-    words: tuple[frozenset[str], ...]
+    words: tuple[tuple[str, ...], ...]
     calls: frozenset[str] = field(default_factory=frozenset)
     step_loop: bool = False
 
-    @property
-    def vocabulary(self) -> frozenset[str]:
-        """All words that are looked for in a text."""
-        return frozenset(STEP_WORDS if self.step_loop else ()).union(*self.words)
-
-    def among(self, present: Set[str]) -> bool:
-        """Whether the words of the vocabulary that are present let a file through."""
-        if self.step_loop and present.isdisjoint(STEP_WORDS):
+    def among(self, present: Container[str]) -> bool:
+        """Whether the words that are present let a file through."""
+        if not any(all(w in present for w in group) for group in self.words):
             return False
-        return any(group <= present for group in self.words)
+        return not self.step_loop or any(word in present for word in STEP_WORDS)
 
     def in_index(self, index: FileIndex) -> bool:
         """Whether the calls let the file through."""
@@ -55,7 +86,7 @@ class Needs:
 
 def Words(*groups: str) -> Needs:
     """Each group is one alternative: words separated by spaces, all of them needed."""
-    return Needs(tuple(frozenset(group.split()) for group in groups))
+    return Needs(tuple(tuple(group.split()) for group in groups))
 
 
 def StepLoops(*groups: str) -> Needs:
@@ -65,13 +96,13 @@ def StepLoops(*groups: str) -> Needs:
 
 def Calls(*names: str) -> Needs:
     """One of these qualified names must be called."""
-    words = {frozenset([name.rpartition(".")[2]]) for name in names}
-    return Needs(tuple(words), frozenset(names))
+    words = {name.rpartition(".")[2]: None for name in names}
+    return Needs(tuple((word,) for word in words), frozenset(names))
 
 
 def Loaders() -> Needs:
     """A DataLoader, or a class whose name ends so, must be called or derived from."""
-    return _Loaders((frozenset(["DataLoader"]),))
+    return _Loaders((("DataLoader",),))
 
 
 class _Loaders(Needs):

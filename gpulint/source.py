@@ -23,7 +23,7 @@ MAX_BYTES = 2_000_000
 MAX_DEPTH = 100
 LONG_LINE = 500
 MANY_LINES = 100
-_CONTINUED = re.compile(r"\n[ \t]*(?:\.|elif\b|[-+*/|&(])|\\\r?\n")
+_CONTINUED = re.compile(r"\n[ \t]*(?:[-+*/|&(.]|elif\b)")
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _GENERATED = re.compile(
     r"^#.*(?:\bgenerated (?:by|from|with|code|file)\b|@generated|auto-?generated\b"
@@ -198,7 +198,8 @@ def may_be_deep(source: Source) -> bool:
     """
     if max(map(len, source.text.split("\n"))) > LONG_LINE:
         return True
-    return len(_CONTINUED.findall(source.text)) > MANY_LINES
+    marked = source.text.count("\\\n") + source.text.count("\\\r\n")
+    return marked + len(_CONTINUED.findall(source.text)) > MANY_LINES
 
 
 def _bracket_depth(data: bytes) -> int:

@@ -77,7 +77,7 @@ class PerColumnTransfer(Rule):
 
     effect = Effect.EXACT
     severity = Severity.ERROR
-    needs = Words(".to( [", ".cuda( [")
+    needs = Words("<move> [")
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each group of moves."""

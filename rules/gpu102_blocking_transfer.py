@@ -73,7 +73,7 @@ class BlockingTransfer(Rule):
     """Fires once for each training or evaluation loop, at its first such copy."""
 
     effect = Effect.EXACT
-    needs = StepLoops(".to(", ".cuda(", ".type(", ".copy_(")
+    needs = StepLoops("<move>", ".type(", ".copy_(")
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each loop."""

@@ -88,10 +88,7 @@ class PerBatchHostArray(Rule):
 
     effect = Effect.EXACT
     torch = (2, 3)
-    needs = Words(
-        *(f"{make} {move}(" for make in ("torch numpy", "torch h5py", "torch.load mmap")
-          for move in (".to", ".cuda"))
-    )  # fmt: skip
+    needs = Words("<move> numpy torch", "<move> h5py torch", "<move> mmap torch.load")
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding an array and function; further lookups are related."""

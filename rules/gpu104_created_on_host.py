@@ -81,11 +81,7 @@ class CreatedOnHost(Rule):
 
     effect = Effect.EXACT
     needs = Words(
-        *(
-            f"{name}( {move}("
-            for name in _SPELLINGS.split()
-            for move in (".to", ".cuda")
-        ),
+        *(f"<move> {name}(" for name in _SPELLINGS.split()),
         "torch.cuda Tensor( np.",
     )
 

@@ -65,9 +65,7 @@ class LoopInvariantTransfer(Rule):
 
     effect = Effect.EXACT
     severity = Severity.ERROR
-    needs = Words(
-        *(f"{loop} {to}" for loop in ("for", "while") for to in (".to(", ".cuda("))
-    )
+    needs = Words("<move> for", "<move> while")
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each value and loop; other places are related."""

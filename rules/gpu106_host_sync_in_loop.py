@@ -94,9 +94,9 @@ class HostSyncInLoop(Rule):
     effect = Effect.EXACT
     needs = StepLoops(
         *(
-            f"torch {runs} {moves}"
+            f"{moves} {runs} torch"
             for runs in ("backward(", "no_grad", "inference_mode", ".eval(", "loader")
-            for moves in (".to(", "cuda")
+            for moves in ("<move>", "cuda")
         )
     )
 

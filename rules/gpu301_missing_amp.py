@@ -115,7 +115,7 @@ class MissingAMP(Rule):
     """Reports the forward call of each training loop of a file without any AMP."""
 
     effect = Effect.NUMERICS
-    needs = Words("torch backward(")
+    needs = Words("backward( torch")
     torch = (2, 3)
 
     def check(self, script: Script) -> Iterator[Finding]:

@@ -107,7 +107,7 @@ class MissingTF32(Rule):
 
     effect = Effect.NUMERICS
     severity = Severity.NOTE
-    needs = Words("torch backward(")
+    needs = Words("backward( torch")
     torch = (1, 12)
 
     def check(self, script: Script) -> Iterator[Finding]:

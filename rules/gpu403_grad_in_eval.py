@@ -94,9 +94,9 @@ class GradInEval(Rule):
     effect = Effect.EXACT
     needs = StepLoops(
         *(
-            f"torch for {name} {moves}"
+            f"{moves} {name} for torch"
             for name in ("eval", "val", "test", "infer", "pred")
-            for moves in (".to(", "cuda")
+            for moves in ("<move>", "cuda")
         )
     )
 

@@ -67,7 +67,7 @@ class RetainedGraph(Rule):
 
     effect = Effect.EXACT
     severity = Severity.ERROR
-    needs = Words("torch backward( +=", "torch backward( append(", "torch backward( +")
+    needs = Words("backward( torch +", "backward( torch append(")
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding a statement."""

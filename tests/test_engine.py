@@ -20,7 +20,7 @@ from gpulint.engine import (
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.index.project import Projects
 from gpulint.registry import all_rules, find_rule, select_rules
-from gpulint.rule import Calls, Rule, Words
+from gpulint.rule import Calls, Present, Rule, Words
 from gpulint.script import Script
 from gpulint.script.edits import InsertBefore, Remove, Replace, ReplaceCode, Rewrite
 from gpulint.script.syntax import code, set_keywords
@@ -317,12 +317,32 @@ def test_files_without_the_words_are_not_indexed(
 
 def test_screens() -> None:
     needs = Calls("torch.utils.data.DataLoader")
-    assert needs.vocabulary == {"DataLoader"}
     assert needs.among({"DataLoader"})
     assert not needs.among(set())
-    assert Words("a b", "c").vocabulary == {"a", "b", "c"}
     assert Words("a b", "c").among({"c"})
     assert not Words("a b", "c").among({"a"})
+
+
+@pytest.mark.parametrize(
+    "text, moves",
+    [
+        ("x.to(device)", True),
+        ("x.to(\n    'cuda')", True),
+        ("x.to(y)", True),
+        ("x.to(device, dtype)", True),
+        ("x.to(torch.float32, device=d)", True),
+        ("x.to(torch.device('cuda'))", True),
+        ("x.to(y.dtype) + z.to(device=y.device)", True),
+        ("x.cuda()", True),
+        ("x.to(y.dtype)", False),
+        ("x.to(dtype=torch.float16)", False),
+        ("x.to( torch.bfloat16 )", False),
+        ("x.to(memory_format=torch.channels_last)", False),
+        ("x.tolist()", False),
+    ],
+)
+def test_a_move_is_looked_for_as_such(text: str, moves: bool) -> None:
+    assert Words("<move>").among(Present(text)) is moves
 
 
 def test_rules_are_found_by_code_prefix_and_name() -> None:

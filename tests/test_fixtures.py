@@ -14,7 +14,7 @@ from gpulint.engine import Options, check_source, fix_source
 from gpulint.finding import Effect
 from gpulint.index import Projects, build_index
 from gpulint.registry import all_rules, find_rule
-from gpulint.rule import Rule
+from gpulint.rule import Present, Rule
 from gpulint.source import Source, read_source
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -112,7 +112,7 @@ def test_silent_case_has_a_twin_that_fires(path: Path) -> None:
     twin = TWIN.match(source.text.partition("\n")[0])
     assert twin, "the first line must name the twin: `# twin: bad.py, what differs`"
     rule = rule_of(path)
-    assert rule.needs.among({w for w in rule.needs.vocabulary if w in source.text})
+    assert rule.needs.among(Present(source.text))
     assert rule.needs.in_index(build_index(source)), "the rule never looks at it"
     assert found(read_source(path.with_name(twin.group(1))), rule)
 

@@ -261,7 +261,7 @@ class Memory:
 
     def _settle_words(self) -> None:
         """Only roles that somebody searched through are rewritten."""
-        searched = self.project.words.tables.keys()
+        searched = self.project.words.loaded
         for role, words in self.project.words.found.items():
             if role in searched:
                 self.record.words[role] = _compact(self._by_number(words))

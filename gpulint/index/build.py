@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from gpulint.index.walk import FIELDS, FUNCTIONS, children, dotted, walk_scope
+from gpulint.index.walk import FUNCTIONS, GETTERS, WITH_GAPS, dotted, walk_scope
 from gpulint.source import Source, SourceError
 
 if TYPE_CHECKING:
@@ -344,6 +344,9 @@ def build_index(source: Source, tree: ast.Module | None = None) -> FileIndex:
         node = stack.pop()
         kind = node.__class__
         nodes[kind].append(node)
+        getter = GETTERS[kind]
+        if getter is None:
+            continue
         if kind in _LINKS:
             length = links.get(parents[node], 0) + 1
             links[node] = length
@@ -351,11 +354,16 @@ def build_index(source: Source, tree: ast.Module | None = None) -> FileIndex:
                 _refuse(node)
         elif kind is ast.If and _elif_chain(node) > MAX_LINKS:
             _refuse(node)
-        if FIELDS.get(kind) != ():
-            below = children(node)
-            for child in below:
-                parents[child] = node
-            stack += below[::-1]
+        below: list[ast.AST] = []  # `children(node)`, in line as most nodes come here
+        for value in getter(node):
+            if value.__class__ is list:
+                below += filter(None, value) if kind in WITH_GAPS else value
+            elif value is not None:
+                below.append(value)
+        below.reverse()
+        for child in below:
+            parents[child] = node
+        stack += below
     _read_imports(index)
     return index
 

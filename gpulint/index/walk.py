@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -17,38 +19,56 @@ _NOT_CODE = frozenset(
     "level conversion is_async simple rest kwd_attrs".split()
 )
 _LEAVES = (ast.Constant, ast.alias, ast.Global, ast.Nonlocal, ast.MatchSingleton)
-_WITH_GAPS = (ast.Dict, ast.arguments)  # `{**x}`, keyword-only without a default
-FIELDS: dict[type, tuple[str, ...]] = {}
+WITH_GAPS = (ast.Dict, ast.arguments)  # `{**x}`, keyword-only without a default
+_Getter = Callable[[ast.AST], tuple[Any, ...]]
 
 
 def fields(kind: type) -> tuple[str, ...]:
     """The fields of an `ast` class that may hold child nodes, in source order."""
-    known = FIELDS.get(kind)
-    if known is None:
-        names = [n for n in getattr(kind, "_fields", ()) if n not in _NOT_CODE]
-        if kind in _LEAVES:
-            names = []
-        if "name" in names and kind.__name__ != "TypeAlias":
-            names.remove("name")
-        if "decorator_list" in names:  # decorators stand before the definition
-            names.remove("decorator_list")
-            names.insert(0, "decorator_list")
-        known = FIELDS[kind] = tuple(names)
-    return known
+    names = [n for n in getattr(kind, "_fields", ()) if n not in _NOT_CODE]
+    if kind in _LEAVES:
+        return ()
+    if "name" in names and kind.__name__ != "TypeAlias":
+        names.remove("name")
+    if "decorator_list" in names:  # decorators stand before the definition
+        names.remove("decorator_list")
+        names.insert(0, "decorator_list")
+    return tuple(names)
+
+
+class _Getters(dict[type, _Getter | None]):
+    """For a class of `ast`: gives what its child fields hold; None: it has none."""
+
+    def __missing__(self, kind: type) -> _Getter | None:
+        names = fields(kind)
+        getter: _Getter | None = operator.attrgetter(*names) if names else None
+        if len(names) == 1:
+            getter = _single(names[0])
+        self[kind] = getter
+        return getter
+
+
+def _single(name: str) -> _Getter:
+    get = operator.attrgetter(name)
+    return lambda node: (get(node),)
+
+
+GETTERS = _Getters()
 
 
 def children(node: ast.AST) -> list[ast.AST]:
     """Direct child nodes in source order."""
     kind = node.__class__
-    names = FIELDS.get(kind)
     found: list[ast.AST] = []
-    for name in fields(kind) if names is None else names:
-        value = getattr(node, name, None)
+    getter = GETTERS[kind]
+    if getter is None:
+        return found
+    for value in getter(node):
         if value.__class__ is list:
             found += value
         elif value is not None:
             found.append(value)
-    return list(filter(None, found)) if kind in _WITH_GAPS else found
+    return list(filter(None, found)) if kind in WITH_GAPS else found
 
 
 def walk(*roots: ast.AST) -> Iterator[ast.AST]:
@@ -69,7 +89,7 @@ def _below(root: ast.AST) -> list[ast.AST]:
     while stack:
         node = stack.pop()
         found.append(node)
-        if FIELDS.get(node.__class__) != ():
+        if GETTERS[node.__class__] is not None:
             stack += children(node)[::-1]
     if hasattr(root, "body"):
         root._below = found  # type: ignore[attr-defined]
@@ -88,7 +108,7 @@ def walk_scope(*roots: ast.AST) -> Iterator[ast.AST]:
         node = stack.pop()
         yield node
         kind = node.__class__
-        if (kind not in _SCOPES or id(node) in first) and FIELDS.get(kind) != ():
+        if GETTERS[kind] is not None and (kind not in _SCOPES or id(node) in first):
             stack += children(node)[::-1]
 
 

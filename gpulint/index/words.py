@@ -56,7 +56,8 @@ class Words:
         self.stored: Callable[[str], dict[Path, frozenset[str]]] = lambda _: {}
         self.answers: dict[Search, Files] = {}
         self.found: dict[str, dict[Path, frozenset[str]]] = {}  # words by role
-        self.tables: dict[str, dict[str, set[Path]]] = {}  # files by word, by role
+        self.loaded: set[str] = set()  # roles of which `found` has what is stored
+        self._tables: dict[str, dict[str, set[Path]]] = {}  # files by word, by role
 
     def search(self, search: Search) -> Files:
         """The files that a search finds."""
@@ -104,7 +105,7 @@ class Words:
         for found in self.found.values():
             found.pop(path, None)
         self.answers.clear()
-        self.tables.clear()
+        self._tables.clear()
 
     def _imports(self, path: Path, stem: str, name: str) -> bool:
         imported = self.of(path, "imports")
@@ -121,10 +122,10 @@ class Words:
             case ("importers", stem, name, _):
                 users = self._table("imports")
                 return users.get(stem, set()) | users.get(name, set())
-            case ("setters", _, _, word):
-                return self._table("writes").get(word, set())
-            case ("derivers", _, word):
-                return self._table("bases").get(word, set())
+            case ("setters" | "derivers" as kind, stem, name, *_):
+                self._load("writes" if kind == "setters" else "bases")
+                users = self._table("imports")  # few, so that few others are read
+                return users.get(stem, set()) | users.get(name, set())
             case ("targets", _):
                 return tuple(self._settings())
             case (role, word) if role in _ROLES:
@@ -133,14 +134,19 @@ class Words:
 
     def _table(self, role: str) -> dict[str, set[Path]]:
         """The Python files by each of their words that has a role."""
-        if role not in self.tables:
-            self.found[role] = {**self.stored(role), **self.found.get(role, {})}
+        if role not in self._tables:
+            self._load(role)
             table: dict[str, set[Path]] = defaultdict(set)
             for path in self._python():
                 for word in self.of(path, role):
                     table[word].add(path)
-            self.tables[role] = table
-        return self.tables[role]
+            self._tables[role] = table
+        return self._tables[role]
+
+    def _load(self, role: str) -> None:
+        if role not in self.loaded:
+            self.found[role] = {**self.stored(role), **self.found.get(role, {})}
+            self.loaded.add(role)
 
 
 def settings_files(root: Path) -> list[Path]:
