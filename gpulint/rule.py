@@ -6,7 +6,7 @@ import ast
 import dataclasses
 import inspect
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -40,22 +40,20 @@ _PATTERNS = {
 }
 
 
-class Present:
-    """The words that occur in a text; each is looked for once, and only if asked."""
+class Present(dict[str, bool]):
+    """Whether a word occurs in a text; each is looked for once, and only if asked."""
 
     def __init__(self, text: str) -> None:
+        super().__init__()
         self._text = text
-        self._known: dict[object, bool] = {}
 
-    def __contains__(self, word: object) -> bool:
-        known = self._known.get(word)
-        if known is None:
-            known = self._known[word] = self._find(str(word))
-        return known
-
-    def _find(self, word: str) -> bool:
+    def __missing__(self, word: str) -> bool:
         pattern = _PATTERNS.get(word)
-        return pattern.search(self._text) is not None if pattern else word in self._text
+        found = (
+            pattern.search(self._text) is not None if pattern else word in self._text
+        )
+        self[word] = found
+        return found
 
 
 @dataclass(frozen=True)
@@ -73,11 +71,15 @@ class Needs:
     calls: frozenset[str] = field(default_factory=frozenset)
     step_loop: bool = False
 
-    def among(self, present: Container[str]) -> bool:
+    def among(self, present: Present) -> bool:
         """Whether the words that are present let a file through."""
-        if not any(all(w in present for w in group) for group in self.words):
-            return False
-        return not self.step_loop or any(word in present for word in STEP_WORDS)
+        for group in self.words:  # every file comes here: the fastest form
+            for word in group:
+                if not present[word]:
+                    break
+            else:
+                return not self.step_loop or any(present[w] for w in STEP_WORDS)
+        return False
 
     def in_index(self, index: FileIndex) -> bool:
         """Whether the calls let the file through."""

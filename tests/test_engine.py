@@ -317,10 +317,11 @@ def test_files_without_the_words_are_not_indexed(
 
 def test_screens() -> None:
     needs = Calls("torch.utils.data.DataLoader")
-    assert needs.among({"DataLoader"})
-    assert not needs.among(set())
-    assert Words("a b", "c").among({"c"})
-    assert not Words("a b", "c").among({"a"})
+    assert needs.among(Present("DataLoader(x)"))
+    assert not needs.among(Present("Loader(x)"))
+    assert Words("a b", "c").among(Present("c"))
+    assert Words("a b", "c").among(Present("b a"))
+    assert not Words("a b", "c").among(Present("a"))
 
 
 @pytest.mark.parametrize(

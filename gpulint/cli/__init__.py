@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -57,6 +58,9 @@ class LazyGroup(click.Group):
 
                 traceback.print_exc()
             fail(internal(error))
+        finally:
+            if args is None:  # the process ends: no need to look through all objects
+                gc.freeze()
         sys.exit(code if isinstance(code, int) else 0)
 
 

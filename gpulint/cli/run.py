@@ -209,7 +209,7 @@ def one_line_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def rare_collections() -> Iterator[None]:
-    """Syntax trees are many objects without cycles: looking for some takes a fifth
+    """Syntax trees are many objects with few cycles: looking for some takes a fifth
     of a run's time. Not switched off, so that a long run stays small.
     """
     before = gc.get_threshold()
@@ -218,6 +218,7 @@ def rare_collections() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()  # else the lower threshold has it look through all of them now
         gc.set_threshold(*before)
         gc.unfreeze()
 

@@ -57,6 +57,7 @@ class Project:
         self.entries: dict[Entry, int | str] = {}
         self.words = Words(lambda: self.files, lambda: settings_files(root), self._text)
         self._added: dict[Path, list[Path]] = {}
+        self._folders: dict[Path, list[Path]] = {}
         self._owned: dict[tuple[Path, str], bool] = {}
         self._found: dict[tuple[Path, tuple[str, ...]], Looked] = {}
         self._asked: dict[tuple[Path, Search], tuple[Path, ...]] = {}
@@ -236,10 +237,9 @@ class Project:
             return True  # relative
         key = (near.source.path, head)
         if key not in self._owned:
-            folder = near.source.path.parent
             with self._about(near):
-                outer = self._outer_folders(folder)
-                around = (folder, *outer, *self._sure_folders(near))
+                outer = self._outer_folders(near)
+                around = (self._up(near)[0], *outer, *self._sure_folders(near))
                 self._owned[key] = any(self._holds(f, head) for f in around)
         return self._owned[key]
 
@@ -273,11 +273,11 @@ class Project:
         return [folder / name for name in names.split("/") if name]
 
     def _resolve(self, near: FileIndex, dotted: str) -> Member | None:
-        folder = near.source.path.parent
         name = dotted.lstrip(".")
         level = len(dotted) - len(name)
         parts = tuple(name.split(".")) if name else ()
         if level:
+            folder = near.source.path.parent
             for _ in range(level - 1):
                 folder = folder.parent
             return self._find(folder, parts)
@@ -285,7 +285,7 @@ class Project:
             found = self._find(sure, parts)
             if found is not None:
                 return found
-        others = [f for f in self._outer_folders(folder) if self._holds(f, parts[0])]
+        others = [f for f in self._outer_folders(near) if self._holds(f, parts[0])]
         return self._find(others[0], parts) if len(others) == 1 else None
 
     def _sure_folders(self, near: FileIndex) -> list[Path]:
@@ -298,9 +298,9 @@ class Project:
                 self._added[path].append(path.parent)
         return self._added[path]
 
-    def _outer_folders(self, folder: Path) -> list[Path]:
+    def _outer_folders(self, near: FileIndex) -> list[Path]:
         """Folders around, to the root, in any of which a program may be started."""
-        found = [above for above in self._up(folder) if not self._is(above, PACKAGE)]
+        found = [above for above in self._up(near) if not self._is(above, PACKAGE)]
         source = self.root / "src"
         if self._is(source, FOLDER) and source not in found:
             found.append(source)
@@ -309,12 +309,14 @@ class Project:
     def _is(self, folder: Path, how: int) -> bool:
         return self._stands(folder.parent, folder.name, how)
 
-    def _up(self, folder: Path) -> Iterator[Path]:
-        """A folder and those around it, to the root."""
-        yield folder
-        while folder != self.root and self.root in folder.parents:
-            folder = folder.parent
-            yield folder
+    def _up(self, near: FileIndex) -> list[Path]:
+        """A file's folder and those around it, to the root."""
+        path = near.source.path
+        if path not in self._folders:
+            folders = list(path.parents)
+            inner = folders.index(self.root) + 1 if self.root in folders else 1
+            self._folders[path] = folders[:inner]
+        return self._folders[path]
 
     def _find(self, folder: Path, parts: tuple[str, ...]) -> Member | None:
         """A module below a folder; a second look gives what the first one gave."""
