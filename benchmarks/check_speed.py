@@ -164,15 +164,27 @@ def cpu_seconds(command: list[str], accepted: tuple[int, ...]) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def measure(tool: Tool, environments: Environments, path: Path, runs: int) -> Measured:
-    """Runs the tool over the path after a start that leaves bytecode behind."""
-    folder = environments.bin(tool.package)
-    command = [str(folder / tool.command[0]), *tool.command[1:], str(path)]
-    cpu_seconds([command[0], "--version"], tool.accepted)
-    seconds: list[float] = []
-    while len(seconds) < runs and (not seconds or seconds[0] < SLOW_SECONDS):
-        seconds.append(cpu_seconds(command, tool.accepted))
-    return Measured(tool, environments.version(tool.package), tuple(seconds))
+def measure(
+    tools: list[Tool], environments: Environments, path: Path, runs: int
+) -> list[Measured]:
+    """Runs the tools over the path in turn, each after a start that leaves bytecode.
+
+    In turn, so that what else the machine does at a time concerns all of them.
+    """
+    commands = {}
+    for tool in tools:
+        program = str(environments.bin(tool.package) / tool.command[0])
+        cpu_seconds([program, "--version"], tool.accepted)
+        commands[tool] = [program, *tool.command[1:], str(path)]
+    seconds: dict[Tool, list[float]] = {tool: [] for tool in tools}
+    for _ in range(runs):
+        for tool, command in commands.items():
+            if not seconds[tool] or seconds[tool][0] < SLOW_SECONDS:
+                seconds[tool].append(cpu_seconds(command, tool.accepted))
+    return [
+        Measured(tool, environments.version(tool.package), tuple(seconds[tool]))
+        for tool in tools
+    ]
 
 
 def start_up(
@@ -297,10 +309,7 @@ def main() -> None:
         files, lines = copy_sources(tree, sources)
         if not lines:
             sys.exit(f"{options.tree}: no Python files")
-        rows = []
-        for tool in tools:
-            console.print(f"{tool.name} …", style="dim")
-            rows.append(measure(tool, environments, sources, options.runs))
+        rows = measure(tools, environments, sources, options.runs)
         starts = start_up(environments, Path(temporary), max(options.runs, 5))
     result: dict[str, object] = {
         "tree": tree.name,
