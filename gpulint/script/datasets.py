@@ -34,7 +34,8 @@ class Dataset(NamedTuple):
     `gradients` where samples get gradients; `unpicklable` what the dataset holds that
     spawned workers cannot receive; `placed` a move, to the CPU so far, of what makes
     the samples; `methods` the functions that make a sample;
-    `known` False where work is sure, and what the dataset is, is not.
+    `known` False where work is sure, and what the dataset is, is not; `same` whether
+    all samples are the same, as for a profile or a trial of a model.
     """
 
     work: Work
@@ -53,6 +54,7 @@ class Dataset(NamedTuple):
     placed: ast.AST | None = None
     methods: tuple[Function, ...] = ()
     known: bool = True
+    same: bool = False
 
 
 IN_MEMORY = frozenset(
@@ -161,6 +163,7 @@ def _worst(found: list[Dataset]) -> Dataset:
         unpicklable=next((d.unpicklable for d in found if d.unpicklable), None),
         placed=next((d.placed for d in found if d.placed is not None), None),
         methods=tuple(m for d in found for m in d.methods),
+        same=all(d.same for d in found),
     )
 
 
@@ -231,6 +234,7 @@ def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
     if entry is None:
         return Dataset(Work.UNKNOWN, owner=owner)
     bodies = reachable(entry, evaluator)
+    draws = _draws(bodies, evaluator)
     kept = _kept_on_device(methods.get("__init__"), bodies)
     on_host = kept is not None and _is_to_cpu(kept, evaluator)
     place, reason = _first_work([f.body for f in bodies], evaluator)
@@ -246,7 +250,7 @@ def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
         reason=reason or "indexes what is in memory",
         place=place or entry,
         owner=owner,
-        random=_draws(bodies, evaluator),
+        random=draws,
         handle=_open_handle(owner, evaluator),
         device=next(filter(None, map(sent_to_device, bodies)), None)
         or (None if on_host else kept),
@@ -258,7 +262,14 @@ def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
         unpicklable=_holds_unpicklable(owner, evaluator),
         placed=kept if on_host else None,
         methods=tuple(bodies),
+        same=not iterable and draws is False and _reads_no_parameter(entry),
     )
+
+
+def _reads_no_parameter(function: Function) -> bool:
+    its = function.args
+    names = {a.arg for a in (*its.posonlyargs, *its.args, *its.kwonlyargs)}
+    return not any(isinstance(n, ast.Name) and n.id in names for n in walk(function))
 
 
 def _works(evaluator: Evaluator) -> Callable[[list[ast.stmt]], bool]:

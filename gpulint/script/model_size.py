@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Function
 from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk
+from gpulint.script.bounds import at_most
 from gpulint.script.models import makers
 from gpulint.script.products import is_product
 
@@ -41,7 +42,8 @@ _LAYERS = {
 _NO_PRODUCTS = frozenset(
     "ReLU Tanh Sigmoid Dropout Sequential Flatten Softmax GELU ELU LeakyReLU MaxPool2d "
     "AvgPool2d LogSoftmax Identity MaxPool1d SiLU Softplus Dropout2d ReLU6 "
-    "BatchNorm1d BatchNorm2d LayerNorm PReLU Mish Hardtanh Unflatten ModuleList".split()
+    "BatchNorm1d BatchNorm2d LayerNorm PReLU Mish Hardtanh Unflatten ModuleList "
+    "weight_norm spectral_norm Parameter".split()
 )
 _NO_LAYERS = frozenset(
     "super range len int float max min append extend to cuda".split()
@@ -108,12 +110,32 @@ def _made(script: Script, call: ast.Call | None, depth: int) -> Size | None:
     init = methods.get("__init__")
     if init is None:
         return None
-    calls = [n for s in init.body for n in walk(s) if isinstance(n, ast.Call)]
-    layers = [c for c in calls if "super" not in ast.dump(c.func)]
-    size = _total([NOTHING, *(_part(script, c, init, depth) for c in layers)])
+    size = _layers_in(script, init, depth)
     if size is not None and any(is_product(script, n) for n in walk(*_run(methods))):
         return Size(size.weights, linear=False, width=inf)  # attention
     return size
+
+
+def _layers_in(script: Script, function: Function, depth: int) -> Size | None:
+    """What the calls of a function make together."""
+    calls = [n for s in function.body for n in walk(s) if isinstance(n, ast.Call)]
+    layers = [c for c in calls if "super" not in ast.dump(c.func)]
+    return _total([NOTHING, *(_part(script, c, function, depth) for c in layers)])
+
+
+def _own_method(script: Script, call: ast.Call) -> Function | None:
+    """The method that `self.init_weights()` calls."""
+    func, owner = call.func, script.index.owner(call)
+    if owner is None or not isinstance(func, ast.Attribute):
+        return None
+    own = script.resolver.self_name(script.index.scope(call))
+    if not isinstance(func.value, ast.Name) or func.value.id != own:
+        return None
+    return script.resolver.methods(owner).get(func.attr)
+
+
+def _makes_no_layer(name: str) -> bool:
+    return name in _NO_LAYERS or name.endswith("_")  # in place
 
 
 def _run(methods: dict[str, Function]) -> list[Function]:
@@ -136,8 +158,10 @@ def _part(script: Script, call: ast.Call, whole: ast.AST, depth: int) -> Size | 
     name = script.index.qualified(call.func) or ""
     if name.startswith("torch.nn."):
         size = _layer(script, call, name)
-    elif (getattr(call.func, "attr", None) or dotted(call.func)) in _NO_LAYERS:
+    elif _makes_no_layer(getattr(call.func, "attr", None) or dotted(call.func) or ""):
         return NOTHING
+    elif (method := _own_method(script, call)) is not None:
+        size = _layers_in(script, method, depth + 1)
     else:
         size = _made(script, call, depth + 1)
     above = takewhile(lambda a: a is not whole, script.index.ancestors(call))
@@ -160,9 +184,9 @@ def _layer(script: Script, call: ast.Call, name: str) -> Size | None:
     if inf in sizes:
         return None
     if last.startswith("Conv"):
-        pointwise = sizes[2] == 1
+        narrow = last == "Conv1d" or sizes[2] == 1
         weights = prod(sizes) * (sizes[2] if last == "Conv2d" else 1)
-        return Size(weights, linear=False, width=max(sizes) if pointwise else inf)
+        return Size(weights, linear=False, width=max(sizes) if narrow else inf)
     if last == "Linear":
         return Size(prod(sizes), linear=True, width=max(sizes))
     return Size(inf, linear=False, width=max(sizes))
@@ -171,12 +195,9 @@ def _layer(script: Script, call: ast.Call, name: str) -> Size | None:
 def _number(script: Script, call: ast.Call, option: str, position: int) -> float:
     """The number that an option surely is, or is at most; infinite: not known."""
     given = script.evaluator.argument(call, option, position).direct
-    value = script.evaluator.constant(given) if given is not None else None
-    if isinstance(value, int):
-        return value
-    if given is not None and _is_observed(script, given):
-        return OBSERVED
-    return inf
+    if given is None:
+        return inf
+    return OBSERVED if _is_observed(script, given) else at_most(script, given)
 
 
 def _is_observed(script: Script, given: ast.expr) -> bool:

@@ -160,7 +160,7 @@ def gains(script: Script, loader: Loader) -> bool:
     """Whether a loader that is not pinned ought to be."""
     if written_off(script, loader) or yields_device(script, loader):
         return False
-    if nothing_to_pin(script, loader):
+    if nothing_to_pin(script, loader) or loader.dataset.same:
         return False
     return goes_to_gpu(script, loader)
 

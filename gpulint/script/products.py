@@ -105,7 +105,9 @@ class _Network:
             return False
         nodes = list(walk(*self.roots))
         calls = [n for n in nodes if isinstance(n, ast.Call)]
+        given = [*self.made.args, *(k.value for k in self.made.keywords)]
         served = self._convolves(calls) or self._looks_up(calls)
+        served = served or any(self._leads_to_convolutions(g, 0) for g in given)
         return served and all(self._is_known(c.func) for c in calls)
 
     def _convolves(self, calls: list[ast.Call]) -> bool:
@@ -123,6 +125,24 @@ class _Network:
             _CONVOLUTION.match(name) and not self._is_sparse(call)
             for call, name in zip(calls, names, strict=True)
         )
+
+    def _leads_to_convolutions(self, given: ast.expr, depth: int) -> bool:
+        """Whether an argument is, or is made of, a network of convolutions."""
+        for node in walk(given):
+            if isinstance(node, ast.Call):
+                if _CONVOLUTIONAL.match(self._name(node.func)):
+                    return True
+            elif isinstance(node, ast.Name) and depth < MAX_STEPS:
+                origins = self.script.resolver.origins(node)
+                made = [o.expression for o in origins]
+                if made and all(
+                    m is not None
+                    and m is not node
+                    and self._leads_to_convolutions(m, depth + 1)
+                    for m in made
+                ):
+                    return True
+        return False
 
     def _is_last(self, head: ast.Call) -> bool:
         """Whether a linear layer stands behind all convolutions of its function."""

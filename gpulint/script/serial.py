@@ -28,7 +28,8 @@ def wants_workers(loader: Loader) -> bool:
         return False
     dataset = loader.dataset
     usable = dataset.handle is None and dataset.device is None
-    return usable and dataset.work is Work.SOME and not set_later(loader)
+    works = dataset.work is Work.SOME and not dataset.same
+    return usable and works and not set_later(loader)
 
 
 def set_later(loader: Loader) -> bool:

@@ -1,0 +1,70 @@
+"""The largest number that an expression can be."""
+
+from __future__ import annotations
+
+import ast
+from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+MAX_DEPTH = 8
+
+
+def at_most(script: Script, node: ast.expr, depth: int = 0) -> float:
+    """The largest whole number that an expression can be; infinite: not known.
+
+    Elements of a list of known numbers are known, whichever of them is meant:
+    `widths[i]` after `widths = [args.hidden] * args.levels`.
+    """
+    its = script.evaluator.values(node)
+    if its.complete and its.known:
+        numbers = [v.constant for v in its.known]
+        whole = [n for n in numbers if isinstance(n, int)]
+        return max(whole) if len(whole) == len(numbers) else inf
+    if depth > MAX_DEPTH:
+        return inf
+    found = [
+        _written(script, o.expression, depth) for o in script.resolver.origins(node)
+    ]
+    return max(found, default=inf)
+
+
+def _written(script: Script, node: ast.expr | None, depth: int) -> float:
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, int) else inf
+    if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice):
+        return _element(script, node.value, depth + 1)
+    if isinstance(node, ast.BinOp):
+        left = at_most(script, node.left, depth + 1)
+        if isinstance(node.op, (ast.FloorDiv, ast.Sub)):
+            return left  # of numbers that are not negative
+        right = at_most(script, node.right, depth + 1)
+        if isinstance(node.op, ast.Mult):
+            return left * right if left and right else 0
+        return left + right if isinstance(node.op, ast.Add) else inf
+    return inf
+
+
+def _element(script: Script, holder: ast.expr, depth: int) -> float:
+    """The largest element of a list or tuple."""
+    if depth > MAX_DEPTH:
+        return inf
+    found = [
+        _of_list(script, o.expression, depth) for o in script.resolver.origins(holder)
+    ]
+    return max(found, default=inf)
+
+
+def _of_list(script: Script, node: ast.expr | None, depth: int) -> float:
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return max((at_most(script, e, depth + 1) for e in node.elts), default=inf)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):  # `[n] * times`
+        lists = (ast.List, ast.Tuple)
+        written = [side for side in (node.left, node.right) if isinstance(side, lists)]
+        return _of_list(script, written[0], depth + 1) if len(written) == 1 else inf
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        sides = [node.left, node.right]
+        return max(_element(script, side, depth + 1) for side in sides)
+    return inf
