@@ -13,7 +13,7 @@ from gpulint.cache.stamps import UNSURE, Stamp, digest, is_settled, stamp
 from gpulint.finding import Finding
 from gpulint.index.consulted import FOLDER, standing
 from gpulint.index.project import Project
-from gpulint.index.words import Search, settings_files
+from gpulint.index.words import IN_SETTINGS, Search, settings_files
 
 MAX_LOOKS = 500_000  # at changed files, one for each search
 _WHETHER = frozenset({"defines", "mentions", "trains"})  # not: which files
@@ -67,8 +67,8 @@ class Memory:
     def _refresh(self) -> None:
         """Drop what no longer holds."""
         python = self._listed(self.project.files)
-        hydra = any(search[0] == "targets" for search in self.record.searches)
-        settings = self._listed(settings_files(self.project.root) if hydra else ())
+        asked = any(search[0] in IN_SETTINGS for search in self.record.searches)
+        settings = self._listed(settings_files(self.project.root) if asked else ())
         self._text_changed = changed = self._restamp(
             {*self.record.files, *python, *settings}
         )
@@ -115,7 +115,7 @@ class Memory:
         words = self.project.words
         listed = {False: self.record.python, True: self.record.settings}
         for search, number in self.record.searches.items():
-            kind = search[0] == "targets"
+            kind = search[0] in IN_SETTINGS
             members = self.record.members[number]
             before = bool(members)
             for file in touched[kind]:
@@ -203,7 +203,7 @@ class Memory:
             found = self.project.words.search(search)
             members = [self._path(str(path)) for path in found]
             self.record.members.append(members)
-            if search[0] == "targets":
+            if search[0] in IN_SETTINGS:
                 self.record.settings.update(members)
         return number
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpulint.index.build import FileIndex, Function, last_name
 from gpulint.index.flow import Definition
 from gpulint.index.known import Mapping
+from gpulint.index.matching_settings import matching
 from gpulint.index.paths import candidates
 from gpulint.index.settings_file import Dialect
 
@@ -38,11 +39,32 @@ class LoadedSettings:
         self.resolver = evaluator.resolver
         self.index = evaluator.index
         self._known: dict[ast.Call, ast.expr | None] = {}
+        self._matching: dict[ast.Call, list[ast.expr]] = {}
+        self.matched: set[FileIndex] = set()  # files of which any may be the one
 
-    def loaded(self, call: ast.Call) -> Mapping | None:
-        """`yaml.safe_load(open("train.yaml"))`; None where no file can be named."""
+    def loaded(self, call: ast.Call) -> list[Mapping]:
+        """What `yaml.safe_load(open(path))` may give; empty where it is not known."""
+        return [self.evaluator.mapping(root) for root in self.roots(call)]
+
+    def roots(self, call: ast.Call) -> list[ast.expr]:
+        """The value of the file that a call loads, else of those with its keys."""
         root = self.root(call)
-        return self.evaluator.mapping(root) if root is not None else None
+        if root is not None:
+            return [root]
+        dialect = _LOADS.get(self.index.qualified(call.func) or "")
+        if dialect is None:
+            return []
+        if call not in self._matching:
+            self._matching[call] = []  # a cycle adds nothing
+            unnamed = call.args and not self._files(call.args[0])
+            found = matching(self.resolver, call, dialect) if unnamed else []
+            self._matching[call] = found
+            self.matched.update(self.index.home(node) for node in found)
+        return self._matching[call]
+
+    def is_matched(self, node: ast.AST) -> bool:
+        """Whether a value is of a file that only its keys speak for."""
+        return bool(self.matched) and self.index.home(node) in self.matched
 
     def root(self, call: ast.Call) -> ast.expr | None:
         """The value of the file that a call loads; None where none can be named."""

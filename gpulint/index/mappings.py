@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index.build import FileIndex, Function, last_name
@@ -108,7 +108,8 @@ class Mappings:
             and node.args
         ):
             return self._nested(node.func.value, node.args[0])
-        return self.evaluator.settings.loaded(node) or UNKNOWN
+        loaded = self.evaluator.settings.loaded(node)
+        return one_of(loaded) if loaded else UNKNOWN
 
     def _parameter(self, origin: Origin) -> Mapping:
         """`**kwargs` of a function with known callers, or a hydra main's settings."""
@@ -143,9 +144,9 @@ class Mappings:
     def _inner(self, holder: ast.expr, name: str) -> Mapping:
         inner = self.of(holder)
         nodes = inner.items.get(name, [])
-        if len(nodes) != 1 or inner.replaced:
+        if inner.replaced:
             return UNKNOWN
-        return self.of(nodes[0])
+        return one_of([self.of(its) for its in nodes])
 
     def _nested(self, holder: ast.expr, key: ast.expr) -> Mapping:
         name = self.evaluator.constant(key)
@@ -257,7 +258,7 @@ class Mappings:
         keys, root = _chain(update.holder)
         if not keys:
             return False
-        tops = {self._top(o) for o in self.resolver.origins(root)}
+        tops = {top for o in self.resolver.origins(root) for top in self._tops(o)}
         key = self.evaluator.constant(keys[0])
         return any(
             self.index.inside(m, top) and m is not top and _stands_under(m, key, self)
@@ -265,11 +266,11 @@ class Mappings:
             for top in tops
         )
 
-    def _top(self, origin: Origin) -> ast.AST:
-        """The literal that a settings file holds, for the call that loads it."""
+    def _tops(self, origin: Origin) -> Sequence[ast.AST]:
+        """The literals that settings files hold, for the call that loads one."""
         call = origin.call
-        root = self.evaluator.settings.root(call) if call is not None else None
-        return root if root is not None else origin.node
+        roots = self.evaluator.settings.roots(call) if call is not None else []
+        return roots or [origin.node]
 
     def _contents(self, update: Update) -> Iterator[tuple[str | None, ast.expr | None]]:
         """Keys and values that a statement sets; no key: not known which one."""

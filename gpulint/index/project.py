@@ -55,7 +55,7 @@ class Project:
         self.noted = Consulted()
         self.around: dict[Path, Consulted] = defaultdict(Consulted)
         self.entries: dict[Entry, int | str] = {}
-        self.words = Words(lambda: self.files, lambda: settings_files(root), self._text)
+        self.words = Words(lambda: self.files, lambda: self._settings_files, self._text)
         self._added: dict[Path, list[Path]] = {}
         self._folders: dict[Path, list[Path]] = {}
         self._owned: dict[tuple[Path, str], bool] = {}
@@ -197,6 +197,10 @@ class Project:
         """Settings files that may name a class as a target, with all their targets."""
         found = sorted(self._search("targets", qualified_name))
         return [(path, sorted(self.words.of(path, "targets"))) for path in found]
+
+    def having_keys(self, keys: Iterable[str]) -> list[Path]:
+        """Settings files in which all these keys occur, wherever they stand."""
+        return sorted(self._search("keys", *sorted(keys)))
 
     def _search(self, *search: str) -> frozenset[Path]:
         self.noted.searches.add(search)
@@ -417,6 +421,10 @@ class Project:
         found = list(self._lister(self.root)) if self._lister is not None else []
         found = [path for path in found if path.suffix == ".py"]
         return tuple(found) if len(found) <= MAX_FILES else ()
+
+    @cached_property
+    def _settings_files(self) -> list[Path]:
+        return settings_files(self.root)
 
     def _text(self, path: Path) -> str | None:
         """The text of a file with plain newlines; None: it cannot be read."""

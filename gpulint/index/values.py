@@ -64,7 +64,8 @@ class Evaluator:
             return self._unpacked_field(origin)
         node = origin.expression
         if isinstance(node, ast.Constant):
-            return Values((Value(node.value, node, origin.default),))
+            default = origin.default or self.settings.is_matched(node)
+            return Values((Value(node.value, node, default),))
         if isinstance(node, ast.UnaryOp):
             return self._unary(node)
         if isinstance(node, ast.Subscript):

@@ -9,8 +9,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 MAX_SETTINGS = 2000
+MAX_JSON = 200  # more are data
+MAX_JSON_SIZE = 64_000  # bytes
 MAX_NAMES = 100_000  # of files of all kinds: a folder of data lies in the project
 _SUFFIXES = (".yaml", ".yml")
+# Kinds of searches that go through settings files.
+IN_SETTINGS = frozenset(["targets", "keys"])
 _OTHERS = frozenset("node_modules venv site-packages __pycache__".split())
 _IMPORT = re.compile(r"import[ \t]*(\([^)]*\)|[^\n#;]+)")  # starts with a plain word
 _BEFORE_IMPORT = re.compile(r"[ \t]*(?:from[ \t]*([.\w]+)[ \t]*)?")
@@ -28,6 +32,7 @@ _WORD = re.compile(r"\w+")
 _TARGET = re.compile(
     r"""(?<!\w)(?:_target_|target)["']?[ \t]*:[ \t]*["']?([\w.]+\.\w+)"""
 )
+_KEY = re.compile(r"""(?:^|[{,])[ \t]*["']?([\w-]+)["']?[ \t]*:""", re.MULTILINE)
 # The kind of search and what is searched for, such as ("defines", "forward").
 Search = tuple[str, ...]
 Files = frozenset[Path]
@@ -84,6 +89,8 @@ class Words:
                 return part in (self._read(path) or "")
             case ("targets", name):
                 return any(its_target(name, t) for t in self.of(path, "targets"))
+            case ("keys", *keys):
+                return self.of(path, "keys").issuperset(keys)
             case ("below", folder):
                 return Path(folder) in path.parents
             case ("listed", other):
@@ -126,7 +133,7 @@ class Words:
                 self._load("writes" if kind == "setters" else "bases")
                 users = self._table("imports")  # few, so that few others are read
                 return users.get(stem, set()) | users.get(name, set())
-            case ("targets", _):
+            case (kind, *_) if kind in IN_SETTINGS:
                 return tuple(self._settings())
             case (role, word) if role in _ROLES:
                 return self._table(role).get(word, set())
@@ -150,16 +157,26 @@ class Words:
 
 
 def settings_files(root: Path) -> list[Path]:
-    """The YAML files below a folder, in order; none where there are too many."""
+    """The YAML files below a folder, in order, then JSON files of the size of settings.
+
+    None of a kind of which there are too many.
+    """
     found: list[Path] = []
+    other: list[Path] = []
     seen = 0
     for folder, inner, names in os.walk(root):
         seen += len(names)
         inner[:] = sorted(n for n in inner if n[0] != "." and n not in _OTHERS)
         found += [Path(folder, n) for n in sorted(names) if n.endswith(_SUFFIXES)]
+        if len(other) <= MAX_JSON:
+            other += [Path(folder, n) for n in sorted(names) if n.endswith(".json")]
         if len(found) > MAX_SETTINGS or seen > MAX_NAMES:
             return []
-    return found
+    return found + (_small(other) if len(other) <= MAX_JSON else [])
+
+
+def _small(paths: list[Path]) -> list[Path]:
+    return [p for p in paths if p.is_file() and p.stat().st_size <= MAX_JSON_SIZE]
 
 
 def its_target(qualified_name: str, target: str) -> bool:
@@ -203,6 +220,7 @@ _ROLES: dict[str, Callable[[str], Iterable[str]]] = {
     "bases": _bases,
     "defines": _DEFINED.findall,
     "imports": _imported,
+    "keys": _KEY.findall,
     "targets": _TARGET.findall,
     "trains": _trained,
     "writes": _written,

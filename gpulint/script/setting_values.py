@@ -88,7 +88,10 @@ def settings_of(script: Script, nodes: Iterable[ast.expr]) -> list[Values]:
     known = tuple(v for part in its for v in part.known)
     if not known or not all(is_setting(script, v.node) for v in known):
         return []
-    return [Values(known, all(part.complete for part in its))]
+    complete = all(part.complete for part in its)
+    if complete and all(script.evaluator.settings.is_matched(v.node) for v in known):
+        return [Values((value,)) for value in known]
+    return [Values(known, complete)]
 
 
 def option_settings(script: Script, loader: Loader, option: str) -> list[Values]:

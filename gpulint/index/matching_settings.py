@@ -1,0 +1,105 @@
+"""Settings files of unknown path, found by the keys that a script reads from them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index.settings_file import Dialect
+
+if TYPE_CHECKING:
+    from gpulint.index.build import FileIndex
+    from gpulint.index.resolve import Resolver
+
+MIN_KEYS = 3  # fewer stand in files of all kinds
+MAX_FILES = 20
+_SUFFIXES = {Dialect.JSON: (".json",)}
+Keys = tuple[str, ...]
+
+
+def matching(resolver: Resolver, load: ast.Call, dialect: Dialect) -> list[ast.expr]:
+    """What the files hold that have every key which is read from a loaded one.
+
+    Any of them may be the one; a script is run with another one at times, so that what
+    they hold is no more than a default.
+    """
+    home = resolver.index.home(load)
+    project = home.project
+    if project is None:
+        return []
+    keys = _keys_read(resolver, home, load, dialect)
+    if len(keys) < MIN_KEYS:
+        return []
+    found = []
+    paths = project.having_keys({key for path in keys for key in path})
+    suffixes = _SUFFIXES.get(dialect, (".yaml", ".yml"))
+    for path in [p for p in paths if p.suffix in suffixes]:
+        index = project.settings(path, dialect)
+        statement = index.tree.body[0] if index is not None else None
+        if isinstance(statement, ast.Expr) and all(
+            _has(statement.value, path) for path in keys
+        ):
+            found.append(statement.value)
+    return found if len(found) <= MAX_FILES else []
+
+
+def _keys_read(
+    resolver: Resolver, home: FileIndex, load: ast.Call, dialect: Dialect
+) -> set[Keys]:
+    """The keys, from the root, that must be there: `config["data"]["workers"]`."""
+    assert home.project is not None
+    found: set[Keys] = set()
+    loaded: dict[tuple[ast.AST, str], bool] = {}
+    for file in (home, *home.project.users(home)):
+        for keys, root in _reads(file, dialect):
+            key = (file.scope(root), root.id)
+            if key not in loaded:
+                origins = resolver.origins(root)
+                loaded[key] = any(o.node is load for o in origins)
+            if loaded[key]:
+                found.add(keys)
+    return found
+
+
+def _reads(file: FileIndex, dialect: Dialect) -> Iterator[tuple[Keys, ast.Name]]:
+    attributes = file.all(ast.Attribute) if dialect is Dialect.OMEGACONF else []
+    for node in (*file.all(ast.Subscript), *attributes):
+        above = file.parent(node)
+        assert isinstance(node, (ast.Subscript, ast.Attribute))
+        if not isinstance(node.ctx, ast.Load) or _key(above, dialect) is not None:
+            continue
+        keys, root = _chain(node, dialect)
+        if keys and isinstance(root, ast.Name):
+            yield keys, root
+
+
+def _chain(node: ast.expr, dialect: Dialect) -> tuple[Keys, ast.expr]:
+    keys: list[str] = []
+    while isinstance(node, (ast.Subscript, ast.Attribute)):
+        key = _key(node, dialect)
+        if key is None:
+            return (), node
+        keys.append(key)
+        node = node.value
+    return tuple(reversed(keys)), node
+
+
+def _key(node: ast.AST | None, dialect: Dialect) -> str | None:
+    if isinstance(node, ast.Attribute):
+        return node.attr if dialect is Dialect.OMEGACONF else None
+    key = node.slice if isinstance(node, ast.Subscript) else None
+    constant = key.value if isinstance(key, ast.Constant) else None
+    return constant if isinstance(constant, str) else None
+
+
+def _has(node: ast.expr, keys: Keys) -> bool:
+    for key in keys:
+        if not isinstance(node, ast.Dict):
+            return False
+        pairs = zip(node.keys, node.values, strict=True)
+        inner = [v for k, v in pairs if isinstance(k, ast.Constant) and k.value == key]
+        if not inner:
+            return False
+        node = inner[-1]
+    return True

@@ -1,0 +1,109 @@
+"""Settings files whose path is not known, chosen by the keys that a script reads."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+from gpulint.index import FileIndex, Project
+from gpulint.index.resolve import Resolver
+from gpulint.index.values import Evaluator
+from gpulint.index.words import MAX_JSON
+
+READ = """
+def main(path):
+    with open(path) as file:
+        config = {load}(file)
+    train(config["rate"], config["epochs"], config["data"]["workers"], config.get("x"))
+"""
+LOADED = {"rate": 0.1, "epochs": 3, "data": {"workers": 2, "batch": 8}}
+
+
+def workers(root: Path, script: str) -> list[tuple[object, bool]]:
+    """What `config["data"]["workers"]` may be, and whether it is replaceable."""
+    (root / "main.py").write_text(script)
+    project = Project(root, lambda folder: folder.rglob("*.py"))
+    index = project.index(root / "main.py")
+    assert index is not None
+    values = Evaluator(Resolver(index)).values(read(index))
+    return [(v.constant, v.default) for v in values.known] if values.complete else []
+
+
+def read(index: FileIndex) -> ast.expr:
+    """The expression that reads the workers."""
+    kinds = (ast.Subscript, ast.Attribute)
+    reads = [n for kind in kinds for n in index.all(kind)]
+    return next(
+        n for n in reads if ast.unparse(n).endswith(("['workers']", ".workers"))
+    )
+
+
+@pytest.mark.parametrize(
+    "load, name",
+    [
+        ("json.load", "settings/a.json"),
+        ("yaml.safe_load", "a.yaml"),
+        ("yaml.load", "settings/inner/a.yml"),
+    ],
+)
+def test_one_file_with_all_keys(tmp_path: Path, load: str, name: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(LOADED))
+    script = f"import json, yaml\n{READ.format(load=load)}"
+    assert workers(tmp_path, script) == [(2, True)]
+
+
+def test_attributes_of_omegaconf(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(json.dumps(LOADED))
+    script = (
+        "import sys\nfrom omegaconf import OmegaConf\n"
+        "c = OmegaConf.load(sys.argv[1])\ntrain(c.rate, c['epochs'], c.data.workers)\n"
+    )
+    assert workers(tmp_path, script) == [(2, True)]
+
+
+def test_any_of_several_files(tmp_path: Path) -> None:
+    for number in (0, 4):
+        loaded = {**LOADED, "data": {"workers": number}}
+        (tmp_path / f"{number}.yaml").write_text(json.dumps(loaded))
+    script = f"import yaml\n{READ.format(load='yaml.safe_load')}"
+    assert workers(tmp_path, script) == [(0, True), (4, True)]
+
+
+@pytest.mark.parametrize(
+    "name, loaded",
+    [
+        ("a.yaml", {**LOADED, "data": {"batch": 8}}),  # stands elsewhere
+        ("a.yaml", {"rate": 0.1, "epochs": 3, "workers": 2, "data": 1}),
+        ("a.json", LOADED),  # of another kind
+        ("venv/a.yaml", LOADED),  # of another project
+        ("a.yaml", [LOADED]),
+    ],
+)
+def test_a_file_without_the_keys(tmp_path: Path, name: str, loaded: object) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(loaded))
+    script = f"import yaml\n{READ.format(load='yaml.safe_load')}"
+    assert workers(tmp_path, script) == []
+
+
+def test_few_keys_say_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(json.dumps(LOADED))
+    script = READ.format(load="yaml.safe_load").replace('config["epochs"], ', "")
+    assert workers(tmp_path, f"import yaml\n{script}") == []
+
+
+def test_many_json_files_are_data(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(LOADED))
+    script = f"import json\n{READ.format(load='json.load')}"
+    for number in range(MAX_JSON - 1):
+        (tmp_path / f"{number}.json").write_text("{}")
+    assert workers(tmp_path, script) == [(2, True)]
+    for number in range(MAX_JSON):
+        (tmp_path / f"more{number}.json").write_text("{}")
+    assert workers(tmp_path, script) == []
