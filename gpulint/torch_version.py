@@ -30,6 +30,9 @@ _LOCKED = re.compile(
 )
 
 
+# Folders beside the scripts in which lists of dependencies are kept.
+_INNER = ("requirements", "scripts", "conda", "docker", "envs", "env")
+_CONDA_FILE = re.compile(r"(^env|environment|conda).*\.ya?ml$")
 # What is allowed and the text that says so, to find the row.
 Bound = tuple[Range, str]
 
@@ -98,22 +101,28 @@ def _in_folder(folder: Path) -> tuple[list[TorchVersion], list[TorchVersion], bo
 
 
 def _sources(folder: Path) -> Iterator[tuple[Path, Callable[[str], list[Bound]], bool]]:
-    try:
-        names = set(os.listdir(folder))  # noqa: PTH208 - of many folders
-        inner: set[str] = set()
-        if "requirements" in names:
-            inner = {path.name for path in (folder / "requirements").glob("*.txt")}
-    except OSError:
-        return
+    names = _names(folder)
     for name in sorted(names):
         if name in READERS:
             yield folder / name, READERS[name], name in LOCKS
         elif name.startswith("requirements") and name.endswith(".txt"):
             yield folder / name, _requirements, False
-        elif name.startswith("environment") and name.endswith((".yml", ".yaml")):
+        elif _CONDA_FILE.search(name):
             yield folder / name, _environment, False
-    for name in sorted(inner):
-        yield folder / "requirements" / name, _requirements, False
+    for within in [folder / name for name in _INNER if name in names]:
+        for name in sorted(_names(within)):
+            plain = within.name == "requirements" or name.startswith("requirements")
+            if plain and name.endswith(".txt"):
+                yield within / name, _requirements, False
+            elif _CONDA_FILE.search(name):
+                yield within / name, _environment, False
+
+
+def _names(folder: Path) -> set[str]:
+    try:
+        return set(os.listdir(folder))  # noqa: PTH208 - of many folders
+    except OSError:
+        return set()
 
 
 def _read(path: Path, read: Callable[[str], list[Bound]]) -> Iterator[TorchVersion]:

@@ -17,7 +17,8 @@ _CONVOLUTIONAL = re.compile(
     r"^torchvision\.models\.(resnet|vgg|alexnet|densenet|mobilenet|efficientnet|googlenet|"
     r"inception|squeezenet|shufflenet|regnet|resnext|wide_resnet|mnasnet|convnext)"
 )
-_MASK = re.compile(r"padding_mask|key_mask", re.IGNORECASE)
+_MASKS = ("padding_mask", "key_mask")
+_MASK = re.compile("|".join(_MASKS), re.IGNORECASE)
 _UNWRAPPED = frozenset("to cuda train eval float half double apply".split())
 _LIBRARIES = ("torch", "numpy", "math", "functools", "copy", "collections")
 
@@ -31,7 +32,10 @@ def may_hold_attention(script: Script, model: ast.expr) -> bool:
 
 
 def takes_padding_mask(script: Script) -> bool:
-    """Whether a padding mask is named anywhere in the file."""
+    """Whether a padding mask is named in the file, or where its models may be made."""
+    project = script.index.project
+    if project is not None and any(map(project.mentions, _MASKS)):
+        return True
     names = [n.id for n in script.index.all(ast.Name)]
     names += [k.arg or "" for k in script.index.all(ast.keyword)]
     names += [a.attr for a in script.index.all(ast.Attribute)]

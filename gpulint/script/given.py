@@ -19,7 +19,9 @@ _CALLED_BY_OTHERS = frozenset({"forward"})
 def is_always_given(script: Script, test: ast.expr) -> bool:
     """Whether `noise is None` fails: all that call the function here pass a value.
 
-    Only where every use of the function's name in its file is such a call.
+    Only where every use of the function's name in its file is such a call. Modules are
+    called by containers and loops as well, so that the branch of a `forward` counts
+    only where a known caller leaves the argument out.
     """
     asked = _asked(test)
     definitions = script.definitions(asked) if asked is not None else ()
@@ -31,12 +33,36 @@ def is_always_given(script: Script, test: ast.expr) -> bool:
     callers = script.resolver.callers(function)
     calls = [c for c in callers if not script.of(c).is_test]
     name = definitions[0].name
+    if function.name in _CALLED_BY_OTHERS:
+        calls += _calls_of_module(script, function)
+        return all(_gives(script, call, function, name) for call in calls)
     return (
         bool(calls)
         and script.resolver.arguments(function, name) is not None
         and all(_gives(script, call, function, name) for call in calls)
         and _is_only_called(script, function, callers)
     )
+
+
+def _calls_of_module(script: Script, forward: Function) -> list[ast.Call]:
+    """`self.norm(x)`, where it is a module of the class with this `forward`."""
+    owner = script.index.owner(forward)
+    if owner is None:
+        return []
+    home = script.index.home(forward)
+    project = home.project
+    users = project.importers(home, owner.name, owner.name) if project else None
+    return [
+        call
+        for file in (home, *(users or ()))
+        for call in file.all(ast.Call)
+        if isinstance(call.func, (ast.Name, ast.Attribute))
+        and any(
+            origin.call is not None
+            and script.resolver.class_of(origin.call.func) is owner
+            for origin in script.resolver.origins(call.func)
+        )
+    ]
 
 
 def _asked(test: ast.expr) -> ast.Name | None:
@@ -68,15 +94,14 @@ def _may_be_none(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         return (dotted(node.func) or "").rpartition(".")[2] in _LOOK_UPS
     none = isinstance(node, ast.Constant) and node.value is None
-    return none or isinstance(node, (ast.Attribute, ast.Subscript))
+    return none or isinstance(node, ast.Attribute)
 
 
 def _is_only_called(
     script: Script, function: Function, callers: list[ast.Call]
 ) -> bool:
     """Whether a function is not decorated, handed on, or called out of sight."""
-    hidden = function.name in _CALLED_BY_OTHERS or function.name.startswith("__")
-    if hidden or function.decorator_list:
+    if function.name.startswith("__") or function.decorator_list:
         return False
     home = script.index.home(function)
     read: list[ast.Name | ast.Attribute] = [

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from gpulint.index import FileIndex, Function, Resolver
 from gpulint.index.build import last_name
 from gpulint.index.walk import LOOPS, dotted, walk, walk_scope
+from gpulint.script.trials import is_trial
 
 if TYPE_CHECKING:
     from gpulint.index.project import Project
@@ -212,6 +213,8 @@ class Loops:
         for loop in filter(self._fits_each, self.by_node.values()):
             loop.batches, loop.kind = False, "other"
         for loop in self.by_node.values():
+            if loop.train and is_trial(self.resolver, loop):
+                loop.kind = "other"
             if loop.train and not any(
                 map(is_backward, self.index.calls_below(loop.node))
             ):

@@ -112,7 +112,9 @@ def _made(script: Script, call: ast.Call | None, depth: int) -> Size | None:
         return None
     size = _layers_in(script, init, depth)
     if size is not None and any(is_product(script, n) for n in walk(*_run(methods))):
-        return Size(size.weights, linear=False, width=inf)  # attention
+        # Attention; its products are as narrow as the features that layers give it.
+        width = size.width if 0 < size.width <= NARROW else inf
+        return Size(size.weights, linear=False, width=width)
     return size
 
 

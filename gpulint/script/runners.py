@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function
 from gpulint.index.walk import dotted, walk, walk_scope
+from gpulint.script.doubtful import may_never_run
 from gpulint.script.loops import is_backward
 from gpulint.script.once import holds_once
 
@@ -39,7 +40,7 @@ class Runners:
         found = self._around(node)
         if found is None or self.is_rare(node) or self.in_worker(node):
             return None
-        return found
+        return None if may_never_run(self.script, node) else found
 
     def _around(self, node: ast.AST) -> ast.stmt | None:
         around = self.script.loops_around(node)

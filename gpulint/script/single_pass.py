@@ -93,6 +93,8 @@ def _graph_is_waste(script: Script, call: ast.Call) -> bool:
     caller = script.step_loop(call)
     if function is None or (caller is not None and (caller.eval or caller.batches)):
         return False
+    if script.evaluator.outside.handed_on(function):
+        return False  # who calls it may do so without gradients
     callers = script.resolver.callers(function)
     switched = any(map(script.without_grad, callers))
     if switched or may_switch_off(function) or always_without_grad(script, function):

@@ -34,6 +34,6 @@ def _constant(script: Script, test: ast.expr) -> bool | None:
     value = origins[0].expression if len(origins) == 1 else None
     if not isinstance(value, ast.Constant) or origins[0].default:
         return None
-    if not isinstance(value.value, bool) or not script.index.holds(value):
+    if not isinstance(value.value, int) or not script.index.holds(value):
         return None
-    return value.value is not negated
+    return bool(value.value) is not negated

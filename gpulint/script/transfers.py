@@ -162,7 +162,7 @@ def _has_own_to(script: Script, transfer: Transfer) -> bool:
         return False
     texts = [script.source.text] if project is None else project.texts("def to(")
     return any(
-        "non_blocking" not in its[1] and "*" not in its[1]
+        "non_blocking" not in its[1] and "**" not in its[1]
         for text in texts
         for its in _OWN_TO.finditer(text)
         if not _moves_module(text[: its.start()])
