@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 Releases: TypeAlias = "tuple[Version | None, Version | None]"
-THRESHOLD = (400_000, 20, 100)
+THRESHOLD = (1_000_000, 20, 100)
 Result = TypeVar("Result")
 
 
