@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -36,6 +37,17 @@ _LINKS = frozenset(
 )
 
 
+_NUMBERS = itertools.count(1)
+
+
+def number_of(node: ast.AST) -> int:
+    """The number of the index that holds a node, 0 for a made-up one.
+
+    It stands on the node itself: nothing is asked more often than where a node is.
+    """
+    return getattr(node, "_file", 0)
+
+
 @dataclass(eq=False, repr=False)
 class FileIndex:
     """Every node of one file by class, with parents and qualified names.
@@ -53,6 +65,7 @@ class FileIndex:
     imports: dict[str, str] = field(default_factory=dict)
     stars: tuple[str, ...] = ()
     project: Project | None = None
+    number: int = field(default_factory=lambda: next(_NUMBERS))
     flows: dict[Scope, Flow] = field(default_factory=dict)
     _scopes: dict[ast.AST, Scope] = field(default_factory=dict)
     _calls_below: dict[ast.AST, list[ast.Call]] = field(default_factory=dict)
@@ -60,13 +73,14 @@ class FileIndex:
 
     def holds(self, node: ast.AST) -> bool:
         """Whether a node stands in this file."""
-        return node in self.parents or node is self.tree
+        return number_of(node) == self.number
 
     def home(self, node: ast.AST) -> FileIndex:
         """The index of the file that holds a node (this one for a made-up node)."""
-        if self.project is None or node in self.parents or node is self.tree:
+        number = number_of(node)
+        if number == self.number or self.project is None:
             return self
-        return self.project.holder(node) or self
+        return self.project.numbered.get(number, self)
 
     def all(self, kind: type[Node]) -> list[Node]:
         """All nodes of one `ast` class in source order."""
@@ -337,7 +351,8 @@ def build_index(source: Source, tree: ast.Module | None = None) -> FileIndex:
     """Index one file. SyntaxError as `ast` raises it; SourceError: too deep."""
     tree = tree if tree is not None else ast.parse(source.text)
     index = FileIndex(source, tree, {}, defaultdict(list))
-    nodes, parents = index.nodes, index.parents
+    nodes, parents, number = index.nodes, index.parents, index.number
+    tree._file = number  # type: ignore[attr-defined]
     links: dict[ast.AST, int] = {}
     stack: list[ast.AST] = [tree]
     while stack:
@@ -363,6 +378,7 @@ def build_index(source: Source, tree: ast.Module | None = None) -> FileIndex:
         below.reverse()
         for child in below:
             parents[child] = node
+            child._file = number  # type: ignore[attr-defined]
         stack += below
     _read_imports(index)
     return index

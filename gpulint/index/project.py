@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from gpulint.index.build import FileIndex, build_index
+from gpulint.index.build import FileIndex, build_index, number_of
 from gpulint.index.consulted import (
     FOLDER,
     MODULE,
@@ -62,7 +62,7 @@ class Project:
         self._found: dict[tuple[Path, tuple[str, ...]], Looked] = {}
         self._asked: dict[tuple[Path, Search], tuple[Path, ...]] = {}
         self._members: dict[tuple[Path, str], Member | None] = {}
-        self._recent: list[FileIndex] = []  # that held the nodes asked for last
+        self.numbered: dict[int, FileIndex] = {}  # what is loaded
 
     # Files
 
@@ -93,6 +93,7 @@ class Project:
                     source = read_settings(path)
                     index = build_index(source, parse_settings(source, dialect))
                     index.project, self._settings[key] = self, index
+                    self.numbered[index.number] = index
                 except SourceError:
                     pass  # the program would stop with that file
         return self._settings[key]
@@ -106,9 +107,11 @@ class Project:
         """Take in the index of a file that was read elsewhere."""
         index.project = self
         self.noted.files.add(index.source.path)
-        if self._loaded.pop(index.source.path, None) is not None:
-            self._forget_nodes()
+        if self._loaded.get(index.source.path) is not None:
+            self._unload(index.source.path)
+        self._loaded.pop(index.source.path, None)
         self._loaded[index.source.path] = index
+        self.numbered[index.number] = index
         return index
 
     def known(self, source: Source) -> FileIndex | None:
@@ -123,12 +126,11 @@ class Project:
     def replace(self, path: Path, text: str) -> None:
         """A file has a new text, which need not be written yet."""
         self._texts[path] = text
-        self._loaded.pop(path, None)
+        self._unload(path)
         self.words.forget(path)
         self._added.clear()
         self._owned.clear()
         self._asked.clear()
-        self._forget_nodes()
 
     def trim(self) -> None:
         """Let go of the files that were used longest ago, to bound the memory."""
@@ -136,14 +138,20 @@ class Project:
         for path, index in list(self._loaded.items()):
             if total <= MAX_LOADED:
                 break
-            del self._loaded[path]
+            self._unload(path)
             total -= len(index.source.text) if index else 0
-            self._forget_nodes()
+
+    def _unload(self, path: Path) -> None:
+        index = self._loaded.pop(path, None)
+        if index is not None:
+            del self.numbered[index.number]
+        self._forget_nodes()
 
     def release(self) -> None:
         """Let go of all files; they are read again when somebody asks."""
         self._loaded.clear()
         self._settings.clear()
+        self.numbered.clear()
         self._read.clear()
         self._kept = 0
         self._forget_nodes()
@@ -152,19 +160,10 @@ class Project:
         """Answers that may hold the index of a file that is no longer loaded."""
         self._members.clear()
         self._found.clear()
-        self._recent = []
 
     def holder(self, node: ast.AST) -> FileIndex | None:
         """The index of the loaded file in which a node stands."""
-        for index in self._recent:
-            if node in index.parents or node is index.tree:
-                return index
-        settings = self._settings.values()
-        for found in (*reversed(self._loaded.values()), *settings):
-            if found is not None and found.holds(node):
-                self._recent = [found, *self._recent[:3]]
-                return found
-        return None
+        return self.numbered.get(number_of(node))
 
     def texts(self, part: str) -> list[str]:
         """The texts of all Python files in which a string occurs."""
