@@ -344,7 +344,10 @@ class Project:
                 if index is None:
                     return None
                 best = (index, rest)
-                if rest and index.imports.get(rest[0], "." + rest[0]) != "." + rest[0]:
+                if rest and index.imports.get(rest[0], f".{rest[0]}") not in (
+                    f".{rest[0]}",
+                    ".".join(parts[: number + 2]),  # `from package import module`
+                ):
                     return best  # a name, which hides a module of that name
             elif self._stands(folder, part, MODULE):
                 module = self.index(folder / f"{part}.py")

@@ -35,15 +35,17 @@ def is_there(move: Move, made: Creation) -> bool:
 
 
 def before_training(script: Script, node: ast.AST) -> bool:
-    """Whether a node runs once in the function that holds the training loop.
+    """Whether a node runs once in the function that holds the whole training.
 
-    What the loop reads now and then only, to show or save something, does not count.
+    Not where the loop is one over batches, which is run for each epoch. What the loop
+    reads now and then only, to show or save something, does not count.
     """
     if script.loop_of(node) is not None or _is_read_rarely(script, node):
         return False
     scope = script.index.scope(node)
     return any(
-        (loop.train or loop.kind == "epoch") and script.index.scope(loop.node) is scope
+        (loop.kind == "epoch" or (loop.train and not loop.batches))
+        and script.index.scope(loop.node) is scope
         for loop in script.loops
     )
 

@@ -60,7 +60,7 @@ def _stops_early(script: Script, loop: Loop) -> bool:
     """`if number == 4: break` in a loop that trains nothing."""
     if loop.train or loop.backward or loop.steps:
         return False
-    return any(
+    return isinstance(loop.node.body[-1], (ast.Break, ast.Return)) or any(
         isinstance(branch, ast.If)
         and isinstance(branch.body[-1], (ast.Break, ast.Return))
         and _counts_to_few(script, branch.test, loop)

@@ -338,9 +338,17 @@ class Script:
         found = []
         for move in self.moves if self.batches.any else ():
             loop = self.batches.loop_of(move.receiver)
-            if loop is not None and move.target is not Target.CPU:
+            if loop is None or move.target is Target.CPU:
+                continue
+            if not self._is_behind(move.call, loop):
                 found.append((move, loop))
         return tuple(found)
+
+    def _is_behind(self, node: ast.AST, loop: Loop) -> bool:
+        """Whether a node of a loop's function stands outside it: its last batch."""
+        function = self.index.function(node)
+        inside = self.index.inside(node, loop.node)
+        return not inside and function is self.index.function(loop.node)
 
     def moves_in(self, loops: Iterable[Loop]) -> list[Move]:
         """The moves of batch parts in some loops, of this and other files."""

@@ -24,9 +24,15 @@ MAX_STEPS = 12  # wrappers and moves around a model
 def trained_models(script: Script) -> list[ast.expr]:
     """The models whose parameters are asked for, else those that the steps run."""
     asked = script.index.calls_by_name.get("parameters", ())
-    held = [c.func.value for c in asked if isinstance(c.func, ast.Attribute)]
+    held = [_inside(c.func.value) for c in asked if isinstance(c.func, ast.Attribute)]
     steps = find_steps(script)
     return held or [s.forward.func for s in steps if s.forward is not None]
+
+
+def _inside(model: ast.expr) -> ast.expr:
+    """`model` for `model.module`, the model in a wrapper."""
+    wrapped = isinstance(model, ast.Attribute) and model.attr == "module"
+    return model.value if wrapped else model  # type: ignore[attr-defined]
 
 
 def constructors(script: Script) -> list[ast.Call | None]:
@@ -47,6 +53,8 @@ def _makers(
     for origin in origins:
         if len(origins) > 1 and _is_unset(script, origin.expression):
             continue  # no other way in the class sets it
+        if len(origins) > 1 and _is_saved(script, origin.expression):
+            continue  # what another way made, in an earlier run
         inner = _wrapped(script, origin.call)
         if origin.node in seen:
             continue  # `self.model = DataParallel(self.model)`
@@ -55,6 +63,18 @@ def _makers(
             yield origin.call if inner is None else None
         else:
             yield from _makers(script, inner, seen)
+
+
+def _is_saved(script: Script, node: ast.expr | None) -> bool:
+    """Whether a model is read from a checkpoint: `torch.load(path)["model"]`."""
+    held = node.value if isinstance(node, ast.Subscript) else node
+    if held is None:
+        return False
+    calls = [origin.call for origin in script.resolver.origins(held)]
+    return bool(calls) and all(
+        call is not None and script.index.qualified(call.func) == "torch.load"
+        for call in calls
+    )
 
 
 def _is_unset(script: Script, node: ast.expr | None) -> bool:

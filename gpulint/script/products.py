@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Origin
 from gpulint.index.walk import dotted, walk
+from gpulint.script.bounds import at_most
 from gpulint.script.branches import branches_of, most_in_one_pass
 from gpulint.script.half import MAX_REACHED, is_gram, reached_in_turn
 from gpulint.script.models import constructors
@@ -51,6 +52,7 @@ _LIBRARIES = frozenset(
 )
 _PREPARES = ("torchvision.transforms.", "torchvision.ops.")
 MAX_STEPS = 4
+FEW_FEATURES = 64
 
 
 def multiplies_little(script: Script) -> bool:
@@ -96,6 +98,8 @@ class _Network:
         name = self._name(self.made.func)
         if _CONVOLUTIONAL.match(name) or _ELEMENTWISE.match(name):
             return True
+        if _LINEAR.match(name) and self._gives_few(self.made):
+            return True  # the new head of a trained network
         for root in reached_in_turn(self.script, [self.made]):
             multiplies = any(is_product(self.script, node) for node in walk(root))
             if multiplies or not self._has_known_bases(root):
@@ -109,6 +113,10 @@ class _Network:
         served = self._convolves(calls) or self._looks_up(calls)
         served = served or any(self._leads_to_convolutions(g, 0) for g in given)
         return served and all(self._is_known(c.func) for c in calls)
+
+    def _gives_few(self, linear: ast.Call) -> bool:
+        given = self.script.evaluator.argument(linear, "out_features", 1).direct
+        return given is not None and at_most(self.script, given) <= FEW_FEATURES
 
     def _convolves(self, calls: list[ast.Call]) -> bool:
         """Whether it convolves, and has no linear layers that may outweigh this."""

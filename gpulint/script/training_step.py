@@ -136,7 +136,7 @@ def runs_model(script: Script, call: ast.Call, depth: int = 0) -> bool:
     if function is not None:
         owner = script.index.parent(function)
         if isinstance(owner, ast.ClassDef) and script.tensors.is_module_class(owner):
-            return function.name not in _NOT_FORWARD and not is_loss(script, func)
+            return _may_run(function.name) and not is_loss(script, func)
         return depth < 4 and any(
             isinstance(n, ast.Call) and runs_model(script, n, depth + 1)
             for n in walk(*function.body)
@@ -144,11 +144,16 @@ def runs_model(script: Script, call: ast.Call, depth: int = 0) -> bool:
     name = script.index.qualified(func) or ""
     if name.startswith(("torch.", "numpy.")):
         return False
-    if isinstance(func, ast.Attribute) and func.attr not in _NOT_FORWARD:
+    if isinstance(func, ast.Attribute) and _may_run(func.attr):
         holder = None if dotted(func.value) in (None, "self") else func.value
         if holder is not None and script.tensors.is_module(holder):
             return not is_loss(script, holder)
     return not is_loss(script, func) and script.tensors.is_module(func)
+
+
+def _may_run(method: str) -> bool:
+    """Whether a method of a model may be one that runs it: not `initHidden()`."""
+    return method not in _NOT_FORWARD and not method.startswith(("init", "reset"))
 
 
 def differentiates(script: Script, statement: ast.stmt) -> bool:

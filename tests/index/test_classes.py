@@ -46,3 +46,20 @@ def test_packages_that_import_each_other_do_not_multiply(tmp_path: Path) -> None
     (owner,) = index.all(ast.ClassDef)
     bases = Resolver(index).bases(owner)
     assert [base.name for base in bases] == ["M0", "Base"]
+
+
+@pytest.mark.parametrize(
+    "text", ["from models import nets\n", "from . import nets\n", ""]
+)
+def test_a_package_that_imports_its_own_module(tmp_path: Path, text: str) -> None:
+    package = tmp_path / "models"
+    package.mkdir()
+    (package / "__init__.py").write_text(text)
+    (package / "nets.py").write_text("class Net:\n    pass\n")
+    (tmp_path / "main.py").write_text("from models import nets\nuse(nets.Net())\n")
+    project = Project(tmp_path, lambda folder: folder.rglob("*.py"))
+    index = project.index(tmp_path / "main.py")
+    assert index is not None
+    (call,) = index.calls["use"]
+    (owner,) = Resolver(index).classes_of(call.args[0])
+    assert owner.name == "Net"
