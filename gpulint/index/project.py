@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
 from gpulint.index.build import FileIndex, build_index, number_of
 from gpulint.index.consulted import (
@@ -33,6 +34,7 @@ SETTINGS = (".yaml", ".yml", ".json")
 _MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 Lister = Callable[[Path], Iterable[Path]]
 Member = tuple[FileIndex, tuple[str, ...]]
+Answer = TypeVar("Answer")
 Looked = tuple[Member | None, Consulted]
 
 
@@ -63,6 +65,7 @@ class Project:
         self._asked: dict[tuple[Path, Search], tuple[Path, ...]] = {}
         self._members: dict[tuple[Path, str], Member | None] = {}
         self.numbered: dict[int, FileIndex] = {}  # what is loaded
+        self._remembered: dict[ast.AST, tuple[Any, Consulted]] = {}
 
     # Files
 
@@ -133,10 +136,15 @@ class Project:
         self._asked.clear()
 
     def trim(self) -> None:
-        """Let go of the files that were used longest ago, to bound the memory."""
+        """Let go of the files that were used longest ago, to bound the memory.
+
+        Of a quarter of them at once: with them goes what is known of the others.
+        """
         total = sum(len(i.source.text) for i in self._loaded.values() if i)
+        if total <= MAX_LOADED:
+            return
         for path, index in list(self._loaded.items()):
-            if total <= MAX_LOADED:
+            if total <= 0.75 * MAX_LOADED:
                 break
             self._unload(path)
             total -= len(index.source.text) if index else 0
@@ -160,6 +168,7 @@ class Project:
         """Answers that may hold the index of a file that is no longer loaded."""
         self._members.clear()
         self._found.clear()
+        self._remembered.clear()
 
     def holder(self, node: ast.AST) -> FileIndex | None:
         """The index of the loaded file in which a node stands."""
@@ -333,6 +342,21 @@ class Project:
         found, noted = self._found[key]
         self.noted.add(noted)
         return found
+
+    def remembered(self, node: ast.AST, find: Callable[[], Answer]) -> Answer:
+        """What `find` says of a node of this project, whichever file asks first.
+
+        A second question gets the same answer, and rests on the same.
+        """
+        if node not in self._remembered:
+            before, self.noted = self.noted, Consulted()
+            try:
+                self._remembered[node] = find(), self.noted
+            finally:
+                self.noted = before
+        found, noted = self._remembered[node]
+        self.noted.add(noted)
+        return found  # type: ignore[no-any-return]
 
     def _look_up(self, folder: Path, parts: tuple[str, ...]) -> Member | None:
         best: Member | None = None

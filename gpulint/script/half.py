@@ -239,9 +239,21 @@ def reached_in_turn(script: Script, nodes: Iterable[ast.AST]) -> Iterator[ast.AS
     roots = list(nodes)
     for root in roots:
         yield root
-        for node in walk(root):
-            if isinstance(node, ast.Call) and len(roots) < MAX_REACHED:
-                roots += [r for r in _runs(script, node) if r not in roots]
+        for step in _leads_to(script, root) if len(roots) < MAX_REACHED else ():
+            roots += [r for r in step if r not in roots and len(roots) < MAX_REACHED]
+
+
+def _leads_to(script: Script, root: ast.AST) -> list[list[ast.AST]]:
+    """What each call below a root runs; kept for the other scripts of a project."""
+    home = script.index.home(root)
+
+    def runs() -> list[list[ast.AST]]:
+        calls = [node for node in walk(root) if isinstance(node, ast.Call)]
+        return [found for found in (_runs(script, c) for c in calls) if found]
+
+    if home is script.index or home.project is None:
+        return runs()
+    return home.project.remembered(root, runs)
 
 
 def _runs(script: Script, call: ast.Call) -> list[ast.AST]:
