@@ -40,7 +40,8 @@ Tensors made from data of the script, pinned ones, what a function that is no pa
 training makes once, models that only a demo without a loop runs, a package that no file
 outside it names, and what a test lets happen once: `if step == 0:`, or
 `if total is None:` around what sets it; or never, where all callers give the argument
-that is tested. Made once before the training loop is a note, if its steps read it.
+that is tested, no known one of a `forward` leaves it out, or the test is one of an
+argument's type. Made once before the whole training is a note, if its steps read it.
 Without a fix: a host tensor that takes the gradient (`requires_grad=True`) would become
 another leaf, the legacy constructors (`torch.FloatTensor(n)`) take no CUDA device, and
 NumPy has no device at all.

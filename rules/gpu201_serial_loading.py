@@ -91,6 +91,7 @@ or class: who sets that must be obeyed.
 In-memory data are copied between processes for nothing, also where an option that
 nothing sets would make samples take work. A pass that is one batch of all samples, or
 that stops after a few batches without training, leaves workers nothing to make ahead.
+A dataset whose samples are all the same is for a profile or a trial.
 Nothing waits for what Lightning's trainers take on the CPU alone. Batches that a
 dataset makes on the GPU, and files opened in `__init__` (HDF5, LMDB), must not be
 shared with workers. A 0 with a comment that gives a reason (debugging, Windows,

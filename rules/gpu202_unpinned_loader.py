@@ -43,7 +43,8 @@ Options that an unpacked dict sets or may set, values decided at run time, loade
 other libraries, batches that are or may be on the device (pinning those raises),
 samples that this process makes by acting in an environment, single samples of a script
 that trains nothing and reads back each result, loaders of which one batch or a few are
-taken or that `process` of a graph dataset runs once for all, objects that a collate
+taken or that `process` of a graph dataset runs once for all, datasets whose samples
+are all the same (a profile, or a trial of the model), objects that a collate
 function makes of a class without `pin_memory`, batches of a few known numbers, batches
 that the training process makes anew from arrays or joins before it copies them
 (`torch.cat` gives ordinary memory), data modules of projects without a trainer, that

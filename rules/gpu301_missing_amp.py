@@ -66,9 +66,9 @@ numbers that float16 cannot hold, checkpoints with the optimizer's state.
 Mixed or half precision in any form is there already, also behind a switch that is off.
 float64, closures (LBFGS), reinforcement learning, graph networks (also where only the
 model's or the dataset's file says so), models of less than 10 000 weights (200 000 in
-linear layers alone) or of linear, recurrent and attention layers at most 64 features
-wide, one sample a forward pass with `batch_size` of them for an update, training on one
-fixed input, Fourier operators trained on derivatives of what they give, and an
+linear layers alone) or of linear, recurrent and attention layers and convolutions over
+sequences at most 64 features wide, trials of a few steps, one sample a forward pass
+with `batch_size` of them for an update, training on one fixed input, Fourier operators trained on derivatives of what they give, and an
 optimizer that holds a picture or a latent tensor gain nothing; nor does a step behind
 `if train:` that `train = False` switches off.
 Lightning, Accelerate, DeepSpeed, fastai, Ignite and the Hugging Face Trainer have a

@@ -3,9 +3,11 @@
 `Script` (`model`) is what a rule gets. Its facts are found once, in these modules:
 
 - what there is: `loops`, `loaders`, `datasets`, `batches`, `precision`, `losses`,
-  `training_step`, `scalars`, `creations`, `model_size`, `optimized`, `attention`
-- what runs when: `runners`, `every_step`, `branches`, `once`, `given`, `invariants`,
-  `started`, `reuse`, `epochs`, `reads`; `outside`: where a loader goes in other files;
+  `training_step`, `scalars`, `creations`, `model_size` (with `bounds`), `optimized`,
+  `attention`
+- what runs when: `runners`, `every_step`, `branches`, `once`, `given`, `doubtful`,
+  `trials`, `invariants`, `started`, `reuse`, `epochs`, `reads`; `outside`: where a
+  loader goes in other files;
   `changes`, `worker_state`, `kept_workers`: what workers would not see;
   `backpropagated`: what has a graph
 - one topic each, for the rule that asks: `columns`, `column_uses`, `column_fates`
