@@ -68,9 +68,10 @@ float64, closures (LBFGS), reinforcement learning, graph networks (also where on
 model's or the dataset's file says so), models of less than 10 000 weights (200 000 in
 linear layers alone) or of linear, recurrent and attention layers and convolutions over
 sequences at most 64 features wide, trials of a few steps, one sample a forward pass
-with `batch_size` of them for an update, training on one fixed input, Fourier operators trained on derivatives of what they give, and an
-optimizer that holds a picture or a latent tensor gain nothing; nor does a step behind
-`if train:` that `train = False` switches off.
+with `batch_size` of them for an update, training on one fixed input, Fourier operators
+trained on derivatives of what they give, and an optimizer that holds a picture or a
+latent tensor gain nothing; nor does a step behind `if train:` that `train = False`
+switches off.
 Lightning, Accelerate, DeepSpeed, fastai, Ignite and the Hugging Face Trainer have a
 setting for it. A project that allows no torch from 1.6 on has none.
 
