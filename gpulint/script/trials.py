@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpulint.index.walk import dotted, walk_scope
 
 if TYPE_CHECKING:
-    from gpulint.index import FileIndex
+    from gpulint.index import Definition, FileIndex
     from gpulint.index.resolve import Resolver
     from gpulint.script.loops import Loop
 
@@ -25,7 +25,7 @@ def is_trial(resolver: Resolver, loop: Loop) -> bool:
     return _is_taken_back(resolver.index, loop) or any(
         isinstance(branch, ast.If)
         and isinstance(branch.body[-1], (ast.Break, ast.Return))
-        and _counts_to_few(resolver, branch.test)
+        and _counts_to_few(resolver, branch.test, loop)
         for branch in loop.node.body
     )
 
@@ -51,13 +51,13 @@ def _with(calls: Iterable[ast.Call], method: str) -> set[str]:
     return {name for name in map(dotted, held) if name is not None}
 
 
-def _counts_to_few(resolver: Resolver, test: ast.expr) -> bool:
+def _counts_to_few(resolver: Resolver, test: ast.expr, loop: Loop) -> bool:
     """`number >= limit`, also beside `limit is not None`, of a limit that is low."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        return any(_counts_to_few(resolver, part) for part in test.values)
+        return any(_counts_to_few(resolver, part, loop) for part in test.values)
     if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], _REACHES):
         return False
-    if not isinstance(test.left, ast.Name) or not _is_counter(resolver, test.left):
+    if not isinstance(test.left, ast.Name) or not _counts(resolver, test.left, loop):
         return False
     limits = [o.expression for o in resolver.origins(test.comparators[0])]
     return bool(limits) and all(
@@ -68,14 +68,31 @@ def _counts_to_few(resolver: Resolver, test: ast.expr) -> bool:
     )
 
 
-def _is_counter(resolver: Resolver, name: ast.Name) -> bool:
-    """Whether a name is a number that each iteration makes larger by one."""
-    return all(
-        (d.kind == "for" and d.path[:1] == (0,))
-        or (
-            isinstance(d.value, ast.Constant)
-            and d.kind in ("assign", "augment")
-            and d.value.value in (0, 1)
-        )
-        for d in resolver.definitions(name)
+def _counts(resolver: Resolver, name: ast.Name, loop: Loop) -> bool:
+    """Whether a name is the number of the iteration: not of those without progress."""
+    index = resolver.index
+    for definition in resolver.definitions(name):
+        value = definition.value
+        small = isinstance(value, ast.Constant) and value.value in (0, 1)
+        statement = index.statement(definition.node)
+        if definition.kind == "augment":
+            known = small and statement in loop.node.body
+        elif definition.kind == "assign":
+            known = small and not index.inside(statement, loop.node)
+        else:
+            known = _is_number(index, definition, loop)
+        if not known:
+            return False
+    return True
+
+
+def _is_number(index: FileIndex, definition: Definition, loop: Loop) -> bool:
+    """`number` of `for number, batch in enumerate(loader)`."""
+    iterable = getattr(loop.node, "iter", None)
+    return (
+        definition.kind == "for"
+        and definition.path[:1] == (0,)
+        and definition.value is iterable
+        and isinstance(iterable, ast.Call)
+        and index.qualified(iterable.func) == "enumerate"
     )
