@@ -129,6 +129,8 @@ class _Network:
             return False
         if not all(map(self._is_last, linear)):
             return False
+        if "torch.nn.Embedding" in names:
+            return False  # what it gives for each word may be one of all words
         return not any(map(_OF_TOKENS.match, names)) and any(
             _CONVOLUTION.match(name) and not self._is_sparse(call)
             for call, name in zip(calls, names, strict=True)
