@@ -3,22 +3,23 @@
 `Script` (`model`) is what a rule gets. Its facts are found once, in these modules:
 
 - what there is: `loops`, `loaders`, `datasets`, `batches`, `precision`, `losses`,
-  `training_step`, `scalars`, `creations`, `model_size` (with `bounds`), `optimized`,
-  `attention`
+  `training_step`, `scalars`, `creations`, `models`, `model_size` (with `bounds`),
+  `products`, `operators`, `graphs`, `optimized`, `attention`
 - what runs when: `runners`, `every_step`, `branches`, `once`, `given`, `doubtful`,
-  `trials`, `invariants`, `started`, `reuse`, `epochs`, `reads`; `outside`: where a
-  loader goes in other files;
-  `changes`, `worker_state`, `kept_workers`: what workers would not see;
-  `backpropagated`: what has a graph
+  `trials`, `switches`, `rare_passes`, `invariants`, `started`, `reuse`, `epochs`,
+  `reads`; `outside`, `neighbours`, `trainers`: what other files do with it; `changes`,
+  `mutations`, `worker_state`, `kept_workers`: what workers would not see;
+  `backpropagated`: what has a graph; `test_code`: what is no training
 - one topic each, for the rule that asks: `columns`, `column_uses`, `column_fates`
   (GPU101), `transfers` (102), `host_arrays`, `residency` (103), `at_creation` (104),
-  `hoists`, `module_moves` (105), `waits`, `members`, `accumulators`,
+  `hoists`, `module_moves` (105), `waits`, `drained`, `members`, `accumulators`,
   `device_sums` (106), `serial`, `dataset_size`, `loader_options` (201), `pinning`,
+  `collation`, `loader_classes`, `generated`, `sample_size`, `sample_ways`,
   `batches_taken`, `few_batches`, `batch_objects`, `beyond`, `pageable` (202),
   `autocast`, `autocast_region`, `scaled_update`, `half`, `half_outputs`, `beside`,
-  `named_devices` (301), `old_amp`,
-  `old_torch` (303), `amp_switches`, `amp_guards` (306), `evaluation` (403),
-  `retained` (404), `zeroing`, `gradients` (405),
+  `named_devices`, `covered` (301), `old_amp`, `old_torch` (303), `amp_switches`,
+  `amp_guards` (306), `evaluation`, `single_pass` (403), `retained` (404), `zeroing`,
+  `gradients` (405),
   `setting_values`, `slow_settings`, `illegal_settings`, `debug_switches`,
   `unread_settings`, `mapping_uses` (901–906)
 - rewriting: `edits` and `syntax` for rules; `compiler` and `tree` turn edits into text

@@ -6,17 +6,16 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.index.walk import walk
 from gpulint.script.batches_taken import is_len, places
 from gpulint.script.loops import Loop
 from gpulint.script.reads import parameter_given
+from gpulint.script.trials import stops_after
 
 if TYPE_CHECKING:
     from gpulint.script.loaders import Loader
     from gpulint.script.model import Script
 
 FEW = 8  # batches in each pass
-_REACHES = (ast.Gt, ast.GtE, ast.Eq)
 
 
 def takes_few(script: Script, loader: Loader) -> bool:
@@ -60,33 +59,12 @@ def _stops_early(script: Script, loop: Loop) -> bool:
     """`if number == 4: break` in a loop that trains nothing."""
     if loop.train or loop.backward or loop.steps:
         return False
-    return isinstance(loop.node.body[-1], (ast.Break, ast.Return)) or any(
-        isinstance(branch, ast.If)
-        and isinstance(branch.body[-1], (ast.Break, ast.Return))
-        and _counts_to_few(script, branch.test, loop)
-        for branch in loop.node.body
-    )
 
+    def is_few(limit: ast.expr) -> bool:
+        values = script.evaluator.values(limit)
+        numbers = [v.constant for v in values.known]
+        few = all(type(n) is int and n <= FEW for n in numbers)
+        return values.complete and bool(numbers) and few
 
-def _counts_to_few(script: Script, test: ast.expr, loop: Loop) -> bool:
-    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], _REACHES):
-        return False
-    names = [n for n in walk(test.left) if isinstance(n, ast.Name)]
-    counts = [_is_number(script, n, loop) for n in names]
-    values = script.evaluator.values(test.comparators[0])
-    numbers = [v.constant for v in values.known]
-    few = all(type(n) is int and n <= FEW for n in numbers)
-    return bool(counts) and all(counts) and values.complete and bool(numbers) and few
-
-
-def _is_number(script: Script, name: ast.Name, loop: Loop) -> bool:
-    """Whether a name is the number that `enumerate` gives each batch."""
-    iterable = getattr(loop.node, "iter", None)
-    return all(
-        d.kind == "for"
-        and d.path[:1] == (0,)
-        and d.value is iterable
-        and isinstance(iterable, ast.Call)
-        and script.index.qualified(iterable.func) == "enumerate"
-        for d in script.definitions(name)
-    )
+    at_once = isinstance(loop.node.body[-1], (ast.Break, ast.Return))
+    return at_once or stops_after(script.resolver, loop, is_few)

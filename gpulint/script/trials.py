@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from gpulint.index.walk import dotted, walk_scope
+from gpulint.index.walk import dotted, walk, walk_scope
 
 if TYPE_CHECKING:
     from gpulint.index import Definition, FileIndex
@@ -22,12 +22,17 @@ def is_trial(resolver: Resolver, loop: Loop) -> bool:
 
     So do searches for a learning rate, and estimates of gradients before training.
     """
-    return _is_taken_back(resolver.index, loop) or any(
-        isinstance(branch, ast.If)
-        and isinstance(branch.body[-1], (ast.Break, ast.Return))
-        and _counts_to_few(resolver, branch.test, loop)
-        for branch in loop.node.body
-    )
+
+    def is_few(limit: ast.expr) -> bool:
+        given = [o.expression for o in resolver.origins(limit)]
+        return bool(given) and all(
+            isinstance(node, ast.Constant)
+            and type(node.value) is int
+            and 0 < node.value <= FEW
+            for node in given
+        )
+
+    return _is_taken_back(resolver.index, loop) or stops_after(resolver, loop, is_few)
 
 
 def _is_taken_back(index: FileIndex, loop: Loop) -> bool:
@@ -51,48 +56,58 @@ def _with(calls: Iterable[ast.Call], method: str) -> set[str]:
     return {name for name in map(dotted, held) if name is not None}
 
 
-def _counts_to_few(resolver: Resolver, test: ast.expr, loop: Loop) -> bool:
-    """`number >= limit`, also beside `limit is not None`, of a limit that is low."""
+# Loops that stop after some steps
+
+
+def stops_after(
+    resolver: Resolver, loop: Loop, is_few: Callable[[ast.expr], bool]
+) -> bool:
+    """Whether each iteration counts and asks `if number >= limit: break`.
+
+    `is_few`: what limits are meant.
+    """
+    return any(
+        isinstance(branch, ast.If)
+        and isinstance(branch.body[-1], (ast.Break, ast.Return))
+        and _reaches(resolver, branch.test, loop, is_few)
+        for branch in loop.node.body
+    )
+
+
+def _reaches(
+    resolver: Resolver, test: ast.expr, loop: Loop, is_few: Callable[[ast.expr], bool]
+) -> bool:
+    """`number >= limit`, also beside `limit is not None`."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        return any(_counts_to_few(resolver, part, loop) for part in test.values)
+        return any(_reaches(resolver, part, loop, is_few) for part in test.values)
     if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], _REACHES):
         return False
-    if not isinstance(test.left, ast.Name) or not _counts(resolver, test.left, loop):
-        return False
-    limits = [o.expression for o in resolver.origins(test.comparators[0])]
-    return bool(limits) and all(
-        isinstance(limit, ast.Constant)
-        and type(limit.value) is int
-        and 0 < limit.value <= FEW
-        for limit in limits
-    )
+    names = [n for n in walk(test.left) if isinstance(n, ast.Name)]
+    counts = [_counts(resolver, name, loop) for name in names]
+    return bool(counts) and all(counts) and is_few(test.comparators[0])
 
 
 def _counts(resolver: Resolver, name: ast.Name, loop: Loop) -> bool:
     """Whether a name is the number of the iteration: not of those without progress."""
-    index = resolver.index
-    for definition in resolver.definitions(name):
-        value = definition.value
-        small = isinstance(value, ast.Constant) and value.value in (0, 1)
+    definitions = resolver.definitions(name)
+    return bool(definitions) and all(
+        _is_count(resolver.index, definition, loop) for definition in definitions
+    )
+
+
+def _is_count(index: FileIndex, definition: Definition, loop: Loop) -> bool:
+    """`number += 1` in each iteration, `number = 0` before, or that of `enumerate`."""
+    value = definition.value
+    if definition.kind in ("augment", "assign"):
         statement = index.statement(definition.node)
+        small = isinstance(value, ast.Constant) and value.value in (0, 1)
         if definition.kind == "augment":
-            known = small and statement in loop.node.body
-        elif definition.kind == "assign":
-            known = small and not index.inside(statement, loop.node)
-        else:
-            known = _is_number(index, definition, loop)
-        if not known:
-            return False
-    return True
-
-
-def _is_number(index: FileIndex, definition: Definition, loop: Loop) -> bool:
-    """`number` of `for number, batch in enumerate(loader)`."""
-    iterable = getattr(loop.node, "iter", None)
+            return small and statement in loop.node.body
+        return small and not index.inside(statement, loop.node)
     return (
         definition.kind == "for"
         and definition.path[:1] == (0,)
-        and definition.value is iterable
-        and isinstance(iterable, ast.Call)
-        and index.qualified(iterable.func) == "enumerate"
+        and value is getattr(loop.node, "iter", None)
+        and isinstance(value, ast.Call)
+        and index.qualified(value.func) == "enumerate"
     )
