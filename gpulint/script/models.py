@@ -24,15 +24,19 @@ MAX_STEPS = 12  # wrappers and moves around a model
 def trained_models(script: Script) -> list[ast.expr]:
     """The models whose parameters are asked for, else those that the steps run."""
     asked = script.index.calls_by_name.get("parameters", ())
-    held = [_inside(c.func.value) for c in asked if isinstance(c.func, ast.Attribute)]
+    funcs = [c.func for c in asked if isinstance(c.func, ast.Attribute)]
+    held = [_inside(script, func.value) for func in funcs]
     steps = find_steps(script)
     return held or [s.forward.func for s in steps if s.forward is not None]
 
 
-def _inside(model: ast.expr) -> ast.expr:
-    """`model` for `model.module`, the model in a wrapper."""
-    wrapped = isinstance(model, ast.Attribute) and model.attr == "module"
-    return model.value if wrapped else model  # type: ignore[attr-defined]
+def _inside(script: Script, model: ast.expr) -> ast.expr:
+    """`model` for `model.module`, the model in a wrapper; not for `self.module`."""
+    if not isinstance(model, ast.Attribute) or model.attr != "module":
+        return model
+    own = script.resolver.self_name(script.index.scope(model))
+    holder = model.value
+    return model if isinstance(holder, ast.Name) and holder.id == own else holder
 
 
 def constructors(script: Script) -> list[ast.Call | None]:
