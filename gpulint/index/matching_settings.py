@@ -32,16 +32,17 @@ def matching(resolver: Resolver, load: ast.Call, dialect: Dialect) -> list[ast.e
     if len(keys) < MIN_KEYS:
         return []
     found = []
-    paths = project.having_keys({key for path in keys for key in path})
     suffixes = _SUFFIXES.get(dialect, (".yaml", ".yml"))
-    for path in [p for p in paths if p.suffix in suffixes]:
+    having = project.having_keys({key for path in keys for key in path})
+    paths = [path for path in having if path.suffix in suffixes]
+    for path in paths if len(paths) <= MAX_FILES else ():
         index = project.settings(path, dialect)
         statement = index.tree.body[0] if index is not None else None
         if isinstance(statement, ast.Expr) and all(
             _has(statement.value, path) for path in keys
         ):
             found.append(statement.value)
-    return found if len(found) <= MAX_FILES else []
+    return found
 
 
 def _keys_read(

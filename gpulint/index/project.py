@@ -65,7 +65,7 @@ class Project:
         self._asked: dict[tuple[Path, Search], tuple[Path, ...]] = {}
         self._members: dict[tuple[Path, str], Member | None] = {}
         self.numbered: dict[int, FileIndex] = {}  # what is loaded
-        self._remembered: dict[ast.AST, tuple[Any, Consulted]] = {}
+        self._remembered: dict[tuple[str, ast.AST], tuple[Any, Consulted]] = {}
 
     # Files
 
@@ -343,18 +343,21 @@ class Project:
         self.noted.add(noted)
         return found
 
-    def remembered(self, node: ast.AST, find: Callable[[], Answer]) -> Answer:
-        """What `find` says of a node of this project, whichever file asks first.
+    def remembered(
+        self, question: str, node: ast.AST, find: Callable[[], Answer]
+    ) -> Answer:
+        """The answer of `find` to a question about a node, whichever file asks first.
 
-        A second question gets the same answer, and rests on the same.
+        Who asks again gets the same answer, and it rests on the same.
         """
-        if node not in self._remembered:
+        key = (question, node)
+        if key not in self._remembered:
             before, self.noted = self.noted, Consulted()
             try:
-                self._remembered[node] = find(), self.noted
+                self._remembered[key] = find(), self.noted
             finally:
                 self.noted = before
-        found, noted = self._remembered[node]
+        found, noted = self._remembered[key]
         self.noted.add(noted)
         return found  # type: ignore[no-any-return]
 

@@ -161,7 +161,7 @@ class Words:
 def settings_files(root: Path) -> list[Path]:
     """The YAML files below a folder, in order, then JSON files of the size of settings.
 
-    None of a kind of which there are too many.
+    None where there are too many; no JSON files where those alone are too many.
     """
     found: list[Path] = []
     other: list[Path] = []

@@ -253,7 +253,7 @@ def _leads_to(script: Script, root: ast.AST) -> list[list[ast.AST]]:
 
     if home is script.index or home.project is None:
         return runs()
-    return home.project.remembered(root, runs)
+    return home.project.remembered("leads to", root, runs)
 
 
 def _runs(script: Script, call: ast.Call) -> list[ast.AST]:
