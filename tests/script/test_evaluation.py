@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
+from gpulint.engine import Options, check_path
+from gpulint.index import Projects
+from gpulint.registry import find_rule
 from gpulint.script.evaluation import graph_builder
 
 from .code import script_of
@@ -107,3 +111,30 @@ def test_loss_object_of_the_file_that_differentiates_needs_the_graph() -> None:
     )
     assert not builds(loss + run("model.eval()\n", "total += penalty(found, x)\n"))
     assert builds(run("model.eval()\n", "total += penalty(found, x)\n"))
+
+
+EVALUATED = """import torch
+
+
+def predict(dataset, loader):
+    dataset.model.eval()
+    found = []
+    for batch in loader:
+        found.append(dataset.model(batch.to("cuda")).argmax(-1))
+    return found
+"""
+
+
+@pytest.mark.parametrize("name, masked", [("padding_mask", True), ("weights", False)])
+def test_a_padding_mask_of_a_model_elsewhere(
+    tmp_path: Path, name: str, masked: bool
+) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "models.py").write_text(f"def forward(self, x, {name}):\n    pass\n")
+    path = tmp_path / "runner.py"
+    path.write_text(EVALUATED)
+    projects = Projects(lambda folder: folder.rglob("*.py"))
+    rule = find_rule("GPU403")
+    assert rule is not None
+    (finding,) = check_path(path, Options((rule,), projects=projects)).findings
+    assert (finding.fix is None) is masked
