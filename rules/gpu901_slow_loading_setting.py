@@ -39,6 +39,9 @@ None: a settings file cannot ask the machine what it has. Half the usable CPUs u
 is a start for `num_workers`; `pin_memory: true` suits a GPU, `persistent_workers: true`
 a loader with workers.
 
+A path that is known only when the script runs means any file of the project with all
+the keys that the script reads, three or more; each is one that a run may take.
+
 ## When not
 What GPU201, GPU202 and GPU203 leave alone: in-memory data, datasets that workers must
 not share, batches made on the GPU, datasets that change between epochs. Files and
