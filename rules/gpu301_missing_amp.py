@@ -94,6 +94,7 @@ from gpulint.script.edits import CannotFix
 from gpulint.script.graphs import is_graph_network
 from gpulint.script.loops import imports_environments, steps_environment
 from gpulint.script.model_size import is_tiny
+from gpulint.script.networks import is_large
 from gpulint.script.old_torch import runs_only_before
 from gpulint.script.operators import solves_equation
 from gpulint.script.optimized import optimizes_tensors
@@ -127,8 +128,9 @@ class MissingAMP(Rule):
             return
         if not _is_candidate(script) or runs_only_before(script, SINCE):
             return
-        for step in find_steps(script):
-            if _gains(script, step):
+        steps = [step for step in find_steps(script) if _gains(script, step)]
+        if steps and is_large(script):
+            for step in steps:
                 yield self._report(script, step)
 
     def _report(self, script: Script, step: Step) -> Finding:

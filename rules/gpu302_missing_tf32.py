@@ -86,10 +86,10 @@ from gpulint.script.half import exact_mathematics
 from gpulint.script.loops import steps_environment
 from gpulint.script.model_size import is_tiny
 from gpulint.script.models import constructors
+from gpulint.script.networks import makes_gram_matrix, multiplies_much
 from gpulint.script.operators import solves_equation
 from gpulint.script.optimized import optimizes_tensors
 from gpulint.script.precision import matmul_set_nearby
-from gpulint.script.products import makes_gram_matrix, multiplies_little
 from gpulint.script.started import (
     is_started,
     last_leading_import,
@@ -154,7 +154,7 @@ def _gains_nothing(script: Script) -> bool:
         return True
     loops = script.training_loops
     gram = any(makes_gram_matrix(script, loop) for loop in loops)
-    return not gram and multiplies_little(script)
+    return not gram and not multiplies_much(script)
 
 
 def _guard(script: Script) -> str | None:

@@ -297,8 +297,25 @@ class Project:
             found = self._find(sure, parts)
             if found is not None:
                 return found
-        others = [f for f in self._outer_folders(near) if self._holds(f, parts[0])]
+        path = near.source.path
+        others = [
+            folder
+            for folder in self._outer_folders(near)
+            if self._holds(folder, parts[0]) and folder / f"{parts[0]}.py" != path
+        ]
         return self._find(others[0], parts) if len(others) == 1 else None
+
+    def modules_in(self, near: FileIndex, package: str) -> list[FileIndex]:
+        """The modules of a package, as a file names it: `models.vision`."""
+        if not package or not self.owns(near, package):
+            return []
+        with self._about(near):
+            around = dict.fromkeys([*self._sure_folders(near), *self._up(near)])
+            folders = [folder.joinpath(*package.split(".")) for folder in around]
+            first = next((f for f in folders if self._is(f, FOLDER)), None)
+            found = self.in_folder(first, "*.py") if first is not None else []
+            modules = [self.index(path) for path in found[:MAX_NEIGHBOURS]]
+        return [index for index in modules if index is not None]
 
     def _sure_folders(self, near: FileIndex) -> list[Path]:
         """Where Python looks first: folders the file adds, and a script's own."""

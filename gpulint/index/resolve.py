@@ -98,12 +98,21 @@ class Resolver:
         self._of_self: dict[tuple[Scope, str], tuple[Definition, ...]] = {}
         self._finals: dict[Definition, tuple[Definition, ...]] = {}
         self.repeated: dict[Function, bool] = {}  # whether loops call a function
+        self._only: frozenset[Function] = frozenset()  # those whose callers are chosen
         self.outside = Outside(self)
 
     def beside(self, index: FileIndex) -> Resolver:
         """The same, as seen from another file of the project; shares all answers."""
         other = copy.copy(self)
         other.index = index
+        return other
+
+    def called_only_by(self, callers: dict[Function, list[ast.Call]]) -> Resolver:
+        """The same, as if only these calls were made of these functions."""
+        other = Resolver(self.index)
+        other._flows = self._flows
+        other._callers = {f: (calls, False) for f, calls in callers.items()}
+        other._only = frozenset(callers)
         return other
 
     # Scopes and definitions
@@ -799,7 +808,7 @@ class Resolver:
         if path == () and isinstance(function, ast.FunctionDef):
             for setting in self._settings(function, definition.name):
                 yield Origin(setting, "expression")
-        if definition.value is not None:
+        if definition.value is not None and not (given and function in self._only):
             default = definition.value
             for origin in self._trace(default, path) if path else self.origins(default):
                 yield Origin(origin.node, origin.kind, origin.path, definition, True)

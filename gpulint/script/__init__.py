@@ -4,7 +4,7 @@
 
 - what there is: `loops`, `loaders`, `datasets`, `batches`, `precision`, `losses`,
   `training_step`, `scalars`, `creations`, `models`, `model_size` (with `bounds`),
-  `products`, `operators`, `graphs`, `optimized`, `attention`
+  `networks`, `operators`, `graphs`, `optimized`, `attention`
 - what runs when: `runners`, `every_step`, `branches`, `once`, `given`, `doubtful`,
   `trials`, `switches`, `rare_passes`, `invariants`, `started`, `reuse`, `epochs`,
   `reads`; `outside`, `neighbours`, `trainers`: what other files do with it; `changes`,

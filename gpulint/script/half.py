@@ -239,11 +239,16 @@ def reached_in_turn(script: Script, nodes: Iterable[ast.AST]) -> Iterator[ast.AS
     roots = list(nodes)
     for root in roots:
         yield root
-        for step in _leads_to(script, root) if len(roots) < MAX_REACHED else ():
+        for step in _steps(script, root) if len(roots) < MAX_REACHED else ():
             roots += [r for r in step if r not in roots and len(roots) < MAX_REACHED]
 
 
-def _leads_to(script: Script, root: ast.AST) -> list[list[ast.AST]]:
+def leads_to(script: Script, root: ast.AST) -> list[ast.AST]:
+    """The functions and the modules that the calls below a node run or make."""
+    return [part for step in _steps(script, root) for part in step]
+
+
+def _steps(script: Script, root: ast.AST) -> list[list[ast.AST]]:
     """What each call below a root runs; kept for the other scripts of a project."""
     home = script.index.home(root)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Iterable
 from functools import cached_property
@@ -13,6 +14,7 @@ from gpulint.index import (
     Definition,
     Evaluator,
     FileIndex,
+    Function,
     Move,
     Resolver,
     Target,
@@ -92,6 +94,15 @@ class Script:
         if index not in self._all:
             Script(index.source, index, self.torch_version, self, self.newest_torch)
         return self._all[index]
+
+    def called_only_by(self, callers: dict[Function, list[ast.Call]]) -> Script:
+        """The same, as if only these calls were made of these functions."""
+        other = copy.copy(self)
+        other._all = {self.index: other}
+        other.resolver = self.resolver.called_only_by(callers)
+        other.evaluator = Evaluator(other.resolver)
+        other.tensors = Tensors(other.resolver, other.evaluator)
+        return other
 
     # Text and places
 

@@ -12,7 +12,7 @@ from gpulint.index import Function
 from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk
 from gpulint.script.bounds import at_most
 from gpulint.script.models import makers
-from gpulint.script.products import is_product
+from gpulint.script.networks import LAYERS, NARROW, is_product
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -21,24 +21,9 @@ if TYPE_CHECKING:
 SMALL = 10_000  # weights: less keeps no GPU busy, in whatever precision
 # Linear layers use a weight once for a sample: less than the start of a kernel takes.
 SMALL_IF_LINEAR = 200_000
-# Products so narrow wait for memory, not for arithmetic: 2mnk operations on 4(mk + mn)
-# bytes are 16 a byte, which a GPU does in float32 while the bytes come.
-NARROW = 64
-MAX_DEPTH = 4
 # The most numbers that an environment of control observes, which are no picture.
 OBSERVED = 512
 MAX_DEPTH = 4
-_CONVOLUTION = ("in_channels", "out_channels", "kernel_size")
-# The options that give a layer's sizes, which are its first ones.
-_LAYERS = {
-    "Linear": ("in_features", "out_features"),
-    "Embedding": ("num_embeddings", "embedding_dim"),
-    "Conv1d": _CONVOLUTION,
-    "Conv2d": _CONVOLUTION,
-    "Conv3d": _CONVOLUTION,
-    "MultiheadAttention": ("embed_dim",),
-    **dict.fromkeys(("RNN", "LSTM", "GRU"), ("input_size", "hidden_size")),
-}
 _NO_PRODUCTS = frozenset(
     "ReLU Tanh Sigmoid Dropout Sequential Flatten Softmax GELU ELU LeakyReLU MaxPool2d "
     "AvgPool2d LogSoftmax Identity MaxPool1d SiLU Softplus Dropout2d ReLU6 "
@@ -177,7 +162,7 @@ def _layer(script: Script, call: ast.Call, name: str) -> Size | None:
     last = name.rpartition(".")[2]
     if name.startswith("torch.nn.init.") or last in _NO_PRODUCTS:
         return NOTHING
-    options = _LAYERS.get(last)
+    options = LAYERS.get(last)
     if options is None:
         return None
     sizes = [_number(script, call, o, n) for n, o in enumerate(options)]

@@ -75,7 +75,12 @@ def imported(script: Script, index: FileIndex) -> list[FileIndex]:
     if index.project is None:
         return []
     origins = (*_origins(index), *index.stars)
-    return list(dict.fromkeys(_homes(script, index, origins)))
+    chosen = (
+        home
+        for package in _chosen_from(index)
+        for home in index.project.modules_in(index, package)
+    )
+    return list(dict.fromkeys([*_homes(script, index, origins), *chosen]))
 
 
 def _homes(
@@ -106,6 +111,36 @@ def _origins(index: FileIndex) -> Iterator[str]:
         for alias in origin.names:
             if alias.name != "*":
                 yield f"{module}{dot}{alias.name}"
+
+
+def _chosen_from(index: FileIndex) -> Iterator[str]:
+    """The packages of which a file imports modules by names that it makes.
+
+    `models` of `import_module("models." + name)`.
+    """
+    for function in ("import_module", "__import__"):
+        for call in index.calls_by_name.get(function, ()):
+            text = _beginning(call.args[0]) if call.args else ""
+            if text.endswith("."):
+                yield text.rstrip(".")
+
+
+def _beginning(text: ast.expr) -> str:
+    """`models.` of `"models." + name`, `f"models.{name}"` and `"models.%s" % name`."""
+    if isinstance(text, ast.BinOp):
+        whole = _beginning(text.left) or _constant(text.left)
+        return whole.partition("%")[0]
+    if isinstance(text, ast.JoinedStr):
+        return _constant(text.values[0])
+    func = text.func if isinstance(text, ast.Call) else None
+    if isinstance(func, ast.Attribute) and func.attr == "format":
+        return _constant(func.value).partition("{")[0]
+    return ""
+
+
+def _constant(node: ast.expr) -> str:
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if isinstance(value, str) else ""
 
 
 def serves_single_inputs(script: Script) -> bool:

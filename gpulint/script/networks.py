@@ -1,0 +1,277 @@
+"""What the models of a script do their arithmetic with, as far as it can be seen.
+
+Precision settings serve matrix products and convolutions that are large enough to keep
+a GPU busy. A model that is not known, or of which only small layers are, is no ground
+for telling anybody to change the numbers of a program.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from math import inf
+from typing import TYPE_CHECKING
+
+from gpulint.index import Function
+from gpulint.index.walk import walk
+from gpulint.script.bounds import at_most
+from gpulint.script.graphs import imports_graphs
+from gpulint.script.half import is_gram, leads_to, reached_in_turn
+from gpulint.script.models import makers, trained_models
+from gpulint.script.neighbours import run_together
+
+if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
+    from gpulint.script.model import Script
+
+# Of torchvision and other packages: models that are made of convolutions, by name.
+_CONVOLUTIONAL = re.compile(
+    r"(?i:^torchvision\.models\.(segmentation|detection)|(^|[._])(wide_?)?(res|dense|"
+    r"mobile|efficient|google|squeeze|shuffle|reg|mnas)net|(^|[._])(vgg|inception|"
+    r"resnext|convnext|xception|unet|deeplab|yolo)|rcnn)"
+)
+_CONVOLUTION = re.compile(
+    r"^torch\.nn\.(functional\.conv(_transpose)?|(Lazy)?Conv(Transpose)?)[23]d$"
+)
+_IN_SEQUENCES = re.compile(r"^torch\.nn\.(Lazy)?Conv(Transpose)?1d$")
+_LINEAR = re.compile(r"^torch\.nn\.(Lazy)?Linear$")
+_RECURRENT = re.compile(r"^torch\.nn\.(RNN|LSTM|GRU)$")
+_PRODUCT = re.compile(
+    r"^torch\.(nn\.(\w+\.)*(\w*Bilinear|RNNCell|LSTMCell|GRUCell|"
+    r"\w*Attention\w*|Transformer\w*|linear|bilinear|scaled_dot_product_attention|"
+    r"multi_head_attention_forward)|linalg\.\w+|mm|bmm|matmul|addmm|addbmm|baddbmm|"
+    r"einsum|tensordot|chain_matmul|cdist|inner|mv|addmv|outer)$"
+)
+_METHODS = frozenset(
+    "matmul mm bmm addmm addbmm baddbmm __matmul__ inner mv addmv".split()
+)
+# Of other packages: models that are made of attention, by name.
+_ATTENTION = re.compile(
+    r"^(transformers|sentence_transformers|x_transformers|vit_pytorch|clip|open_clip|"
+    r"esm|fairseq)\.|(?i:bert|transformer|(^|[._])vit(_|$)|(^|[._])gpt|llama|swin)"
+)
+# What networks of tokens have, whose linear layers do nearly all arithmetic.
+_OF_TOKENS = re.compile(
+    r"^torch\.nn\.(LayerNorm|RMSNorm|functional\.(layer|rms)_norm)$"
+)
+_VOCABULARY = re.compile(r"(?i)vocab|tokens?\b|words?\b|n_?token")
+_NO_NETWORK = re.compile(r"Loss|Criteri|Metric|Accuracy")
+# The options that give a layer's sizes, which are its first ones.
+_CHANNELS = ("in_channels", "out_channels", "kernel_size")
+LAYERS = {
+    "Linear": ("in_features", "out_features"),
+    "Embedding": ("num_embeddings", "embedding_dim"),
+    **dict.fromkeys(("Conv1d", "Conv2d", "Conv3d"), _CHANNELS),
+    **dict.fromkeys(("ConvTranspose1d", "ConvTranspose2d"), _CHANNELS),
+    "MultiheadAttention": ("embed_dim",),
+    **dict.fromkeys(("RNN", "LSTM", "GRU"), ("input_size", "hidden_size")),
+}
+MAX_STEPS = 4
+FEW_OF_ALL = 4  # of so many models that an option chooses from, one must be large
+# Products so narrow wait for memory, not for arithmetic: 2mnk operations on 4(mk + mn)
+# bytes are 16 a byte, which a GPU does in float32 while the bytes come.
+NARROW = 64
+# Features from which on a product for each sample, or for each place of a sequence or
+# node of a graph, takes longer than its kernel takes to start.
+WIDE = 512
+WIDE_WITH_ROWS = 256
+
+
+def multiplies_much(script: Script) -> bool:
+    """Whether a model that is trained is seen to make large products of matrices.
+
+    Convolutions and recurrent layers are in TF32 by default, so they do not count; nor
+    do the linear layers of a classifier behind them, and embeddings.
+    """
+    return any(_likely(may_be, "multiplies_much") for may_be in trained(script))
+
+
+def is_large(script: Script) -> bool:
+    """Whether a model that is trained is seen to keep a GPU's tensor cores busy."""
+    return any(_likely(may_be, "is_large") for may_be in trained(script))
+
+
+def _likely(networks: list[Network], question: str) -> bool:
+    """Whether enough of what a model may be answers a question with yes."""
+    found = [getattr(network, question) for network in networks]
+    return found.count(True) * FEW_OF_ALL >= max(len(found), 1)
+
+
+def trained(script: Script) -> Iterator[list[Network]]:
+    """What each model that a script trains may be; of one not known, all it has."""
+    unknown = False
+    for model in trained_models(script):
+        made = list(dict.fromkeys(makers(script, model)))
+        known = [Network(script, call) for call in made if call is not None]
+        unknown |= None in made or not all(network.is_seen for network in known)
+        yield known
+    if unknown:
+        yield [Network(script, owner) for owner in own_networks(script)]
+
+
+def own_networks(script: Script) -> Iterator[ast.ClassDef]:
+    """The networks of a program's files, whole ones: not what others are made of."""
+    modules = [
+        owner
+        for index in run_together(script)
+        for owner in index.classes.values()
+        if script.tensors.is_module_class(owner)
+    ]
+    parts: set[ast.AST] = set()
+    for owner in modules:
+        below = [*leads_to(script, owner), *script.resolver.bases(owner)]
+        parts.update(part for part in below if part is not owner)
+    yield from (m for m in modules if m not in parts and not _NO_NETWORK.search(m.name))
+
+
+def makes_gram_matrix(script: Script, loop: Loop) -> bool:
+    """Whether the steps of a loop multiply features with themselves, as of a style."""
+    return any(is_gram(script, node) for node in walk(loop.node, *loop.helpers))
+
+
+def is_product(script: Script, node: ast.AST) -> bool:
+    """Whether an expression multiplies matrices, other than by a linear layer."""
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.MatMult)
+    if not isinstance(node, ast.Call):
+        return False
+    name = script.index.qualified(node.func) or ""
+    if name.startswith("torch."):
+        return bool(_PRODUCT.match(name))
+    return getattr(node.func, "attr", "") in _METHODS
+
+
+class Network:
+    """One model: what makes it, a call or a class, and all that this runs."""
+
+    def __init__(self, script: Script, made: ast.Call | ast.ClassDef) -> None:
+        self.script = script
+        self.made = made
+
+    @cached_property
+    def roots(self) -> list[ast.AST]:
+        """What makes it, and the definitions that this leads to."""
+        return list(reached_in_turn(self.script, [self.made]))
+
+    @cached_property
+    def calls(self) -> list[tuple[ast.Call, str]]:
+        """All calls of its definitions, with the names of what they call."""
+        calls = (node for node in walk(*self.roots) if isinstance(node, ast.Call))
+        return [(call, self._name(call.func)) for call in calls]
+
+    @cached_property
+    def names(self) -> set[str]:
+        """The names of what it calls and derives from."""
+        classes = (root for root in self.roots if isinstance(root, ast.ClassDef))
+        bases = {self._name(base) for root in classes for base in root.bases}
+        return {name for _, name in self.calls} | bases
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether any layer of it is known, or where it comes from."""
+        return any(
+            name.startswith("torch.nn.") and name != "torch.nn.Module"
+            for name in self.names
+        ) or self._has(_CONVOLUTIONAL, _ATTENTION)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it convolves pictures, multiplies much, or has wide layers."""
+        if self.convolves or self.multiplies_much:
+            return True
+        return self._is_wide(_RECURRENT) or self._is_wide(_IN_SEQUENCES)
+
+    @cached_property
+    def convolves(self) -> bool:
+        """Whether it convolves pictures or volumes."""
+        if isinstance(self.made, ast.Call):
+            given = [*self.made.args, *(k.value for k in self.made.keywords)]
+            if any(self._leads_to_convolutions(g, 0) for g in given):
+                return True
+        return self._has(_CONVOLUTION, _CONVOLUTIONAL)
+
+    @cached_property
+    def multiplies_much(self) -> bool:
+        """Whether large products of matrices are a part of its arithmetic."""
+        if self._has(_ATTENTION):
+            return True
+        for root in reached_in_turn(self.script, [self.made]):
+            if any(is_product(self.script, node) for node in walk(root)):
+                return True
+        if self._gives_words or (self._has(_OF_TOKENS) and self._is_wide(_LINEAR, 0)):
+            return True
+        return not self.convolves and self._is_wide(_LINEAR)
+
+    @property
+    def _gives_words(self) -> bool:
+        """Whether a linear layer has an output for each entry of a vocabulary."""
+        looked_up = self._given("torch.nn.Embedding", "num_embeddings", 0)
+        given = self._given("torch.nn.Linear", "out_features", 1)
+        return any(g in looked_up or _VOCABULARY.search(g) for g in given)
+
+    def _given(self, layer: str, option: str, position: int) -> set[str]:
+        """How an option of the layers of a kind is written."""
+        argument = self.script.evaluator.argument
+        layers = (call for call, name in self.calls if name == layer)
+        given = (argument(call, option, position).direct for call in layers)
+        return {ast.unparse(node) for node in given if node is not None}
+
+    def _is_wide(self, kind: re.Pattern[str], wide: int | None = None) -> bool:
+        """Whether layers of a kind are known to be wide enough to count."""
+        if wide is None:
+            rows = self._has(_RECURRENT, _IN_SEQUENCES) or imports_graphs(
+                self.script.index
+            )
+            wide = WIDE_WITH_ROWS if rows else WIDE
+        layers = [(call, name) for call, name in self.calls if kind.match(name)]
+        sizes = ([self._size(*layer, n) for n in range(2)] for layer in layers)
+        return any(max(s) >= wide and not 0 < min(s) <= NARROW for s in sizes)
+
+    def _size(self, layer: ast.Call, name: str, position: int) -> float:
+        """The features that a layer reads (0) or gives (1); 0: not known."""
+        option = LAYERS[name.rpartition(".")[2].removeprefix("Lazy")][position]
+        given = self._within.evaluator.argument(layer, option, position).direct
+        size = at_most(self._within, given) if given is not None else 0
+        return size if size < inf else 0
+
+    @cached_property
+    def _within(self) -> Script:
+        """The script, as if nothing but this network called its definitions."""
+        callers: dict[Function, list[ast.Call]] = defaultdict(list)
+        resolver = self.script.resolver
+        for call, _ in self.calls:
+            functions: Iterable[Function | None] = resolver.callees(call)
+            owner = resolver.class_of(call.func)
+            if owner is not None:
+                functions = [resolver.methods(owner).get("__init__")]
+            for function in functions:
+                if function is not None:
+                    callers[function].append(call)
+        return self.script.called_only_by(callers)
+
+    def _leads_to_convolutions(self, given: ast.expr, depth: int) -> bool:
+        """Whether an argument is, or is made of, a network of convolutions."""
+        for node in walk(given):
+            if isinstance(node, ast.Call):
+                if _CONVOLUTIONAL.match(self._name(node.func)):
+                    return True
+            elif isinstance(node, ast.Name) and depth < MAX_STEPS:
+                origins = self.script.resolver.origins(node)
+                made = [o.expression for o in origins]
+                if made and all(
+                    m is not None
+                    and m is not node
+                    and self._leads_to_convolutions(m, depth + 1)
+                    for m in made
+                ):
+                    return True
+        return False
+
+    def _has(self, *kinds: re.Pattern[str]) -> bool:
+        return any(kind.search(name) for kind in kinds for name in self.names)
+
+    def _name(self, callee: ast.expr) -> str:
+        return self.script.index.qualified(callee) or ""
