@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _CONVOLUTIONAL = re.compile(
     r"(?i:^torchvision\.models\.(segmentation|detection)|(^|[._])(wide_?)?(res|dense|"
     r"mobile|efficient|google|squeeze|shuffle|reg|mnas)net|(^|[._])(vgg|inception|"
-    r"resnext|convnext|xception|unet|deeplab|yolo)|rcnn)"
+    r"resnext|convnext|xception|unet|deeplab|yolo)|(^|[._]|faster_?|mask_?)rcnn)"
 )
 _CONVOLUTION = re.compile(
     r"^torch\.nn\.(functional\.conv(_transpose)?|(Lazy)?Conv(Transpose)?)[23]d$"
@@ -58,6 +58,8 @@ _OF_TOKENS = re.compile(
     r"^torch\.nn\.(LayerNorm|RMSNorm|functional\.(layer|rms)_norm)$"
 )
 _VOCABULARY = re.compile(r"(?i)vocab|tokens?\b|words?\b|n_?token")
+# Packages of models that are large, whichever of them is asked for.
+_OF_LARGE = re.compile(r"^(torchvision\.models|timm|segmentation_models_pytorch)\.")
 _NO_NETWORK = re.compile(r"Loss|Criteri|Metric|Accuracy")
 # The options that give a layer's sizes, which are its first ones.
 _CHANNELS = ("in_channels", "out_channels", "kernel_size")
@@ -106,7 +108,8 @@ def trained(script: Script) -> Iterator[list[Network]]:
     for model in trained_models(script):
         made = list(dict.fromkeys(makers(script, model)))
         known = [Network(script, call) for call in made if call is not None]
-        unknown |= None in made or not all(network.is_seen for network in known)
+        if not known or None in made or not all(n.is_seen for n in known):
+            unknown = True
         yield known
     if unknown:
         yield [Network(script, owner) for owner in own_networks(script)]
@@ -167,7 +170,21 @@ class Network:
         """The names of what it calls and derives from."""
         classes = (root for root in self.roots if isinstance(root, ast.ClassDef))
         bases = {self._name(base) for root in classes for base in root.bases}
-        return {name for _, name in self.calls} | bases
+        return {name for _, name in self.calls} | bases | set(self._chosen())
+
+    def _chosen(self) -> Iterator[str]:
+        """What is made of a package by a name: `timm.create_model("vit_base")`."""
+        if not isinstance(self.made, ast.Call):
+            return
+        func = self.made.func
+        if isinstance(func, ast.Subscript):  # `models.__dict__[name]()`
+            yield self._name(func.value)
+        elif isinstance(func, ast.Call) and func.args:  # `getattr(models, name)()`
+            yield f"{self._name(func.args[0])}."
+        for given in [*self.made.args, *(k.value for k in self.made.keywords)]:
+            for value in self.script.evaluator.values(given).known:
+                if isinstance(value.constant, str):
+                    yield value.constant
 
     @property
     def is_seen(self) -> bool:
@@ -175,12 +192,12 @@ class Network:
         return any(
             name.startswith("torch.nn.") and name != "torch.nn.Module"
             for name in self.names
-        ) or self._has(_CONVOLUTIONAL, _ATTENTION)
+        ) or self._has(_CONVOLUTIONAL, _ATTENTION, _OF_LARGE)
 
     @property
     def is_large(self) -> bool:
         """Whether it convolves pictures, multiplies much, or has wide layers."""
-        if self.convolves or self.multiplies_much:
+        if self.convolves or self.multiplies_much or self._has(_OF_LARGE):
             return True
         return self._is_wide(_RECURRENT) or self._is_wide(_IN_SEQUENCES)
 
@@ -242,6 +259,10 @@ class Network:
         """The script, as if nothing but this network called its definitions."""
         callers: dict[Function, list[ast.Call]] = defaultdict(list)
         resolver = self.script.resolver
+        if isinstance(self.made, ast.ClassDef):
+            init = resolver.methods(self.made).get("__init__")
+            if init is not None:
+                callers[init] = []  # so its defaults are what it gets
         for call, _ in self.calls:
             functions: Iterable[Function | None] = resolver.callees(call)
             owner = resolver.class_of(call.func)
