@@ -41,7 +41,7 @@ _LINEAR = re.compile(r"^torch\.nn\.(Lazy)?Linear$")
 _RECURRENT = re.compile(r"^torch\.nn\.(RNN|LSTM|GRU)$")
 _PRODUCT = re.compile(
     r"^torch\.(nn\.(\w+\.)*(\w*Bilinear|RNNCell|LSTMCell|GRUCell|"
-    r"\w*Attention\w*|Transformer\w*|linear|bilinear|scaled_dot_product_attention|"
+    r"\w*Attention\w*|Transformer\w*|bilinear|scaled_dot_product_attention|"
     r"multi_head_attention_forward)|linalg\.\w+|mm|bmm|matmul|addmm|addbmm|baddbmm|"
     r"einsum|tensordot|chain_matmul|cdist|inner|mv|addmv|outer)$"
 )
@@ -88,7 +88,12 @@ def multiplies_much(script: Script) -> bool:
     Convolutions and recurrent layers are in TF32 by default, so they do not count; nor
     do the linear layers of a classifier behind them, and embeddings.
     """
-    return any(_likely(may_be, "multiplies_much") for may_be in trained(script))
+    if any(_likely(may_be, "multiplies_much") for may_be in trained(script)):
+        return True
+    if trained_models(script):
+        return False
+    loops = script.training_loops  # of weights that no module holds
+    return any(is_product(script, n) for x in loops for n in walk(x.node, *x.helpers))
 
 
 def is_large(script: Script) -> bool:
@@ -162,8 +167,17 @@ class Network:
     @cached_property
     def calls(self) -> list[tuple[ast.Call, str]]:
         """All calls of its definitions, with the names of what they call."""
-        calls = (node for node in walk(*self.roots) if isinstance(node, ast.Call))
-        return [(call, self._name(call.func)) for call in calls]
+        calls = [node for node in walk(*self.roots) if isinstance(node, ast.Call)]
+        return [(call, name) for call in calls for name in self._called(call.func)]
+
+    def _called(self, callee: ast.expr) -> list[str]:
+        """What is called, also by a name that it is given: `norm = norm or Norm`."""
+        name = self._name(callee)
+        if not isinstance(callee, ast.Name) or name != callee.id:
+            return [name]
+        origins = self.script.resolver.origins(callee)
+        kinds = [self._name(o.expression) for o in origins if o.expression is not None]
+        return [name, *(kind for kind in kinds if kind not in ("", name))]
 
     @cached_property
     def names(self) -> set[str]:
@@ -213,14 +227,20 @@ class Network:
     @cached_property
     def multiplies_much(self) -> bool:
         """Whether large products of matrices are a part of its arithmetic."""
-        if self._has(_ATTENTION):
+        if self._has(_ATTENTION, _PRODUCT):
             return True
         for root in reached_in_turn(self.script, [self.made]):
             if any(is_product(self.script, node) for node in walk(root)):
                 return True
         if self._gives_words or (self._has(_OF_TOKENS) and self._is_wide(_LINEAR, 0)):
             return True
-        return not self.convolves and self._is_wide(_LINEAR)
+        return not self._convolves_densely and self._is_wide(_LINEAR)
+
+    @property
+    def _convolves_densely(self) -> bool:
+        """Whether its convolutions are neither of each channel alone nor of patches."""
+        kinds = [call for call, name in self.calls if _CONVOLUTION.match(name)]
+        return self.convolves and not (kinds and all(map(_is_sparse, kinds)))
 
     @property
     def _gives_words(self) -> bool:
@@ -249,6 +269,7 @@ class Network:
 
     def _size(self, layer: ast.Call, name: str, position: int) -> float:
         """The features that a layer reads (0) or gives (1); 0: not known."""
+        position = 1 if _RECURRENT.match(name) else position  # it multiplies its state
         option = LAYERS[name.rpartition(".")[2].removeprefix("Lazy")][position]
         given = self._within.evaluator.argument(layer, option, position).direct
         size = at_most(self._within, given) if given is not None else 0
@@ -277,7 +298,7 @@ class Network:
         """Whether an argument is, or is made of, a network of convolutions."""
         for node in walk(given):
             if isinstance(node, ast.Call):
-                if _CONVOLUTIONAL.match(self._name(node.func)):
+                if _CONVOLUTIONAL.search(self._name(node.func)):
                     return True
             elif isinstance(node, ast.Name) and depth < MAX_STEPS:
                 origins = self.script.resolver.origins(node)
@@ -294,5 +315,13 @@ class Network:
     def _has(self, *kinds: re.Pattern[str]) -> bool:
         return any(kind.search(name) for kind in kinds for name in self.names)
 
-    def _name(self, callee: ast.expr) -> str:
+    def _name(self, callee: ast.AST) -> str:
         return self.script.index.qualified(callee) or ""
+
+
+def _is_sparse(convolution: ast.Call) -> bool:
+    given = {k.arg: ast.dump(k.value) for k in convolution.keywords}
+    sizes = [ast.dump(a) for a in convolution.args[2:4]]
+    size = given.get("kernel_size", sizes[0] if sizes else None)
+    stride = given.get("stride", sizes[1] if len(sizes) > 1 else None)
+    return "groups" in given or (stride is not None and size == stride)
