@@ -50,8 +50,9 @@ _METHODS = frozenset(
 )
 # Of other packages: models that are made of attention, by name.
 _ATTENTION = re.compile(
-    r"^(transformers|sentence_transformers|x_transformers|vit_pytorch|clip|open_clip|"
-    r"esm|fairseq)\.|(?i:bert|transformer|(^|[._])vit(_|$)|(^|[._])gpt|llama|swin)"
+    r"^transformers\.(\w+\.)*\w*(Model|For[A-Z]|LMHead)|^(x_transformers|vit_pytorch|"
+    r"open_clip)\.|(?i:bert(?!tok)|transformer(?!s\.)|(^|[._])vit(_|\b)|(^|[._])gpt|"
+    r"llama|swin)(?!\w*(Tokenizer|Processor|Config|Loader|Dataset|Loss))"
 )
 # What networks of tokens have, whose linear layers do nearly all arithmetic.
 _OF_TOKENS = re.compile(
@@ -118,6 +119,7 @@ def trained(script: Script) -> Iterator[list[Network]]:
         yield known
     if unknown:
         yield [Network(script, owner) for owner in own_networks(script)]
+        yield [Network(script, call) for call in _made_of_packages(script)]
 
 
 def own_networks(script: Script) -> Iterator[ast.ClassDef]:
@@ -133,6 +135,19 @@ def own_networks(script: Script) -> Iterator[ast.ClassDef]:
         below = [*leads_to(script, owner), *script.resolver.bases(owner)]
         parts.update(part for part in below if part is not owner)
     yield from (m for m in modules if m not in parts and not _NO_NETWORK.search(m.name))
+
+
+def _made_of_packages(script: Script) -> Iterator[ast.Call]:
+    """Calls in a program's files that make large models of other packages."""
+    kinds = (_ATTENTION, _CONVOLUTIONAL, _OF_LARGE)
+    for index in run_together(script):
+        origins = [f"{origin}." for origin in index.imports.values()]
+        if any(kind.search(origin) for kind in kinds for origin in origins):
+            for call in index.all(ast.Call):
+                name = index.qualified(call.func) or ""
+                owner = script.resolver.class_of(call.func)
+                if owner is None and any(kind.search(name) for kind in kinds):
+                    yield call
 
 
 def makes_gram_matrix(script: Script, loop: Loop) -> bool:
@@ -282,7 +297,7 @@ class Network:
         resolver = self.script.resolver
         if isinstance(self.made, ast.ClassDef):
             init = resolver.methods(self.made).get("__init__")
-            if init is not None:
+            if init is not None and not resolver.callers(init):
                 callers[init] = []  # so its defaults are what it gets
         for call, _ in self.calls:
             functions: Iterable[Function | None] = resolver.callees(call)
