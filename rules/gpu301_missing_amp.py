@@ -64,6 +64,8 @@ numbers that float16 cannot hold, checkpoints with the optimizer's state.
 
 ## When not
 Mixed or half precision in any form is there already, also behind a switch that is off.
+No large network is seen: none that convolves pictures, multiplies matrices or is wide,
+here or among the networks of the program's files that an unknown model may be.
 float64, closures (LBFGS), reinforcement learning, graph networks (also where only the
 model's or the dataset's file says so), models of less than 10 000 weights (200 000 in
 linear layers alone) or of linear, recurrent and attention layers and convolutions over

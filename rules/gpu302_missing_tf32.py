@@ -49,14 +49,20 @@ Fourier transforms: their results may need all 23 bits.
 ## When not
 Autocast covers the step already, or a switch decides and is not known to be off. The
 precision is set to whatever value (`set_float32_matmul_precision`,
-`torch.backends.cuda.matmul.allow_tf32`), here or in a file that runs with this one. The
-models are known and only convolve (the one linear layer of a classifier behind the
-convolutions is a small part, as are those behind a network of torchvision that is
-made here or given to the model), are
-embeddings alone, have less than 10 000 weights (200 000 in linear layers alone), are at
-most 64 features wide (such products wait for memory), are Fourier operators trained on
-derivatives of what they give, or act in an environment between two steps. The optimizer
-holds a picture or a latent tensor, no weights. A constant switches the training off,
+`torch.backends.cuda.matmul.allow_tf32`), here or in a file that runs with this one.
+
+No large product is seen. Attention, products that the model writes itself, linear
+layers beside layer norms, an output for each word of a vocabulary, and linear layers
+from 512 features on (256 for each place of a sequence or node of a graph) count.
+Convolutions, and recurrent layers, which are in TF32 by default, linear layers beside
+convolutions, and embeddings do not. A model that is not known may be any network of the
+program's files, or of a package that they make one of by name: a quarter of them has to
+multiply. Models of less than 10 000 weights (200 000 in linear layers alone) or at most
+64 features wide (such products wait for memory), Fourier operators trained on
+derivatives of what they give, and models that act in an environment between two steps
+gain nothing. The optimizer holds a picture or a latent tensor, no weights.
+
+A constant switches the training off,
 or it is a trial: a few steps, or a search after which the optimizer is put back.
 The newest PyTorch that the project allows is older than 1.12, which multiplied in TF32
 by default. The model is float64, the script runs on the CPU or on MPS, or Lightning or
