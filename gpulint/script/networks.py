@@ -60,7 +60,10 @@ _OF_TOKENS = re.compile(
 )
 _VOCABULARY = re.compile(r"(?i)vocab|tokens?\b|words?\b|n_?token")
 # Packages of models that are large, whichever of them is asked for.
-_OF_LARGE = re.compile(r"^(torchvision\.models|timm|segmentation_models_pytorch)\.")
+_OF_LARGE = re.compile(
+    r"^(torchvision\.models\.|timm\.(create_model|models\.create)|"
+    r"segmentation_models_pytorch\.)"
+)
 _NO_NETWORK = re.compile(r"Loss|Criteri|Metric|Accuracy")
 # The options that give a layer's sizes, which are its first ones.
 _CHANNELS = ("in_channels", "out_channels", "kernel_size")
@@ -89,7 +92,7 @@ def multiplies_much(script: Script) -> bool:
     Convolutions and recurrent layers are in TF32 by default, so they do not count; nor
     do the linear layers of a classifier behind them, and embeddings.
     """
-    if any(_likely(may_be, "multiplies_much") for may_be in trained(script)):
+    if _trains_one(script, "multiplies_much", (_ATTENTION,)):
         return True
     if trained_models(script):
         return False
@@ -99,7 +102,29 @@ def multiplies_much(script: Script) -> bool:
 
 def is_large(script: Script) -> bool:
     """Whether a model that is trained is seen to keep a GPU's tensor cores busy."""
-    return any(_likely(may_be, "is_large") for may_be in trained(script))
+    return _trains_one(script, "is_large", (_ATTENTION, _CONVOLUTIONAL, _OF_LARGE))
+
+
+def _trains_one(
+    script: Script, question: str, kinds: tuple[re.Pattern[str], ...]
+) -> bool:
+    """Whether a model that is trained answers a question with yes.
+
+    One that is not known may be each of the program's own, or of the kinds that the
+    program takes from a package.
+    """
+    unknown = False
+    for model in trained_models(script):
+        made = list(dict.fromkeys(makers(script, model)))
+        known = [Network(script, call) for call in made if call is not None]
+        if _likely(known, question):
+            return True
+        if not known or None in made or not all(n.is_seen for n in known):
+            unknown = True
+    if not unknown:
+        return False
+    own = [Network(script, owner) for owner in own_networks(script)]
+    return _likely(own, question) or _takes_one(script, kinds)
 
 
 def _likely(networks: list[Network], question: str) -> bool:
@@ -108,18 +133,22 @@ def _likely(networks: list[Network], question: str) -> bool:
     return found.count(True) * FEW_OF_ALL >= max(len(found), 1)
 
 
-def trained(script: Script) -> Iterator[list[Network]]:
-    """What each model that a script trains may be; of one not known, all it has."""
-    unknown = False
-    for model in trained_models(script):
-        made = list(dict.fromkeys(makers(script, model)))
-        known = [Network(script, call) for call in made if call is not None]
-        if not known or None in made or not all(n.is_seen for n in known):
-            unknown = True
-        yield known
-    if unknown:
-        yield [Network(script, owner) for owner in own_networks(script)]
-        yield [Network(script, call) for call in _made_of_packages(script)]
+def _takes_one(script: Script, kinds: tuple[re.Pattern[str], ...]) -> bool:
+    """Whether a program's files take a model of a kind from a package."""
+    for index in run_together(script):
+        origins = [
+            origin
+            for origin in index.imports.values()
+            if any(kind.search(f"{origin}.") for kind in kinds)
+            and not (index.project is not None and index.project.owns(index, origin))
+        ]
+        if any(origin.rpartition(".")[2][:1].isupper() for origin in origins):
+            return True  # a class, which a table or a wrapper may make
+        names = (index.qualified(c.func) for c in index.all(ast.Call) if origins)
+        made = [name for name in names if name and name.startswith(tuple(origins))]
+        if any(kind.search(name) for kind in kinds for name in made):
+            return True
+    return False
 
 
 def own_networks(script: Script) -> Iterator[ast.ClassDef]:
@@ -135,19 +164,6 @@ def own_networks(script: Script) -> Iterator[ast.ClassDef]:
         below = [*leads_to(script, owner), *script.resolver.bases(owner)]
         parts.update(part for part in below if part is not owner)
     yield from (m for m in modules if m not in parts and not _NO_NETWORK.search(m.name))
-
-
-def _made_of_packages(script: Script) -> Iterator[ast.Call]:
-    """Calls in a program's files that make large models of other packages."""
-    kinds = (_ATTENTION, _CONVOLUTIONAL, _OF_LARGE)
-    for index in run_together(script):
-        origins = [f"{origin}." for origin in index.imports.values()]
-        if any(kind.search(origin) for kind in kinds for origin in origins):
-            for call in index.all(ast.Call):
-                name = index.qualified(call.func) or ""
-                owner = script.resolver.class_of(call.func)
-                if owner is None and any(kind.search(name) for kind in kinds):
-                    yield call
 
 
 def makes_gram_matrix(script: Script, loop: Loop) -> bool:
