@@ -41,7 +41,7 @@ training makes once, models that only a demo without a loop runs, a package that
 outside it names, and what a test lets happen once: `if step == 0:`, or
 `if total is None:` around what sets it; or never, where all callers give the argument
 that is tested, no known one of a `forward` leaves it out, or the test is one of an
-argument's type. Made once before the whole training is a note, if its steps read it.
+argument's type. What is made once, before the loop, costs nothing worth saying.
 Without a fix: a host tensor that takes the gradient (`requires_grad=True`) would become
 another leaf, the legacy constructors (`torch.FloatTensor(n)`) take no CUDA device, and
 NumPy has no device at all.
@@ -56,13 +56,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Effect, Finding
 from gpulint.index import Move, Target
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.at_creation import (
     at_creation,
-    before_training,
     effect_of,
     hindrance,
     is_there,
@@ -102,27 +101,19 @@ class CreatedOnHost(Rule):
 
     def _moved(self, script: Script, move: Move, made: Creation) -> Iterator[Finding]:
         runner = script.runners.of(made.call)
+        if runner is None or serves_single_inputs(script) or is_left_behind(script):
+            return
         withheld = hindrance(script, move, made)
-        effect = effect_of(script, made)
-        once = runner is None and before_training(script, made.call)
-        if runner is None and (not once or withheld or effect is not Effect.EXACT):
-            return
-        if runner is not None and serves_single_inputs(script):
-            return
-        if is_left_behind(script):
-            return
         name = script.text(made.call.func)
         what = "NumPy fills an array" if made.numpy else f"`{name}` fills its tensor"
-        often = "once, before the loop" if once else "in every step"
         yield self.finding(
             script,
             made.call.func,
-            f"{what} on the host, which is copied to the device {often}",
+            f"{what} on the host, which is copied to the device in every step",
             fix=None if withheld else at_creation(script, move, made),
             withheld=withheld,
-            evidence=[(runner, "runs in every step")] if runner is not None else (),
-            severity=Severity.NOTE if once else None,
-            effect=effect,
+            evidence=[(runner, "runs in every step")],
+            effect=effect_of(script, made),
         )
 
     def _converted(self, script: Script) -> Iterator[Finding]:

@@ -91,7 +91,9 @@ from gpulint.script.reuse import built_again
 from gpulint.script.setting_values import comes_from_settings
 
 TITLE = "Keep the workers between epochs"
-SINCE = (1, 7)  # the first torch with `persistent_workers`
+# Torch 1.7 has `persistent_workers`, but fails with them and pinned memory
+# (pytorch#48370).
+SINCE = (1, 8)
 
 
 class RestartingWorkers(Rule):

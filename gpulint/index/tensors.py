@@ -367,7 +367,29 @@ class Tensors:
             step = path[0]
             if isinstance(step, int) and step < len(value.elts):
                 return self._unpacked(value.elts[step], path[1:])
+        if path and isinstance(value, ast.Call) and self._gives_plain(value, path[0]):
+            return Where.PLAIN
         return self.where(value)
+
+    def _gives_plain(self, call: ast.Call, step: object) -> bool:
+        """Whether a part of what a call returns is plain Python: `loss, count = …`."""
+        function = self.resolver.callee(call)
+        functions = [function] if function is not None else self._forwards(call)
+        parts = [v for f in functions for v in self.resolver.flow(f).returns]
+        return bool(parts) and all(
+            isinstance(step, int)
+            and isinstance(part, ast.Tuple)
+            and step < len(part.elts)
+            and not any(isinstance(p, ast.Starred) for p in part.elts)
+            and self.where(part.elts[step]) == Where.PLAIN
+            for part in parts
+        )
+
+    def _forwards(self, call: ast.Call) -> list[Function]:
+        """The `forward` methods that a call of a module of this project may run."""
+        owners = self.resolver.classes_of(call.func)
+        found = [self.resolver.methods(owner).get("forward") for owner in owners]
+        return [f for f in found if f is not None] if None not in found else []
 
     def _element(self, iterable: ast.expr, path: tuple[object, ...]) -> Where:
         if isinstance(iterable, ast.Call):

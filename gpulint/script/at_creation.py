@@ -34,36 +34,6 @@ def is_there(move: Move, made: Creation) -> bool:
     return same(its, made.call.args[0])
 
 
-def before_training(script: Script, node: ast.AST) -> bool:
-    """Whether a node runs once in the function that holds the whole training.
-
-    Not where the loop is one over batches, which is run for each epoch. What the loop
-    reads now and then only, to show or save something, does not count.
-    """
-    if script.loop_of(node) is not None or _is_read_rarely(script, node):
-        return False
-    scope = script.index.scope(node)
-    return any(
-        (loop.kind == "epoch" or (loop.train and not loop.batches))
-        and script.index.scope(loop.node) is scope
-        for loop in script.loops
-    )
-
-
-def _is_read_rarely(script: Script, node: ast.AST) -> bool:
-    """Whether a name gets a value here that is read in few steps only."""
-    statement = script.index.statement(node)
-    if not isinstance(statement, ast.Assign):
-        return False
-    flow = script.resolver.flow(script.index.scope(node))
-    uses = [
-        use
-        for use, reached in flow.uses.items()
-        if any(d.node in statement.targets for d in reached)
-    ]
-    return bool(uses) and all(map(script.runners.is_rare, uses))
-
-
 def effect_of(script: Script, made: Creation) -> Effect:
     """What may differ when the device makes the values."""
     if made.random:

@@ -90,9 +90,12 @@ def _takes_one(script: Script, node: ast.AST) -> bool:
 def run_by_nobody(script: Script, loader: Loader) -> bool:
     """Whether it is of a Lightning hook for tests or predictions that are never run."""
     function = script.index.function(loader.call)
-    signs = _HOOKS.get(function.name if function is not None else "")
+    signs = _HOOKS.get(function.name.lstrip("_") if function is not None else "")
     if signs is None:
         return False
+    known = script.index.project
+    if known is not None and known.files and not known.mentions(signs[1]):
+        return True
     if _FITS.search(script.source.text):  # a program: all that it runs is near
         texts = [index.source.text for index in run_together(script)]
         return not any(sign in text for sign in signs for text in texts)

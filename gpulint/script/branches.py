@@ -33,7 +33,7 @@ def branches_of(
     for above in takewhile(lambda a: not isinstance(a, FUNCTIONS), around):
         found += _left_before(index.parent(child), child)
         if isinstance(above, (ast.If, ast.IfExp)) and child is not above.test:
-            found.append((above, _is_body(above, child)))
+            found.append((above, in_body(above, child)))
         child = above
     found += _left_before(index.parent(child), child)
     return tuple(reversed(found))
@@ -52,7 +52,16 @@ def _left_before(
                     yield other, False
 
 
-def _is_body(branch: ast.If | ast.IfExp, child: ast.AST) -> bool:
+def all_of(test: ast.expr, holds: bool = True) -> list[ast.expr]:
+    """The tests that must all hold, or all fail, where one holds or fails."""
+    both = ast.And if holds else ast.Or
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, both):
+        return test.values
+    return [test]
+
+
+def in_body(branch: ast.If | ast.IfExp, child: ast.AST) -> bool:
+    """Whether a part of a branch runs where its test holds."""
     body = branch.body
     return child in body if isinstance(body, list) else child is body
 

@@ -82,7 +82,7 @@ _RANDOM_TORCH = frozenset(
 )
 _HANDLES = frozenset(
     "h5py.File lmdb.open sqlite3.connect zipfile.ZipFile tarfile.open open "
-    "lmdb.Environment".split()
+    "lmdb.Environment cv2.VideoCapture".split()
 )
 _TRANSFORMS = frozenset(
     "transform transforms target_transform augment augmentation tokenizer tokenize "

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from gpulint.index.walk import walk
+from gpulint.script.branches import all_of, in_body
 from gpulint.script.switches import is_switched_off
 
 if TYPE_CHECKING:
@@ -13,9 +14,11 @@ if TYPE_CHECKING:
 
 
 def may_never_run(script: Script, node: ast.AST) -> bool:
-    """Whether a node stands behind a constant, or a test of a parameter's type.
+    """Whether a node stands behind a constant, a default, or a test of a type.
 
-    Which types a function is given is not known: one of them may be for an export.
+    Which types a function is given is not known: one of them may be for an export. A
+    parameter that is None or False by default counts where nothing in the project gives
+    another value.
     """
     if is_switched_off(script, node):
         return True
@@ -28,8 +31,41 @@ def may_never_run(script: Script, node: ast.AST) -> bool:
         parts = walk(test) if test is not None and test is not child else ()
         if any(_asks_for_type(script, part) for part in parts):
             return True
+        if isinstance(above, (ast.If, ast.IfExp)) and child is not above.test:
+            taken = in_body(above, child)
+            tests = all_of(above.test, taken)
+            if any(_by_default(script, test) is (not taken) for test in tests):
+                return True
         child = above
     return False
+
+
+def _by_default(script: Script, test: ast.expr) -> bool | None:
+    """What `x`, `not x`, `x is None` and `x is not None` are if nothing sets `x`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _by_default(script, test.operand)
+        return None if inner is None else not inner
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        last = test.comparators[0]
+        if not (isinstance(last, ast.Constant) and last.value is None):
+            return None
+        if not _is_unset(script, test.left, (None,)):
+            return None
+        return isinstance(test.ops[0], ast.Is)
+    return False if _is_unset(script, test, (None, False)) else None
+
+
+def _is_unset(script: Script, node: ast.expr, values: tuple[object, ...]) -> bool:
+    """Whether a parameter, also one kept on `self`, is left as it is by default."""
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return False
+    origins = script.resolver.origins(node)
+    return bool(origins) and all(
+        origin.default
+        and isinstance(origin.node, ast.Constant)
+        and any(origin.node.value is value for value in values)
+        for origin in origins
+    )
 
 
 def _asks_for_type(script: Script, node: ast.AST) -> bool:

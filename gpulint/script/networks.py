@@ -16,6 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function
+from gpulint.index.build import last_name
 from gpulint.index.walk import walk
 from gpulint.script.bounds import at_most
 from gpulint.script.graphs import imports_graphs
@@ -260,9 +261,8 @@ class Network:
         """Whether large products of matrices are a part of its arithmetic."""
         if self._has(_ATTENTION, _PRODUCT):
             return True
-        for root in reached_in_turn(self.script, [self.made]):
-            if any(is_product(self.script, node) for node in walk(root)):
-                return True
+        if any(map(self._multiplies, reached_in_turn(self.script, [self.made]))):
+            return True
         if self._gives_words or (self._has(_OF_TOKENS) and self._is_wide(_LINEAR, 0)):
             return True
         return not self._convolves_densely and self._is_wide(_LINEAR)
@@ -272,6 +272,16 @@ class Network:
         """Whether its convolutions are neither of each channel alone nor of patches."""
         kinds = [call for call, name in self.calls if _CONVOLUTION.match(name)]
         return self.convolves and not (kinds and all(map(_is_sparse, kinds)))
+
+    def _multiplies(self, root: ast.AST) -> bool:
+        """Whether it makes products; beside convolutions, those of attention."""
+        nodes = list(walk(root))
+        if not any(is_product(self.script, node) for node in nodes):
+            return False
+        calls = (node for node in nodes if isinstance(node, ast.Call))
+        return not self.convolves or any(
+            "softmax" in last_name(call).lower() for call in calls
+        )
 
     @property
     def _gives_words(self) -> bool:

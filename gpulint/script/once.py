@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Definition
 from gpulint.index.walk import dotted, walk
+from gpulint.script.branches import all_of
 from gpulint.script.given import is_always_given
 
 if TYPE_CHECKING:
@@ -28,14 +29,8 @@ def holds_once(script: Script, branch: ast.If | ast.IfExp) -> bool:
         _is_first(script, part, loops)
         or _until_set(script, branch, part, loops)
         or is_always_given(script, part)
-        for part in _all_of(branch.test)
+        for part in all_of(branch.test)
     )
-
-
-def _all_of(test: ast.expr) -> list[ast.expr]:
-    """The tests that must all hold."""
-    both = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
-    return test.values if isinstance(test, ast.BoolOp) and both else [test]
 
 
 # The first step, or another one

@@ -19,7 +19,11 @@ _MAKES_HOST = frozenset(
     for n in "from_numpy tensor as_tensor Tensor FloatTensor LongTensor stack cat "
     "concat zeros ones full empty rand randn randint arange".split()
 )
-_JOINS = frozenset(f"torch.{n}" for n in "cat concat stack hstack vstack".split())
+_COPIES = frozenset(
+    f"torch.{n}"
+    for n in "cat concat stack hstack vstack tensor Tensor FloatTensor LongTensor "
+    "from_numpy".split()
+)
 _PARTS = frozenset("split chunk unbind iterrows itertuples items".split())
 
 
@@ -87,7 +91,7 @@ def _by_hand(script: Script, origin: Origin) -> bool:
 
 
 def joined_on_host(script: Script, loops: Iterable[Loop]) -> bool:
-    """Whether all that loops copy of batches is joined before: it is never pinned."""
+    """Whether all that loops copy is made anew of batches before: never pinned."""
     joined = [
         _is_joined(its, move.receiver, 0)
         for loop in loops
@@ -99,9 +103,9 @@ def joined_on_host(script: Script, loops: Iterable[Loop]) -> bool:
 
 
 def _is_joined(script: Script, node: ast.expr, depth: int) -> bool:
-    """Whether `torch.cat` of tensors on the host is a part of what makes a tensor."""
+    """Whether a tensor is made of a batch by `torch.cat` or `torch.tensor`."""
     for part in walk(node):
-        if isinstance(part, ast.Call) and script.index.qualified(part.func) in _JOINS:
+        if isinstance(part, ast.Call) and script.index.qualified(part.func) in _COPIES:
             names = (n for a in part.args for n in walk(a) if isinstance(n, ast.Name))
             return any(script.batches.loop_of(n) is not None for n in names)
     if not isinstance(node, ast.Name) or depth > 3:

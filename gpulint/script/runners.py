@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function
 from gpulint.index.walk import dotted, walk, walk_scope
+from gpulint.script.branches import in_body
 from gpulint.script.doubtful import may_never_run
 from gpulint.script.loops import is_backward
 from gpulint.script.once import holds_once
@@ -64,7 +65,7 @@ class Runners:
             if isinstance(above, (ast.If, ast.IfExp)) and child is not above.test:
                 if _is_interval(above.test):
                     return True
-                if _is_body(above, child) and holds_once(self.script, above):
+                if in_body(above, child) and holds_once(self.script, above):
                     return True
             if above is outermost:
                 break
@@ -132,8 +133,3 @@ def _is_interval(test: ast.expr) -> bool:
     return any(
         isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) for n in walk(test)
     )
-
-
-def _is_body(branch: ast.If | ast.IfExp, child: ast.AST) -> bool:
-    """Whether a part of a branch runs where its test holds."""
-    return child is branch.body or (isinstance(branch, ast.If) and child in branch.body)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Function, Target, Where
 from gpulint.index.walk import dotted
-from gpulint.script.branches import Branches
+from gpulint.script.branches import Branches, all_of
 from gpulint.script.drained import is_drained, is_read_again
 from gpulint.script.every_step import EveryStep, Part
 from gpulint.script.losses import differentiated
@@ -73,9 +73,31 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
         over = is_drained(script, loop, part, value, collected)
         over = over or is_read_again(script, parts, number, collected)
         if not (over or node in found or _saved(script, node)):
+            if loop.train and _is_of_evaluation(part.branches):
+                continue  # one function trains and evaluates
             at = part.call or _shown(script, node)
             found[node] = Wait(node, value, at, part.inner, part.helper, part.branches)
     return sorted(found.values(), key=lambda w: w.rank)
+
+
+def _is_of_evaluation(branches: Branches) -> bool:
+    """Whether a part stands behind `if not train:`, or in the `else` of `if train:`."""
+    return any(
+        isinstance(branch, (ast.If, ast.IfExp))
+        and any(
+            _asks_for_training(t) is (not holds) for t in all_of(branch.test, holds)
+        )
+        for branch, holds in branches
+    )
+
+
+def _asks_for_training(test: ast.expr) -> bool | None:
+    """True for `training`, False for `not self.training`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _asks_for_training(test.operand)
+        return None if inner is None else not inner
+    name = (dotted(test) or "").rpartition(".")[2]
+    return True if name in ("train", "training", "is_train", "is_training") else None
 
 
 def _waiting(
