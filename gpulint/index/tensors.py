@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from gpulint.index.build import Function
+from gpulint.index.build import Function, last_name
 from gpulint.index.flow import Definition
 from gpulint.index.known import Value
 from gpulint.index.resolve import Origin, Resolver, enclosing_function
@@ -34,6 +34,9 @@ class Where(enum.Flag):
     def host(self) -> bool:
         """On the host, on every path on which it is a tensor."""
         return Where.HOST in self and not self & (Where.DEVICE | Where.UNKNOWN)
+
+
+_NUMBERS = frozenset("item float int len bool round".split())
 
 
 class Target(enum.Enum):
@@ -381,7 +384,7 @@ class Tensors:
             and isinstance(part, ast.Tuple)
             and step < len(part.elts)
             and not any(isinstance(p, ast.Starred) for p in part.elts)
-            and self.where(part.elts[step]) == Where.PLAIN
+            and _is_number(self.resolver.origins(part.elts[step]))
             for part in parts
         )
 
@@ -580,6 +583,15 @@ class Tensors:
         """Whether a class of this file derives from `nn.Module`."""
         names = self.resolver.base_names(owner)
         return any(n.startswith("torch.nn.") or n.endswith("Module") for n in names)
+
+
+def _is_number(origins: tuple[Origin, ...]) -> bool:
+    """Whether a value is surely a number of Python: written, or read of a tensor."""
+    return bool(origins) and all(
+        isinstance(origin.expression, ast.Constant)
+        or (origin.call is not None and last_name(origin.call) in _NUMBERS)
+        for origin in origins
+    )
 
 
 def _is_items(call: ast.Call) -> bool:

@@ -312,6 +312,16 @@ def functions_of(node: ast.AST, evaluator: Evaluator) -> list[Function]:
     return []
 
 
+def _looks_up(node: ast.AST) -> bool:
+    """`tuple(a[i] for a in self.arrays)`: one look-up in each of a few arrays."""
+    if not isinstance(node, COMPREHENSIONS) or len(node.generators) > 1:
+        return False
+    made = node.value if isinstance(node, ast.DictComp) else node.elt
+    taken = made.value if isinstance(made, ast.Subscript) else None
+    targets = (n.id for n in walk(node.generators[0].target) if isinstance(n, ast.Name))
+    return isinstance(taken, ast.Name) and taken.id in targets
+
+
 def _first_work(
     bodies: list[list[ast.stmt]], evaluator: Evaluator
 ) -> tuple[ast.AST | None, str]:
@@ -319,7 +329,8 @@ def _first_work(
     arithmetic: list[ast.Call] = []
     for body in bodies:
         for node in walk(*body):
-            if isinstance(node, (ast.For, ast.While, *COMPREHENSIONS)):
+            loops = isinstance(node, (ast.For, ast.While, *COMPREHENSIONS))
+            if loops and not _looks_up(node):
                 return node, "loops in Python for each sample"
             if not isinstance(node, ast.Call):
                 continue
