@@ -101,10 +101,12 @@ class Runners:
         method = isinstance(owner, ast.ClassDef)
         if isinstance(owner, ast.ClassDef) and function.name == "forward":
             method = self._may_be_a_module(owner)
-        if (method and function.name in _STEP_METHODS) or self._is_step(function):
+        if method and function.name in _STEP_METHODS:
             return function
         callers = self.script.resolver.callers(function)
-        users = (c for c in callers if not self.script.of(c).is_test)
+        users = [c for c in callers if not self.script.of(c).is_test]
+        if not users and self._is_step(function):
+            return function  # who calls it is not known
         return next((r for r in map(self.of, users) if r is not None), None)
 
     def _may_be_a_module(self, owner: ast.ClassDef) -> bool:
