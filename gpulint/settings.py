@@ -21,7 +21,8 @@ EXCLUDES = (
     ".bzr .direnv .eggs .git .git-rewrite .hg .ipynb_checkpoints .mypy_cache .nox "
     ".pants.d .pyenv .pytest_cache .pytype .ruff_cache .svn .tox .venv .vscode "
     "__pycache__ __pypackages__ _build buck-out build dist node_modules "
-    "site-packages venv"
+    "site-packages venv "
+    "lightning_logs log logs mlruns wandb"  # what runs leave behind, code as well
 ).split()
 
 
