@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from gpulint.index.build import FileIndex, Function, Scope, last_name
 from gpulint.index.flow import Definition, Flow, Step
 from gpulint.index.outside import Outside
+from gpulint.index.taken import Taken
 from gpulint.index.targets import qualified_name, settings_arguments
 from gpulint.index.walk import FUNCTIONS, dotted
 
@@ -612,7 +613,7 @@ class Resolver:
             return None
         found: list[ast.expr] = []
         for call in self.callers(function):
-            given, clear = self._given(call, function, name)
+            given, clear = self.given(call, function, name)
             if not clear:
                 return None
             found += given
@@ -622,9 +623,9 @@ class Resolver:
         """What calls pass in this file, and in the function's own."""
         homes = dict.fromkeys([self.index, self.index.home(function)])
         calls = (c for home in homes for c in self._callers_in(home, function))
-        return [n for call in calls for n in self._given(call, function, name)[0]]
+        return [n for call in calls for n in self.given(call, function, name)[0]]
 
-    def _given(
+    def given(
         self, call: ast.Call, function: Function, name: str
     ) -> tuple[list[ast.expr], bool]:
         """What a call passes for a parameter, and whether that is clear."""
@@ -784,8 +785,10 @@ class Resolver:
         if key in self._origins and not self._origins[key]:
             return
         self._origins[key] = ()
-        yield from self._trace(value, path)
-        del self._origins[key]
+        try:
+            yield from self._trace(value, path)
+        finally:
+            del self._origins[key]
 
     def _from_callers(
         self, definition: Definition, path: tuple[Step, ...]
@@ -847,10 +850,36 @@ class Resolver:
         if function in self._origins:  # recursion
             return
         self._origins[function] = ()
-        for value in self.flow(function).returns:
-            if value is not None:
-                yield from self._trace(value, path)
-        del self._origins[function]
+        returned = [v for v in self.flow(function).returns if v is not None]
+        taken = Taken(self, call, function)
+        if any(
+            function in self.callees(c) for c in returned if isinstance(c, ast.Call)
+        ):
+            taken = Taken(self, call, None)  # with other arguments, all ways are open
+        try:
+            for value in returned:
+                if taken.may_reach(value):
+                    yield from self._given_back(value, path, taken)
+        finally:
+            del self._origins[function]
+
+    def _given_back(
+        self, value: ast.expr, path: tuple[Step, ...], taken: Taken
+    ) -> Iterator[Origin]:
+        """What a returned value comes from, in the branches that one call takes."""
+        step = path[0] if path else None
+        parts = value.elts if isinstance(value, ast.Tuple) else []
+        plain = not any(isinstance(part, ast.Starred) for part in parts)
+        if plain and isinstance(step, int) and step < len(parts):
+            yield from self._given_back(parts[step], path[1:], taken)
+            return
+        reached = self.definitions(value) if isinstance(value, ast.Name) else ()
+        chosen = [d for d in reached if taken.may_reach(d.node)]
+        if len(chosen) == len(reached):
+            yield from self._trace(value, path)
+        else:
+            for definition in chosen:
+                yield from self._from_definition(definition, path)
 
 
 def _functions(nodes: list[ast.AST] | list[Function | None]) -> list[Function]:

@@ -370,23 +370,28 @@ class Tensors:
             step = path[0]
             if isinstance(step, int) and step < len(value.elts):
                 return self._unpacked(value.elts[step], path[1:])
-        if path and isinstance(value, ast.Call) and self._gives_plain(value, path[0]):
-            return Where.PLAIN
+        if path and isinstance(value, ast.Call):
+            part = self._part(value, path[0])
+            if part is not None:
+                return part
         return self.where(value)
 
-    def _gives_plain(self, call: ast.Call, step: object) -> bool:
-        """Whether a part of what a call returns is plain Python: `loss, count = …`."""
+    def _part(self, call: ast.Call, step: object) -> Where | None:
+        """Where one part of what a call returns is: `loss, count = …`; None: not clear.
+
+        What a function returns is seen; of what a module does, only plain numbers are.
+        """
         function = self.resolver.callee(call)
         functions = [function] if function is not None else self._forwards(call)
-        parts = [v for f in functions for v in self.resolver.flow(f).returns]
-        return bool(parts) and all(
-            isinstance(step, int)
-            and isinstance(part, ast.Tuple)
-            and step < len(part.elts)
-            and not any(isinstance(p, ast.Starred) for p in part.elts)
-            and _is_number(self.resolver.origins(part.elts[step]))
-            for part in parts
-        )
+        returned = [v for f in functions for v in self.resolver.flow(f).returns if v]
+        parts = [_at(value, step) for value in returned]
+        known = [part for part in parts if part is not None]
+        if not known or len(known) < len(parts):
+            return None
+        if all(_is_number(self.resolver.origins(part)) for part in known):
+            return Where.PLAIN
+        its = _union(map(self.where, known)) if function is not None else Where.PLAIN
+        return its if its & ~Where.PLAIN else None
 
     def _forwards(self, call: ast.Call) -> list[Function]:
         """The `forward` methods that a call of a module of this project may run."""
@@ -583,6 +588,14 @@ class Tensors:
         """Whether a class of this file derives from `nn.Module`."""
         names = self.resolver.base_names(owner)
         return any(n.startswith("torch.nn.") or n.endswith("Module") for n in names)
+
+
+def _at(value: ast.expr, step: object) -> ast.expr | None:
+    """One part of a written tuple."""
+    if not isinstance(value, ast.Tuple) or not isinstance(step, int):
+        return None
+    plain = not any(isinstance(part, ast.Starred) for part in value.elts)
+    return value.elts[step] if plain and step < len(value.elts) else None
 
 
 def _is_number(origins: tuple[Origin, ...]) -> bool:

@@ -225,7 +225,9 @@ def _is_truth(script: Script, node: ast.expr) -> bool:
     """Whether a test is a tensor of one truth value, not a container or a flag."""
     if isinstance(node, ast.Compare):
         counts = isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Mod)
-        return not counts and not any(map(_is_text, [node.left, *node.comparators]))
+        compared = [node.left, *node.comparators]
+        none = any(isinstance(c, ast.Constant) and c.value is None for c in compared)
+        return not (counts or none or any(map(_is_text, compared)))
     if isinstance(node, ast.Call):
         name = script.index.qualified(node.func) or ""
         return name.rpartition(".")[2] in _TRUTHS or (
