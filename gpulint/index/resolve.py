@@ -95,6 +95,7 @@ class Resolver:
         self._callers: dict[Function, tuple[list[ast.Call], bool]] = {}
         self._members: dict[tuple[ast.ClassDef, str], list[Definition]] = {}
         self._busy: set[ast.Call] = set()
+        self._ways: set[tuple[ast.expr, tuple[Step, ...]]] = set()  # being traced
         self._self_names: dict[ast.AST, str | None] = {}
         self._of_self: dict[tuple[Scope, str], tuple[Definition, ...]] = {}
         self._finals: dict[Definition, tuple[Definition, ...]] = {}
@@ -807,7 +808,7 @@ class Resolver:
             if path == ():
                 yield from self.origins(argument)
             else:
-                yield from self._trace(argument, path)
+                yield from self._trace_argument(argument, path)
         if path == () and isinstance(function, ast.FunctionDef):
             for setting in self._settings(function, definition.name):
                 yield Origin(setting, "expression")
@@ -817,6 +818,19 @@ class Resolver:
                 yield Origin(origin.node, origin.kind, origin.path, definition, True)
         if given is None or (not given and definition.value is None):
             yield Origin(definition.node, "parameter", path, definition)
+
+    def _trace_argument(
+        self, argument: ast.expr, path: tuple[Step, ...]
+    ) -> Iterator[Origin]:
+        """Back from a part of what a caller passes, each way once: it may recurse."""
+        way = (argument, path)
+        if way in self._ways:
+            return
+        self._ways.add(way)
+        try:
+            yield from self._trace(argument, path)
+        finally:
+            self._ways.discard(way)
 
     def _settings(self, function: Function, name: str) -> list[ast.expr]:
         """What settings files that name a class as their target pass to it."""

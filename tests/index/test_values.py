@@ -73,6 +73,12 @@ PARSER = "import argparse\np = argparse.ArgumentParser()\n"
         ("a = {'n': 3}\nc = dict(**a)\nuse(c['n'])\n", [3]),
         ("def f(p):\n  a, b = p\n  use(b)\nf((3, 4))\n", [4]),
         ("def f(p=(0, 1)):\n  a, b = p\n  use(b)\nf((3, 4))\n", [1, 4]),
+        ("def f(p, n):\n  f(p, n - 1)\n  a, b = p\n  use(b)\nf((3, 4), 2)\n", [4]),
+        (("def f(kind):\n  if kind == 'a':\n    n = 1\n  else:\n    n = 2\n"
+         "  return n\nuse(f('b'))\n"), [2]),
+        (("def f(small=True):\n  if not small:\n    return 1, 2\n  return 3, 4\n"
+         "a, b = f(small=False)\nuse(b)\n"), [2]),
+        ("def f(x):\n  if x:\n    return 1\n  return 2\nuse(f(y))\n", [1, 2]),
         ("def f(*, n=3):\n  use(n)\nf()\n", [3]),
         ("def f(n):\n  if n:\n    return f(n - 1)\n  return 2\nuse(f(3))\n", [2]),
         (("class A:\n def __init__(self, n):\n  use(n)\nA(2)\n"
