@@ -52,12 +52,12 @@ precision is set to whatever value (`set_float32_matmul_precision`,
 `torch.backends.cuda.matmul.allow_tf32`), here or in a file that runs with this one.
 
 No large product is seen. Attention, products that the model writes itself, linear
-layers beside layer norms, an output for each word of a vocabulary, and linear layers
-from 512 features on (256 for each place of a sequence or node of a graph) count.
-Convolutions, and recurrent layers, which are in TF32 by default, linear layers beside
-convolutions, and embeddings do not. A model that is not known may be any network of the
-program's files, or of a package that they make one of by name: a quarter of them has to
-multiply. Models of less than 10 000 weights (200 000 in linear layers alone) or at most
+layers beside layer norms, an output for each word of a vocabulary, linear layers from
+128 features on, and more than one of them behind convolutions count. Convolutions and
+recurrent layers, which are in TF32 by default, the one layer of a classifier behind
+them, layers beside a convolutional model of a package, and embeddings do not. A model
+that is not known may be any network of the program's files, or of a package that they
+make one of by name: a quarter of them has to multiply. Models of less than 10 000 weights (200 000 in linear layers alone) or at most
 64 features wide (such products wait for memory), Fourier operators trained on
 derivatives of what they give, and models that act in an environment between two steps
 gain nothing. The optimizer holds a picture or a latent tensor, no weights.

@@ -19,7 +19,7 @@ from gpulint.index import Function
 from gpulint.index.build import last_name
 from gpulint.index.walk import walk
 from gpulint.script.bounds import at_most
-from gpulint.script.graphs import imports_graphs
+from gpulint.script.branches import branches_of, most_in_one_pass
 from gpulint.script.half import is_gram, leads_to, reached_in_turn
 from gpulint.script.models import makers, trained_models
 from gpulint.script.neighbours import run_together
@@ -81,17 +81,14 @@ FEW_OF_ALL = 4  # of so many models that an option chooses from, one must be lar
 # Products so narrow wait for memory, not for arithmetic: 2mnk operations on 4(mk + mn)
 # bytes are 16 a byte, which a GPU does in float32 while the bytes come.
 NARROW = 64
-# Features from which on a product for each sample, or for each place of a sequence or
-# node of a graph, takes longer than its kernel takes to start.
-WIDE = 512
-WIDE_WITH_ROWS = 256
+WIDE = 128  # features from which on a known layer counts as a large one
 
 
 def multiplies_much(script: Script) -> bool:
     """Whether a model that is trained is seen to make large products of matrices.
 
     Convolutions and recurrent layers are in TF32 by default, so they do not count; nor
-    do the linear layers of a classifier behind them, and embeddings.
+    does the one linear layer of a classifier behind them, nor do embeddings.
     """
     if _trains_one(script, "multiplies_much", (_ATTENTION,)):
         return True
@@ -250,11 +247,17 @@ class Network:
     @cached_property
     def convolves(self) -> bool:
         """Whether it convolves pictures or volumes."""
-        if isinstance(self.made, ast.Call):
-            given = [*self.made.args, *(k.value for k in self.made.keywords)]
-            if any(self._leads_to_convolutions(g, 0) for g in given):
-                return True
-        return self._has(_CONVOLUTION, _CONVOLUTIONAL)
+        return self._has(_CONVOLUTION) or self._holds_convolutional
+
+    @cached_property
+    def _holds_convolutional(self) -> bool:
+        """Whether a convolutional model of a package is a part of it."""
+        if self._has(_CONVOLUTIONAL):
+            return True
+        if not isinstance(self.made, ast.Call):
+            return False
+        given = [*self.made.args, *(k.value for k in self.made.keywords)]
+        return any(self._leads_to_convolutions(g, 0) for g in given)
 
     @cached_property
     def multiplies_much(self) -> bool:
@@ -265,7 +268,18 @@ class Network:
             return True
         if self._gives_words or (self._has(_OF_TOKENS) and self._is_wide(_LINEAR, 0)):
             return True
-        return not self._convolves_densely and self._is_wide(_LINEAR)
+        if self._convolves_densely:
+            return self._has_layers_behind
+        return self._is_wide(_LINEAR)
+
+    @property
+    def _has_layers_behind(self) -> bool:
+        """Whether more than one linear layer stands behind its own convolutions."""
+        if self._holds_convolutional:
+            return False  # that is large beside any head
+        index = self.script.index
+        linear = [call for call, name in self.calls if _LINEAR.match(name)]
+        return most_in_one_pass(branches_of(index, call) for call in linear) > 1
 
     @property
     def _convolves_densely(self) -> bool:
@@ -297,13 +311,8 @@ class Network:
         given = (argument(call, option, position).direct for call in layers)
         return {ast.unparse(node) for node in given if node is not None}
 
-    def _is_wide(self, kind: re.Pattern[str], wide: int | None = None) -> bool:
+    def _is_wide(self, kind: re.Pattern[str], wide: int = WIDE) -> bool:
         """Whether layers of a kind are known to be wide enough to count."""
-        if wide is None:
-            rows = self._has(_RECURRENT, _IN_SEQUENCES) or imports_graphs(
-                self.script.index
-            )
-            wide = WIDE_WITH_ROWS if rows else WIDE
         layers = [(call, name) for call, name in self.calls if kind.match(name)]
         sizes = ([self._size(*layer, n) for n in range(2)] for layer in layers)
         return any(max(s) >= wide and not 0 < min(s) <= NARROW for s in sizes)
