@@ -57,10 +57,11 @@ layers beside layer norms, an output for each word of a vocabulary, linear layer
 recurrent layers, which are in TF32 by default, the one layer of a classifier behind
 them, layers beside a convolutional model of a package, and embeddings do not. A model
 that is not known may be any network of the program's files, or of a package that they
-make one of by name: a quarter of them has to multiply. Models of less than 10 000 weights (200 000 in linear layers alone) or at most
-64 features wide (such products wait for memory), Fourier operators trained on
-derivatives of what they give, and models that act in an environment between two steps
-gain nothing. The optimizer holds a picture or a latent tensor, no weights.
+make one of by name: a quarter of them has to multiply. Models of less than 10 000
+weights (200 000 in linear layers alone) or at most 64 features wide (such products wait
+for memory), Fourier operators trained on derivatives of what they give, and models that
+act in an environment between two steps gain nothing. The optimizer holds a picture or a
+latent tensor, no weights.
 
 A constant switches the training off,
 or it is a trial: a few steps, or a search after which the optimizer is put back.

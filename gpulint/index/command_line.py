@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index.build import FileIndex, Function, last_name
+from gpulint.index.flow import enclosing_function
 from gpulint.index.known import Value, Values, joined
-from gpulint.index.resolve import Origin, enclosing_function
+from gpulint.index.resolve import Origin
 
 if TYPE_CHECKING:
     from gpulint.index.values import Evaluator

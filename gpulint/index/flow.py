@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from gpulint.index.build import Scope
+from gpulint.index.build import FileIndex, Scope
 from gpulint.index.walk import COMPREHENSIONS, FUNCTIONS, children, dotted
 
 Kind = Literal[
@@ -414,3 +414,10 @@ _STATEMENTS: dict[type, Callable[[Flow, ast.AST, Env], Env | None]] = {
 }
 if hasattr(ast, "TryStar"):
     _STATEMENTS[ast.TryStar] = Flow._try  # type: ignore[assignment]
+
+
+def enclosing_function(index: FileIndex, definition: Definition) -> ast.AST | None:
+    """The function (or lambda) whose parameter a definition is."""
+    arguments = index.parent(definition.node)
+    function = index.parent(arguments) if arguments is not None else None
+    return function if isinstance(function, FUNCTIONS) else None

@@ -7,8 +7,9 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index.build import FileIndex, Function, last_name
+from gpulint.index.flow import enclosing_function
 from gpulint.index.known import Mapping
-from gpulint.index.resolve import Origin, enclosing_function
+from gpulint.index.resolve import Origin
 from gpulint.index.walk import dotted
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from gpulint.index.flow import Definition, Flow, Step
 from gpulint.index.outside import Outside
 from gpulint.index.taken import Taken
 from gpulint.index.targets import qualified_name, settings_arguments
-from gpulint.index.walk import FUNCTIONS, dotted
+from gpulint.index.walk import dotted
 
 if TYPE_CHECKING:
     from gpulint.index.project import Member
@@ -91,6 +91,7 @@ class Resolver:
         self.index = index
         self._flows: dict[Scope, Flow] = {}
         self._origins: dict[ast.AST, tuple[Origin, ...]] = {}
+        self._followed: dict[Function, bool] = {}  # back from calls; whether twice
         self._callees: dict[ast.Call, tuple[Function, ...]] = {}
         self._callers: dict[Function, tuple[list[ast.Call], bool]] = {}
         self._members: dict[tuple[ast.ClassDef, str], list[Definition]] = {}
@@ -861,21 +862,20 @@ class Resolver:
     def _returned(self, call: ast.Call, path: tuple[Step, ...]) -> Iterator[Origin]:
         function = self.callee(call)
         assert function is not None
-        if function in self._origins:  # recursion
+        if function in self._followed:
+            self._followed[function] = True  # recursion, with other arguments
             return
-        self._origins[function] = ()
+        self._followed[function] = False
         returned = [v for v in self.flow(function).returns if v is not None]
-        taken = Taken(self, call, function)
-        if any(
-            function in self.callees(c) for c in returned if isinstance(c, ast.Call)
-        ):
-            taken = Taken(self, call, None)  # with other arguments, all ways are open
         try:
-            for value in returned:
-                if taken.may_reach(value):
-                    yield from self._given_back(value, path, taken)
+            for taken in (Taken(self, call, function), Taken(self, call, None)):
+                for value in returned:
+                    if taken.may_reach(value):
+                        yield from self._given_back(value, path, taken)
+                if not self._followed[function]:
+                    break
         finally:
-            del self._origins[function]
+            del self._followed[function]
 
     def _given_back(
         self, value: ast.expr, path: tuple[Step, ...], taken: Taken
@@ -925,10 +925,3 @@ def _named_like(home: FileIndex, name: str) -> set[str]:
         if bases & names:
             names.add(owner.name)
     return names | {new for new, olds in home.renamed.items() if olds & names}
-
-
-def enclosing_function(index: FileIndex, definition: Definition) -> ast.AST | None:
-    """The function (or lambda) whose parameter a definition is."""
-    arguments = index.parent(definition.node)
-    function = index.parent(arguments) if arguments is not None else None
-    return function if isinstance(function, FUNCTIONS) else None

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from gpulint.index.build import Function
+from gpulint.index.flow import enclosing_function
 
 if TYPE_CHECKING:
     from gpulint.index.resolve import Resolver
@@ -29,10 +30,10 @@ class Taken:
         self._values: dict[str, object] = {}
 
     def may_reach(self, node: ast.AST) -> bool:
-        """Whether the call may run a node of the function."""
-        if self.function is None:
-            return True
+        """Whether the call may run a node, as it may all that is not the function's."""
         index = self.resolver.index
+        if self.function is None or not index.inside(node, self.function):
+            return True
         child = node
         for above in index.ancestors(node):
             if isinstance(above, (ast.If, ast.IfExp)) and child is not above.test:
@@ -99,6 +100,8 @@ class Taken:
         reached = self.resolver.definitions(node)
         if len(reached) != 1 or reached[0].kind != "parameter" or reached[0].path:
             return _UNKNOWN
+        if enclosing_function(self.resolver.index, reached[0]) is not self.function:
+            return _UNKNOWN  # of a function around it, which another call runs
         if node.id not in self._values:
             self._values[node.id] = self._passed(node.id, reached[0].value)
         return self._values[node.id]

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from gpulint.index.build import Function, last_name
-from gpulint.index.flow import Definition
+from gpulint.index.flow import Definition, enclosing_function
 from gpulint.index.known import Value
-from gpulint.index.resolve import Origin, Resolver, enclosing_function
+from gpulint.index.resolve import Origin, Resolver
 from gpulint.index.values import Evaluator
 from gpulint.index.walk import dotted
 

@@ -6,11 +6,11 @@ import ast
 
 from gpulint.index.build import Function
 from gpulint.index.command_line import CommandLine
-from gpulint.index.flow import Definition
+from gpulint.index.flow import Definition, enclosing_function
 from gpulint.index.known import Argument, Mapping, Value, Values, joined
 from gpulint.index.loaded_settings import LoadedSettings
 from gpulint.index.mappings import Mappings
-from gpulint.index.resolve import Origin, Resolver, enclosing_function
+from gpulint.index.resolve import Origin, Resolver
 
 _LOOKUPS = ("get", "pop", "setdefault")
 _FIELDS = frozenset("field Field attrib ib Option".split())

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from gpulint.index import Definition, Function
-from gpulint.index.resolve import enclosing_function
+from gpulint.index.flow import enclosing_function
 from gpulint.index.walk import dotted
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpulint.index import Definition
-from gpulint.index.resolve import enclosing_function
+from gpulint.index.flow import enclosing_function
 from gpulint.index.tensors import FACTORIES
 from gpulint.index.walk import dotted, walk
 from gpulint.script.loops import Loop

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpulint.index import Definition, Origin, Target
-from gpulint.index.walk import COMPREHENSIONS, dotted, walk
+from gpulint.index.walk import COMPREHENSIONS, walk
 from gpulint.script.columns import SAME_VALUES
 
 if TYPE_CHECKING:
@@ -24,9 +23,6 @@ _COPIES = frozenset(
     f"torch.{n}"
     for n in "cat concat stack hstack vstack tensor Tensor FloatTensor LongTensor "
     "from_numpy".split()
-)
-_LABELS = re.compile(
-    r"^(y|targets?|labels?|cls|classes|ids?|index|indices)(_|\d|$)|label"
 )
 _PARTS = frozenset("split chunk unbind iterrows itertuples items".split())
 
@@ -102,14 +98,8 @@ def joined_on_host(script: Script, loops: Iterable[Loop]) -> bool:
         for its in [script.of(loop.node)]
         for move in its.moves
         if move.target is not Target.CPU and its.index.inside(move.call, loop.node)
-        if not _is_label(move.receiver)
     ]
     return bool(joined) and all(joined)
-
-
-def _is_label(node: ast.expr) -> bool:
-    """Whether a name is one of labels: a few numbers beside the samples."""
-    return bool(_LABELS.search((dotted(node) or "").rpartition(".")[2].lower()))
 
 
 def _is_joined(script: Script, node: ast.expr, depth: int) -> bool:

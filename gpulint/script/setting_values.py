@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function, Value, Values
+from gpulint.index.flow import enclosing_function
 from gpulint.index.loaded_settings import is_settings, root_of
-from gpulint.index.resolve import enclosing_function
 from gpulint.index.settings_file import Dialect
 from gpulint.index.targets import qualified_name, settings_arguments
 

@@ -143,6 +143,34 @@ def test_values_that_stay_unknown(text: str) -> None:
     assert not found.all_in(0)
 
 
+@pytest.mark.parametrize(
+    "text, known",
+    [
+        ("def f(m):\n  if m == 'a':\n    return 1\n  return 2\nuse(f('a'))\n", [1]),
+        ("def f(m):\n  if m == 'a':\n    return 1\n  return 2\nuse(f('b'))\n", [2]),
+        (("def f(m):\n  if m in (1, 2):\n    x = 1\n  else:\n    x = 2\n  return x\n"
+         "use(f(3))\n"), [2]),
+        # the test is of another function's parameter
+        (("def f(m):\n  def g(k):\n    if m == 'a':\n      return 1\n    return 2\n"
+         "  return g('a')\nuse(f('b'))\n"), [1, 2]),
+        (("def main(m):\n  if m:\n    x = 1\n  else:\n    x = 2\n  def g(m):\n"
+         "    return x\n  use(g(True))\nmain(False)\n"), [1, 2]),
+        # a call of itself takes other branches, here or by way of another function
+        ("def f(n):\n  if n == 0:\n    return 5\n  return f(n - 1)\nuse(f(3))\n", [5]),
+        (("def f(n):\n  if n == 0:\n    return 5\n  x = f(n - 1)\n  return x\n"
+         "use(f(3))\n"), [5]),
+        (("def f(n):\n  if n == 0:\n    return 5\n  return g()\ndef g():\n"
+         "  return f(0)\nuse(f(3))\n"), [5]),
+    ],
+)  # fmt: skip
+def test_branches_that_the_constants_of_a_call_take(
+    text: str, known: list[object]
+) -> None:
+    found = values(text)
+    assert found.complete
+    assert sorted(value.constant for value in found.known) == known
+
+
 def test_a_bool_is_not_a_number() -> None:
     assert not values("use(False)\n").all_in(0)
     assert values("use(0)\n").any_in(0, 1)
