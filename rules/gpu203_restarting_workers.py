@@ -64,10 +64,12 @@ A loader that is iterated once, built in a loop (GPU205), or whose iterators are
 nested: persistent workers serve one iterator at a time. One that a training loop passes
 over once in 500 steps or more, or in a number of steps that is not known while the loop
 takes its batches by `next`.
-A project that allows no torch from 1.7 on, which has no persistent workers.
+A project that allows no torch from 1.8 on: 1.7, the first with persistent workers,
+raises in the second epoch where memory is pinned.
 
 ## Source
-PyTorch documentation, `torch.utils.data.DataLoader`, `persistent_workers`.
+PyTorch documentation, `torch.utils.data.DataLoader`, `persistent_workers`; for 1.7,
+pytorch#48370, mended by pytorch#48543 in 1.8.
 """
 
 from __future__ import annotations
@@ -91,9 +93,7 @@ from gpulint.script.reuse import built_again
 from gpulint.script.setting_values import comes_from_settings
 
 TITLE = "Keep the workers between epochs"
-# Torch 1.7 has `persistent_workers`, but fails with them and pinned memory
-# (pytorch#48370).
-SINCE = (1, 8)
+SINCE = (1, 8)  # the first torch whose persistent workers bear pinned memory
 
 
 class RestartingWorkers(Rule):

@@ -89,6 +89,7 @@ def test_no_helpers_in_a_project_whose_torch_they_cannot_run_with(
     "example, declared, reported",
     [
         ("gpu203_restarting_workers/bad.py", "torch==1.6.0", False),
+        ("gpu203_restarting_workers/bad.py", "torch==1.7.1", False),
         ("gpu203_restarting_workers/bad.py", "torch<=1.8", True),
         ("gpu301_missing_amp/bad.py", "torch==1.5.1", False),
         ("gpu301_missing_amp/bad.py", "torch<1.7", True),
