@@ -78,6 +78,7 @@ import ast
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
+from gpulint.index.walk import walk
 from gpulint.rule import Rule, StepLoops
 from gpulint.script import Loop, Script
 from gpulint.script.branches import most_in_one_pass
@@ -124,6 +125,9 @@ class HostSyncInLoop(Rule):
         related = {w.at: "waits as well" for w in waits if w.at is not waits[0].at}
         outside = (w for w in waits if not script.index.holds(w.node))
         related.update((w.node, "waits here") for w in outside)
+        for wait in waits:
+            for node in _beside(wait):
+                related.setdefault(node, "waits in the other branch")
         return self.finding(
             script,
             waits[0].at,
@@ -156,6 +160,16 @@ def _message(script: Script, loop: Loop, waits: list[Wait]) -> str:
 def _count(waits: list[Wait]) -> int:
     """How many waits one step makes at most: of an `if` and its `else`, one side."""
     return most_in_one_pass(wait.branches for wait in waits)
+
+
+def _beside(wait: Wait) -> Iterator[ast.expr]:
+    """The same read in branches that are taken instead, as where an option is set."""
+    wanted = ast.dump(wait.node)
+    for branch, holds in wait.branches:
+        if isinstance(branch, ast.If):
+            for node in walk(*(branch.orelse if holds else branch.body)):
+                if type(node) is type(wait.node) and ast.dump(node) == wanted:
+                    yield node
 
 
 def _short(text: str) -> str:

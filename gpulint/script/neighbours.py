@@ -77,7 +77,7 @@ def imported(script: Script, index: FileIndex) -> list[FileIndex]:
     origins = (*_origins(index), *index.stars)
     chosen = (
         home
-        for package in _chosen_from(index)
+        for package in _chosen_from(script, index)
         for home in index.project.modules_in(index, package)
     )
     return list(dict.fromkeys([*_homes(script, index, origins), *chosen]))
@@ -113,25 +113,36 @@ def _origins(index: FileIndex) -> Iterator[str]:
                 yield f"{module}{dot}{alias.name}"
 
 
-def _chosen_from(index: FileIndex) -> Iterator[str]:
+def _chosen_from(script: Script, index: FileIndex) -> Iterator[str]:
     """The packages of which a file imports modules by names that it makes.
 
-    `models` of `import_module("models." + name)`.
+    `models` of `import_module("models." + name)`, or of any such name that the file
+    makes where what it imports is not written in the call.
     """
     for function in ("import_module", "__import__"):
         for call in index.calls_by_name.get(function, ()):
-            text = _beginning(call.args[0]) if call.args else ""
-            if text.endswith("."):
-                yield text.rstrip(".")
+            given = call.args[:1]
+            if given and isinstance(given[0], (ast.Name, ast.Attribute, ast.Subscript)):
+                given = [*index.all(ast.JoinedStr), *index.all(ast.BinOp)]
+            for name in given:
+                text = _beginning(script, name)
+                if text.endswith("."):
+                    yield text.rstrip(".")
 
 
-def _beginning(text: ast.expr) -> str:
+def _beginning(script: Script, text: ast.expr) -> str:
     """`models.` of `"models." + name`, `f"models.{name}"` and `"models.%s" % name`."""
     if isinstance(text, ast.BinOp):
-        whole = _beginning(text.left) or _constant(text.left)
+        whole = _beginning(script, text.left) or _constant(text.left)
         return whole.partition("%")[0]
     if isinstance(text, ast.JoinedStr):
-        return _constant(text.values[0])
+        first, *rest = text.values
+        if isinstance(first, ast.FormattedValue):  # `f"{folder}.{name}"`
+            values = script.evaluator.values(first.value)
+            folders = {v.constant for v in values.known if isinstance(v.constant, str)}
+            known = values.complete and len(folders) == 1 and rest
+            return folders.pop() + _constant(rest[0]) if known else ""
+        return _constant(first)
     func = text.func if isinstance(text, ast.Call) else None
     if isinstance(func, ast.Attribute) and func.attr == "format":
         return _constant(func.value).partition("{")[0]

@@ -11,6 +11,16 @@ from gpulint.script import Script
 from gpulint.script.neighbours import imported
 
 
+def beside(path: Path) -> set[str]:
+    """The files that a script imports, by name."""
+    project = Projects(lambda root: root.rglob("*.py")).of(path)
+    index = project.index(path)
+    assert index is not None
+    return {
+        home.source.path.stem for home in imported(Script(index.source, index), index)
+    }
+
+
 @pytest.mark.parametrize(
     "chosen, found",
     [
@@ -18,6 +28,7 @@ from gpulint.script.neighbours import imported
         ('f"models.{name}"', True),
         ('"models.%s" % name', True),
         ('"models.{}".format(name)', True),
+        ('{"a": "models." + name}.get("a")', False),
         ("name", False),
         ('name + ".models"', False),
     ],
@@ -33,9 +44,19 @@ def test_modules_of_a_package_chosen_by_name(
     path.write_text(
         f"import sys, importlib\nname = sys.argv[1]\nimportlib.import_module({chosen})\n"
     )
-    project = Projects(lambda root: root.rglob("*.py")).of(path)
-    index = project.index(path)
-    assert index is not None
-    script = Script(index.source, index)
-    names = {home.source.path.stem for home in imported(script, index)}
-    assert names >= {"small", "large"} if found else not names
+    assert beside(path) >= {"small", "large"} if found else not beside(path)
+
+
+def test_names_of_modules_that_are_kept_before_they_are_imported(
+    tmp_path: Path,
+) -> None:
+    package = tmp_path / "networks"
+    package.mkdir()
+    (package / "small.py").write_text("WIDTH = 1\n")
+    path = tmp_path / "train.py"
+    path.write_text(
+        "import importlib, os\nfolder = 'networks'\n"
+        "names = {f[:-3]: f'{folder}.{f[:-3]}' for f in os.listdir(folder)}\n"
+        "def load(key):\n  name = names[key]\n  return importlib.import_module(name)\n"
+    )
+    assert beside(path) == {"small"}

@@ -48,3 +48,36 @@ def test_one_side_of_a_branch_counts(
     found = finding(branch)
     assert f"for the device {times}in every training step" in found.message
     assert found.severity is severity
+
+
+OPTION = """
+import argparse
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--use-amp", action="store_true")
+args = parser.parse_args()
+losses = []
+for x in loader:
+    if args.use_amp:
+        with torch.autocast("cuda"):
+            loss = model(x.to("cuda")).mean()
+            losses.append({})
+    else:
+        loss = model(x.to("cuda")).mean()
+        losses.append(loss.item())
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("read, lines", [("loss.item()", [13]), ("loss.detach()", [])])
+def test_the_same_wait_in_a_branch_that_is_off_by_default(
+    read: str, lines: list[int]
+) -> None:
+    rule = find_rule("GPU106")
+    assert rule is not None
+    source = Source(Path("train.py"), OPTION.format(read))
+    (found,) = check_source(source, Options((rule,))).findings
+    assert found.place.start.row == 16
+    assert [place.start.row for place in found.related] == lines
