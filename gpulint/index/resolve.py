@@ -318,9 +318,11 @@ class Resolver:
         """`Config()`, `tyro.cli(Config)`, `field(default_factory=Config)`."""
         made = self.class_of(call.func) if path == () else None
         last = last_name(call)
+        func = call.func
         if made is None and last in _RETURN_SELF and path == ():
-            assert isinstance(call.func, ast.Attribute)
-            its = self._classes_before(call, call.func.value)
+            if not isinstance(func, ast.Attribute):
+                return None  # a function: `eval(args.model)`
+            its = self._classes_before(call, func.value)
             return its[0] if len(its) == 1 else None
         if made is not None or last not in _MAKERS:
             return made
@@ -343,7 +345,8 @@ class Resolver:
         self, call: ast.Call, path: tuple[Step, ...]
     ) -> ast.ClassDef | None:
         """`HfArgumentParser((A, B)).parse_args_into_dataclasses()`."""
-        assert isinstance(call.func, ast.Attribute)
+        if not isinstance(call.func, ast.Attribute):
+            return None
         for origin in self.origins(call.func.value):
             parser = origin.call
             given = parser.args[0] if parser is not None and parser.args else None

@@ -171,6 +171,13 @@ def test_branches_that_the_constants_of_a_call_take(
     assert sorted(value.constant for value in found.known) == known
 
 
+@pytest.mark.parametrize("name", ["eval", "train", "parse_args_into_dataclasses"])
+def test_functions_named_like_methods_make_no_known_object(name: str) -> None:
+    evaluator = evaluator_of(f"made = {name}(a)\nuse(made)\n")
+    (call,) = evaluator.index.calls["use"]
+    assert evaluator.resolver.classes_of(call.args[0]) == []
+
+
 def test_a_bool_is_not_a_number() -> None:
     assert not values("use(False)\n").all_in(0)
     assert values("use(0)\n").any_in(0, 1)
