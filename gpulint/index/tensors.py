@@ -126,6 +126,7 @@ class Tensors:
         self._moves: dict[ast.Call, Move | None] = {}
         self._targets: dict[ast.expr, Target] = {}
         self.assumed: dict[ast.AST, Where] = {}  # set by the script model: batches
+        self._alone: frozenset[ast.Call] = frozenset()  # what functions run for, if any
 
     # Devices and moves
 
@@ -508,7 +509,22 @@ class Tensors:
         assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
         flow = self.resolver.flow(function)
         values = [v for v in [*flow.returns, *flow.yields] if v is not None]
-        return _union(map(self.where, values)) or Where.PLAIN
+        found = _union(map(self.where, values)) or Where.PLAIN
+        if Where.DEVICE not in found or call in self._alone:
+            return found
+        given = _union(map(self.where, [*call.args, *(k.value for k in call.keywords)]))
+        if Where.HOST not in given or given & (Where.DEVICE | Where.UNKNOWN):
+            return found
+        its = self._for(call, function)  # others may give it what is on the device
+        return _union(map(its.where, values)) or Where.PLAIN
+
+    def _for(self, call: ast.Call, function: Function) -> Tensors:
+        """The same, as if only one call were made of a function."""
+        resolver = self.resolver.called_only_by({function: [call]})
+        its = Tensors(resolver, Evaluator(resolver))
+        its.assumed = self.assumed
+        its._alone = self._alone | {call}
+        return its
 
     def _method(self, call: ast.Call, func: ast.Attribute) -> Where:
         if func.attr in _PLAIN_METHODS:

@@ -102,6 +102,7 @@ class Script:
         other.resolver = self.resolver.called_only_by(callers)
         other.evaluator = Evaluator(other.resolver)
         other.tensors = Tensors(other.resolver, other.evaluator)
+        other.tensors.assumed = self.tensors.assumed
         return other
 
     # Text and places

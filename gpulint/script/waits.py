@@ -70,6 +70,8 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
     found: dict[ast.AST, Wait] = {}
     for number, node, value in waiting:
         part = parts[number]
+        if not _waits_in(script, loop, part, value):
+            continue
         over = is_drained(script, loop, part, value, collected)
         over = over or is_read_again(script, parts, number, collected)
         if not (over or node in found or _saved(script, node)):
@@ -78,6 +80,17 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
             at = part.call or _shown(script, node)
             found[node] = Wait(node, value, at, part.inner, part.helper, part.branches)
     return sorted(found.values(), key=lambda w: w.rank)
+
+
+def _waits_in(script: Script, loop: Loop, part: Part, value: ast.expr) -> bool:
+    """Whether a value in a helper is on the device as this loop calls it."""
+    if part.helper is None:
+        return True
+    callers = script.resolver.callers(part.helper)
+    mine = [call for call in callers if script.index.inside(call, loop.node)]
+    if not mine or len(mine) == len(callers):
+        return True
+    return on_device(script.called_only_by({part.helper: mine}), value, loop)
 
 
 def _is_of_evaluation(branches: Branches) -> bool:
