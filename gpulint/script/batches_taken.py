@@ -93,16 +93,18 @@ def run_by_nobody(script: Script, loader: Loader) -> bool:
     signs = _HOOKS.get(function.name.lstrip("_") if function is not None else "")
     if signs is None:
         return False
-    known = script.index.project
-    if known is not None and known.files and not known.mentions(signs[1]):
-        return True
-    if _FITS.search(script.source.text):  # a program: all that it runs is near
-        texts = [index.source.text for index in run_together(script)]
-        return not any(sign in text for sign in signs for text in texts)
+    run, step = signs
     project = script.index.project
-    if project is None or not project.files:
+    if project is not None and project.files:
+        if not project.mentions(step):
+            return True
+        fits = project.mentions(".fit(") and not project.mentions("LightningCLI")
+        if fits and not project.mentions(run):
+            return True
+    if not _FITS.search(script.source.text):
         return False
-    return not any(map(project.mentions, signs))
+    near = run_together(script)  # of a program: all that it runs
+    return not any(sign in index.source.text for sign in signs for index in near)
 
 
 def prepares_once(script: Script, loader: Loader) -> bool:
