@@ -30,7 +30,7 @@ from gpulint.source import (
     parse,
     read_source,
 )
-from gpulint.suppress import suppress, suppress_in_settings
+from gpulint.suppress import Comment, Suppressions, suppress_in_settings
 
 MAX_PASSES = 100
 _IMPORTS = (ast.Import, ast.ImportFrom)
@@ -150,12 +150,36 @@ def _run(
         rules = [r for r in rules if r.in_tests]
     found = [finding for rule in rules for finding in rule.check(script)]
     found = [_with_ordinal(f, n) for f, n in _ordinals(found)]
-    own = [f for f in found if f.place.path == source.path]
+    suppressions = Suppressions(source)
+    own = suppressions.apply(f for f in found if f.place.path == source.path)
     settings = [f for f in found if f.place.path.suffix in SETTINGS]
+    idle = [
+        finding
+        for comment, code in suppressions.unused()
+        for finding in _idle(source, comment, code, options)
+    ]
     return sorted(
-        [*suppress(own, source), *map(suppress_in_settings, settings)],
+        [*own, *suppressions.apply(idle), *map(suppress_in_settings, settings)],
         key=lambda f: f.order,
     )
+
+
+def _idle(
+    source: Source, comment: Comment, code: str, options: Options
+) -> Iterator[Finding]:
+    """The finding for a comment that switches nothing off."""
+    rule = find_rule(code) if code else None
+    selected = {r.code for r in options.rules}
+    if rule is not None and rule.code not in selected:
+        return  # it may be needed where that rule runs
+    if not code:
+        why = "`gpulint: ignore` names no rule, so it switches nothing off"
+    elif rule is None:
+        why = f"there is no rule `{code}` to ignore"
+    else:
+        why = f"{rule.code} finds nothing here: the comment is not needed"
+    error = SourceError(why, comment.row, "GPU002" if code else "GPU003")
+    yield from trouble(source.path, error, options, comment.column)
 
 
 def _ordinals(findings: Iterable[Finding]) -> Iterator[tuple[Finding, int]]:
@@ -193,12 +217,14 @@ def _trouble_in(source: Source, error: SourceError, options: Options) -> list[Fi
     return list(trouble(source.path, error, options))
 
 
-def trouble(path: Path, error: SourceError, options: Options) -> Iterator[Finding]:
-    """The finding for a file that cannot be analysed, if its rule is selected."""
+def trouble(
+    path: Path, error: SourceError, options: Options, column: int = 1
+) -> Iterator[Finding]:
+    """The finding for what cannot be analysed, if its rule is selected."""
     rule = find_rule(error.code)
     if rule is None or all(r.code != rule.code for r in options.rules):
         return
-    at = Position(max(error.row, 1), 1)
+    at = Position(max(error.row, 1), column)
     yield Finding(
         code=rule.code,
         name=rule.name,

@@ -217,6 +217,47 @@ def test_suppressions(text: str, hit: bool) -> None:
     assert (fix_source(source(text), options).text == text) is hit
 
 
+LOGS = """
+import torch
+
+def train(model, loader, optimizer):
+    for x in loader:
+        loss = model(x.cuda()).mean()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "text, messages",
+    [
+        ("f(1)  # gpulint: ignore[GPU106]\n", ["GPU106 finds nothing here"]),
+        ("f(1)  # gpulint: ignore[host-sync-in-loop]\n", ["GPU106 finds nothing"]),
+        ("f(1)  # gpulint: ignore[GPU404]\n", []),  # not selected
+        (
+            "f(1)  # gpulint: ignore[GPU106, gpu998]\n",
+            ["GPU106 finds", "no rule `GPU998`"],
+        ),
+        ("f(1)  # gpulint: ignore\n", ["names no rule"]),
+        ("f(1)  # gpulint: ignore[GPU106, GPU002] -- later\n", []),
+        ("f(1)  # noqa: GPU106\n", []),
+        ("# gpulint: skip-file\nf(1)  # gpulint: ignore\n", []),
+        ("s = '# gpulint: ignore'\n", []),
+        (LOGS + "        print(loss.item())  # gpulint: ignore[GPU106]\n", []),
+        (LOGS + "        # gpulint: ignore[GPU106]\n        print(loss.item())\n", []),
+        (LOGS + "        print(x)  # gpulint: ignore[GPU106]\n", ["GPU106 finds"]),
+    ],
+)
+def test_comments_that_switch_nothing_off(text: str, messages: list[str]) -> None:
+    rules = select_rules(("GPU002", "GPU003", "GPU106"))
+    findings = check_source(source(text), Options(rules)).findings
+    active = [f for f in findings if f.suppressed is None]
+    assert len(active) == len(messages)
+    for finding, message in zip(active, messages, strict=True):
+        assert message in finding.message
+        assert finding.place.start.column == text.splitlines()[-1].index("#") + 1
+
+
 def test_a_fix_newer_than_the_projects_torch_is_withheld() -> None:
     class Newer(Renames):
         torch = (2, 4)
@@ -349,7 +390,8 @@ def test_a_move_is_looked_for_as_such(text: str, moves: bool) -> None:
 def test_rules_are_found_by_code_prefix_and_name() -> None:
     assert find_rule("gpu000") is find_rule("syntax-error") is all_rules()[0]
     assert find_rule("GPU999") is None
-    assert [r.code for r in select_rules(("GPU0",), ("not-analysed",))] == ["GPU000"]
+    chosen = select_rules(("GPU0",), ("not-analysed",))
+    assert [r.code for r in chosen] == ["GPU000", "GPU002", "GPU003"]
     assert select_rules(("ALL",)) == all_rules()
     with pytest.raises(ValueError, match="no rule matches 'GPU7X'"):
         select_rules(("GPU7X",))
