@@ -27,12 +27,14 @@ from ._log import forget_decisions
 from ._precision import accumulator_dtype, amp_dtype, forget_precisions
 from ._resident import ResidentArray, resident
 from ._settings import forget_settings
+from ._tensor_loader import TensorLoader
 from ._transfer import to_device
 
 __all__ = [
     "Environment",
     "Hardware",
     "ResidentArray",
+    "TensorLoader",
     "accumulator_dtype",
     "amp_dtype",
     "available_cpus",

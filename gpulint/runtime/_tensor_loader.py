@@ -1,0 +1,83 @@
+"""Load batches of what is in memory without taking their rows one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._hardware import introduce
+from ._log import decide
+from ._settings import settings
+
+if TYPE_CHECKING:
+    import torch
+    from torch.utils.data import DataLoader
+
+
+def TensorLoader(*data: Any, **options: Any) -> DataLoader[Any]:
+    """Return a DataLoader that gathers a batch by one indexing of each tensor.
+
+    `data` are tensors or NumPy arrays, rows first, or one `TensorDataset`, or one
+    `Subset` of such (as from `random_split`); `options` those of
+    `torch.utils.data.DataLoader`. Batches (lists of tensors), their order and the state
+    of the random generators are those of a DataLoader of the `TensorDataset`. Rows that
+    are changed in place later are seen; an array that takes another's place is not.
+
+    It is the plain DataLoader where rows cannot be gathered (gradients, strides that a
+    batch would not keep, sparse or derived classes, arrays of objects), with a
+    `collate_fn` or without automatic batches, for any other dataset, and when switched
+    off. Raises what DataLoader raises, and TypeError without any data.
+    """
+    from torch.utils.data import DataLoader
+
+    introduce()
+    dataset = _as_dataset(data)
+    usual = options.get("collate_fn") is None and options.get("batch_size", 1)
+    gathered = _gathered(dataset) if usual and not settings().off else None
+    if gathered is None:
+        decide("TensorLoader", "rows are taken one by one, as before")
+        return DataLoader(dataset, **options)
+    from ._rows import as_it_is
+
+    decide("TensorLoader", "the rows of a batch are gathered at once")
+    return DataLoader(gathered, **{**options, "collate_fn": as_it_is})
+
+
+def _as_dataset(data: tuple[Any, ...]) -> Any:
+    from torch.utils.data import Dataset
+
+    from ._rows import Rows
+
+    if not data:
+        raise TypeError("TensorLoader() needs a tensor, an array or a dataset")
+    return data[0] if len(data) == 1 and isinstance(data[0], Dataset) else Rows(data)
+
+
+def _gathered(dataset: Any) -> Any | None:
+    """Return a dataset of the same rows that gathers them, None where it cannot."""
+    from torch.utils.data import Subset, TensorDataset
+
+    from ._rows import GatheredRows, Rows
+
+    if type(dataset) is Subset:
+        inner = _gathered(dataset.dataset)
+        return None if inner is None else Subset(inner, dataset.indices)
+    if type(dataset) not in (TensorDataset, Rows):
+        return None
+    tensors = [_as_tensor(part) for part in dataset.tensors]
+    return None if any(t is None for t in tensors) else GatheredRows(tensors)
+
+
+def _as_tensor(part: Any) -> torch.Tensor | None:
+    """Return a tensor whose rows gathered are those stacked; None: it may not be so."""
+    import numpy as np
+    import torch
+
+    if type(part) is np.ndarray and part.flags.writeable:
+        try:
+            part = torch.from_numpy(part)
+        except (TypeError, ValueError):  # a type or an order that torch does not have
+            return None
+    if type(part) is not torch.Tensor or part.layout is not torch.strided:
+        return None
+    plain = part.dim() > 0 and part.is_contiguous() and not part.is_quantized
+    return part if plain and not part.requires_grad else None
