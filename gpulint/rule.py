@@ -104,7 +104,7 @@ def Calls(*names: str) -> Needs:
 
 def Loaders() -> Needs:
     """A DataLoader, or a class whose name ends so, must be called or derived from."""
-    return _Loaders((("DataLoader",),))
+    return _Loaders((("DataLoader",), ("TensorLoader",)))
 
 
 class _Loaders(Needs):

@@ -421,6 +421,7 @@ def _read_imports(index: FileIndex) -> None:
 # Names under which the same thing can be reached.
 _CANONICAL = {
     "torch.utils.data.dataloader.DataLoader": "torch.utils.data.DataLoader",
+    "gpulint.runtime.TensorLoader": "torch.utils.data.DataLoader",
     "torch.utils.data.dataset.Dataset": "torch.utils.data.Dataset",
     "torch.utils.data.dataset.TensorDataset": "torch.utils.data.TensorDataset",
     "torch.amp.autocast": "torch.autocast",

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
 
-def TensorLoader(*data: Any, **options: Any) -> DataLoader[Any]:
+def TensorLoader(dataset: Any, *arguments: Any, **options: Any) -> DataLoader[Any]:
     """Return a DataLoader that gathers a batch by one indexing of each tensor.
 
-    `data` are tensors or NumPy arrays, rows first, or one `TensorDataset`, or one
-    `Subset` of such (as from `random_split`); `options` those of
+    `dataset` is a `TensorDataset`, a `Subset` of one (as from `random_split`), or a
+    tuple of tensors or NumPy arrays, rows first; all others are the arguments of
     `torch.utils.data.DataLoader`. Batches (lists of tensors), their order and the state
     of the random generators are those of a DataLoader of the `TensorDataset`. Rows that
     are changed in place later are seen; an array that takes another's place is not.
@@ -25,31 +25,23 @@ def TensorLoader(*data: Any, **options: Any) -> DataLoader[Any]:
     It is the plain DataLoader where rows cannot be gathered (gradients, strides that a
     batch would not keep, sparse or derived classes, arrays of objects), with a
     `collate_fn` or without automatic batches, for any other dataset, and when switched
-    off. Raises what DataLoader raises, and TypeError without any data.
+    off. Raises what DataLoader raises.
     """
-    from torch.utils.data import DataLoader
+    from torch.utils.data import DataLoader, default_collate
+
+    from ._rows import Rows, as_it_is
 
     introduce()
-    dataset = _as_dataset(data)
-    usual = options.get("collate_fn") is None and options.get("batch_size", 1)
-    gathered = _gathered(dataset) if usual and not settings().off else None
-    if gathered is None:
-        decide("TensorLoader", "rows are taken one by one, as before")
-        return DataLoader(dataset, **options)
-    from ._rows import as_it_is
-
-    decide("TensorLoader", "the rows of a batch are gathered at once")
-    return DataLoader(gathered, **{**options, "collate_fn": as_it_is})
-
-
-def _as_dataset(data: tuple[Any, ...]) -> Any:
-    from torch.utils.data import Dataset
-
-    from ._rows import Rows
-
-    if not data:
-        raise TypeError("TensorLoader() needs a tensor, an array or a dataset")
-    return data[0] if len(data) == 1 and isinstance(data[0], Dataset) else Rows(data)
+    rows = Rows(dataset) if isinstance(dataset, tuple) else dataset
+    gathered = None if settings().off else _gathered(rows)
+    if gathered is not None:
+        loader = DataLoader(gathered, *arguments, **options)
+        if loader.collate_fn is default_collate:
+            decide("TensorLoader", "the rows of a batch are gathered at once")
+            loader.collate_fn = as_it_is
+            return loader
+    decide("TensorLoader", "rows are taken one by one, as before")
+    return DataLoader(rows, *arguments, **options)
 
 
 def _gathered(dataset: Any) -> Any | None:

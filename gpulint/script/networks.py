@@ -103,6 +103,13 @@ def is_large(script: Script) -> bool:
     return _trains_one(script, "is_large", (_ATTENTION, _CONVOLUTIONAL, _OF_LARGE))
 
 
+def attends(script: Script) -> bool:
+    """Whether a program takes a model made of attention from a package."""
+    made = [m for model in trained_models(script) for m in makers(script, model)]
+    known = (Network(script, call) for call in made if call is not None)
+    return any(n.is_of_attention for n in known) or _takes_one(script, (_ATTENTION,))
+
+
 def _trains_one(
     script: Script, question: str, kinds: tuple[re.Pattern[str], ...]
 ) -> bool:
@@ -236,6 +243,11 @@ class Network:
             name.startswith("torch.nn.") and name != "torch.nn.Module"
             for name in self.names
         ) or self._has(_CONVOLUTIONAL, _ATTENTION, _OF_LARGE)
+
+    @property
+    def is_of_attention(self) -> bool:
+        """Whether it is, or holds, a model that is made of attention, by its name."""
+        return self._has(_ATTENTION)
 
     @property
     def is_large(self) -> bool:

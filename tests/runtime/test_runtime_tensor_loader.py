@@ -60,7 +60,7 @@ OPTIONS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_batches_and_generators(options: dict[str, Any]) -> None:
     before = seen(lambda: DataLoader(TensorDataset(*data()), **options))
-    assert seen(lambda: runtime.TensorLoader(*data(), **options)) == before
+    assert seen(lambda: runtime.TensorLoader(data(), **options)) == before
     whole = TensorDataset(*data())
     assert seen(lambda: runtime.TensorLoader(whole, **options)) == before
 
@@ -113,7 +113,7 @@ def test_arrays(kind: str) -> None:
 
     its = Arrays()
     before = seen(lambda: DataLoader(its, batch_size=4, shuffle=True))
-    made = runtime.TensorLoader(its.x, its.y, batch_size=4, shuffle=True)
+    made = runtime.TensorLoader((its.x, its.y), batch_size=4, shuffle=True)
     assert gathers(made)
     assert seen(lambda: made) == before
 
@@ -160,7 +160,7 @@ def test_what_cannot_be_gathered_is_loaded_as_before(make: Callable[[], Any]) ->
 
 
 def test_arrays_of_objects_fail_as_before() -> None:
-    loader = runtime.TensorLoader(of_objects(), batch_size=2)
+    loader = runtime.TensorLoader((of_objects(),), batch_size=2)
     assert not gathers(loader)
     assert next(iter(loader))[0]["a"].tolist() == [1, 2]
 
@@ -172,7 +172,7 @@ def test_options_that_ask_for_another_way(monkeypatch: pytest.MonkeyPatch) -> No
     assert next(iter(kept)) == 2
     monkeypatch.setenv("GPULINT_RUNTIME", "off")
     runtime._reset()
-    off = runtime.TensorLoader(*data(), batch_size=4, shuffle=True)
+    off = runtime.TensorLoader(data(), batch_size=4, shuffle=True)
     assert not gathers(off)
     before = seen(
         lambda: DataLoader(TensorDataset(*data()), batch_size=4, shuffle=True)
@@ -182,13 +182,13 @@ def test_options_that_ask_for_another_way(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_changes_in_place_are_seen() -> None:
     values = torch.zeros(4, 2)
-    loader = runtime.TensorLoader(values, batch_size=2)
+    loader = runtime.TensorLoader((values,), batch_size=2)
     values[2:] = 1
     assert [batch.sum().item() for (batch,) in loader] == [0, 4]
 
 
-def test_no_data_is_an_error() -> None:
-    with pytest.raises(TypeError, match="needs a tensor, an array or a dataset"):
-        runtime.TensorLoader(batch_size=2)
+def test_positions_and_errors_are_those_of_the_loader() -> None:
+    before = seen(lambda: DataLoader(TensorDataset(*data()), 4, True))
+    assert seen(lambda: runtime.TensorLoader(data(), 4, True)) == before
     with pytest.raises(ValueError, match="mutually exclusive"):
-        runtime.TensorLoader(*data(), shuffle=True, sampler=range(3))
+        runtime.TensorLoader(data(), shuffle=True, sampler=range(3))
