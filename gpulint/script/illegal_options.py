@@ -162,10 +162,9 @@ def _beside_sampler(script: Script, loader: Loader) -> Iterator[Refused]:
             yield Refused("sampler", sampler, reason, batches)
         return
     shuffle = _given_node(script, loader, "shuffle")
-    if sampler is not None and shuffle is not None:
-        if loader.values("shuffle").all_in(True):
-            reason = "`sampler` gives the order"
-            yield Refused("shuffle", shuffle, reason, sampler)
+    twice = sampler is not None and loader.values("shuffle").all_in(True)
+    if twice and shuffle is not None:
+        yield Refused("shuffle", shuffle, "`sampler` gives the order", sampler)
     dropped = _given_node(script, loader, "drop_last")
     if dropped is not None and loader.values("batch_size").all_in(None):
         size = loader.argument("batch_size").nodes[0]
