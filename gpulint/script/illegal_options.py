@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpulint.index import Values
+from gpulint.index import Value, Values
 from gpulint.index.walk import dotted
 from gpulint.script.edits import Replace, Rewrite
 from gpulint.script.setting_values import is_setting
@@ -85,10 +85,27 @@ def _without_workers(script: Script, loader: Loader) -> Iterator[Refused]:
         node = _given_node(script, loader, option)
         if node is None or not _needs_workers(script, loader, option):
             continue
-        default = any(v.default for v in (*none.known, *loader.values(option).known))
+        values = [*none.known, *loader.values(option).known]
+        if any(_is_of_nobody(script, v) for v in values):
+            continue
+        default = any(v.default for v in values)
         reason = "there are no workers"
         late = option == "timeout"
         yield Refused(option, node, reason, other, late, default)
+
+
+def _is_of_nobody(script: Script, value: Value) -> bool:
+    """Whether a value is the default of a function that nothing is seen to call."""
+    holder = script.index.parent(value.node)
+    if not isinstance(holder, ast.arguments):
+        return False
+    function = script.index.parent(holder)
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return True
+    owner = script.index.parent(function)
+    if function.name == "__init__" and isinstance(owner, ast.ClassDef):
+        return not script.resolver.constructors(owner)
+    return not script.resolver.callers(function)
 
 
 def _given_node(script: Script, loader: Loader, option: str) -> ast.expr | None:
