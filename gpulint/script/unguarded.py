@@ -44,7 +44,8 @@ def asks_for_cpus(loader: Loader, node: ast.expr) -> bool:
     """Whether a number is what the machine has: `os.cpu_count()`."""
     origins = loader.evaluator.resolver.origins(node)
     return bool(origins) and all(
-        o.call is not None and (dotted(o.call.func) or "").rpartition(".")[2] in _COUNTS
+        o.call is not None
+        and (dotted(o.call.func) or "").rpartition(".")[2] == "cpu_count"
         for o in origins
     )
 
