@@ -16,6 +16,7 @@
   `device_sums` (106), `serial`, `dataset_size`, `loader_options` (201), `pinning`,
   `collation`, `loader_classes`, `generated`, `sample_size`, `sample_ways`,
   `batches_taken`, `few_batches`, `batch_objects`, `beyond`, `pageable` (202),
+  `rebuilt` (205), `unguarded` (204, 210), `illegal_options`, `repeated_samples` (212),
   `autocast`, `autocast_region`, `scaled_update`, `half`, `half_outputs`, `beside`,
   `named_devices`, `covered` (301), `old_amp`, `old_torch` (303), `amp_switches`,
   `amp_guards` (306), `evaluation`, `single_pass` (403), `retained` (404), `zeroing`,

@@ -162,6 +162,19 @@ def move_to_spread(code: str, names: Iterable[str], order: tuple[str, ...]) -> B
     return build
 
 
+def without_keywords(*names: str) -> Build:
+    """Leave keyword arguments out of a call."""
+
+    def build(text: str) -> str:
+        call = CallText.of(text)
+        kept = [a for a in call.arguments if a.name not in names]
+        if kept and call.arguments[-1].name in names:
+            kept[-1] = _as_last(kept[-1], call.arguments[-1].end)
+        return call.code(kept)
+
+    return build
+
+
 def new_callee(
     callee: str, first: str | None, order: tuple[str, ...] = (), **more: str
 ) -> Build:
@@ -273,6 +286,15 @@ def _inserted(arguments: list[Argument], new: Argument) -> list[Argument]:
             end = _separator(arguments[: number + 1]) if "#" in end else end
             return [*before, new._replace(end=end), *arguments[number:]]
     return _appended(arguments, new, _separator(arguments))
+
+
+def _as_last(argument: Argument, end: str) -> Argument:
+    """An argument before one that ended a call; comments stay with their own."""
+    own, cut = argument.end, max(argument.end.rfind("\n"), argument.end.rfind("\r")) + 1
+    after = max(end.rfind("\n"), end.rfind("\r")) + 1
+    if cut and (after or "#" in own):
+        return argument._replace(end=own[:cut] + (end[after:] if after else own[cut:]))
+    return argument._replace(end=re.sub(r"\s*#[^\r\n]*", "", end))
 
 
 def _appended(
