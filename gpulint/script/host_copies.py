@@ -21,9 +21,14 @@ _ADDS = frozenset("append extend add appendleft".split())
 _FETCHES = frozenset("item tolist cpu numpy".split())
 _WAITS = frozenset("synchronize barrier query wait".split())
 _PLAIN = frozenset(
-    "shape dtype device ndim is_cuda requires_grad size numel dim".split()
+    "shape dtype device ndim is_cuda requires_grad size numel dim is_contiguous "
+    "is_pinned stride data_ptr element_size nelement requires_grad_ storage".split()
 )
-_ASK = frozenset("torch.is_tensor torch.numel numpy.shape numpy.ndim".split())
+_ON_THE_DEVICE = frozenset("to cuda type record_stream".split())  # in its own order
+_ASK = frozenset(
+    "torch.is_tensor torch.numel numpy.shape numpy.ndim torch.empty_like "
+    "torch.zeros_like torch.ones_like numpy.empty_like numpy.zeros_like".split()
+)
 # They may give a tensor that shares memory with their argument.
 _SHARING = frozenset("torch.as_tensor torch.from_numpy numpy.asarray".split())
 
@@ -95,7 +100,7 @@ def _lists(above: ast.AST, value: ast.AST) -> bool:
 def _of_member(script: Script, member: ast.Attribute, depth: int) -> Iterator[ast.AST]:
     call = script.index.parent(member)
     called = isinstance(call, ast.Call) and call.func is member
-    if member.attr in _PLAIN:
+    if member.attr in _PLAIN or member.attr in _ON_THE_DEVICE:
         return
     if member.attr in SHARES - {"numpy"}:
         assert call is not None
