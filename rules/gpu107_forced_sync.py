@@ -25,13 +25,14 @@ def train(model, loader, criterion, optimizer):
 
 ## Fix
 None: deleting the call is easy, and only a run shows whether memory still suffices
-where it was near its limit. Once an epoch is enough in any case.
+where it was near its limit and in pieces. Once an epoch is enough in any case.
 
 ## When not
 Behind `if step % n == 0`, an option, or a test of the memory in use; after an
 out-of-memory error; once an epoch; `gc.collect(0)`, which looks at young objects only.
-`synchronize()` where the step measures time, copies to the host with `non_blocking`, or
-the script has streams of its own or works on the device with other packages.
+`synchronize()` beside a read that waits as long, where the step measures time or copies
+to the host with `non_blocking`, and where the script has streams of its own or works on
+the device with other packages.
 
 ## Source
 "Asynchronous execution" and "Memory management" in the CUDA semantics notes of the
