@@ -134,7 +134,7 @@ class UnsafeNonBlocking(Rule):
             "and the host waits for the next copy all the same",
             fix=Rewrite("Drop `.pin_memory()`", edits),
             related=[(p, "here as well") for p in pinned[1:]],
-            severity=Severity.WARNING,
+            severity=Severity.NOTE,
         )
 
 

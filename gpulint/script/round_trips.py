@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpulint.index import Target, Where
+from gpulint.index import Definition, Function, Target, Where
+from gpulint.index.flow import enclosing_function
 from gpulint.index.walk import walk
 from gpulint.script.every_step import EveryStep, Part
 from gpulint.script.waits import acts, bare, on_device
@@ -47,14 +48,13 @@ def find_round_trips(script: Script, loop: Loop) -> Iterator[RoundTrip]:
     parts = list(EveryStep(script, loop).parts())
     if _acts(parts):
         return
-    here = {p.node for p in parts}
-    for part in parts:
-        back = part.node
-        if isinstance(back, ast.Call):
-            trace = _Trace(script, lambda value: on_device(script, value, loop))
-            fetch = trace.fetched_for(back)
-            if fetch is not None and fetch in here:
-                yield RoundTrip(fetch, back, part.call or back)
+    here = {part.node: number for number, part in enumerate(parts)}
+    for number, part in enumerate(parts):
+        sent = _sent(script, part.node) if isinstance(part.node, ast.Call) else None
+        fetch = _Trace(script, loop, here).fetched(sent) if sent is not None else None
+        if fetch is not None and here.get(fetch, number) < number:
+            assert isinstance(part.node, ast.Call)
+            yield RoundTrip(fetch, part.node, part.call or part.node)
 
 
 def _acts(parts: list[Part]) -> bool:
@@ -80,15 +80,11 @@ def _sent(script: Script, call: ast.Call) -> ast.expr | None:
 class _Trace:
     """Follows a value on the host back to where it left the device."""
 
-    def __init__(self, script: Script, on_device: Callable[[ast.expr], bool]) -> None:
+    def __init__(self, script: Script, loop: Loop, here: Container[ast.AST]) -> None:
         self.script = script
-        self.on_device = on_device
+        self.loop = loop
+        self.here = here
         self._seen: set[ast.AST] = set()
-
-    def fetched_for(self, back: ast.Call) -> ast.Call | None:
-        """The call that fetched what another one copies to the device."""
-        sent = _sent(self.script, back)
-        return self.fetched(sent) if sent is not None else None
 
     def fetched(self, node: ast.AST, depth: int = 0) -> ast.Call | None:
         """The call that fetched a value, or something that it is made of."""
@@ -108,14 +104,12 @@ class _Trace:
         move = self.script.tensors.move(call)
         fetches = move is not None and move.target is Target.CPU
         fetches = fetches or (func.attr in _FETCHES and not call.args)
-        return fetches and self.on_device(bare(func.value))
+        return fetches and on_device(self.script, bare(func.value), self.loop)
 
     def _sources(self, node: ast.AST) -> list[ast.expr]:
         """What the values of an expression are made of, as far as it is known."""
         if isinstance(node, ast.Name):
-            its = self.script.definitions(node)
-            kinds = ("assign", "augment")
-            return [d.value for d in its if d.value is not None and d.kind in kinds]
+            return [v for d in self.script.definitions(node) for v in self._given(d)]
         if isinstance(node, ast.Subscript):
             return [node.value]
         if isinstance(node, ast.Attribute):
@@ -133,6 +127,17 @@ class _Trace:
         if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
             return self._of_comprehension(node)
         return self._of_call(node) if isinstance(node, ast.Call) else []
+
+    def _given(self, definition: Definition) -> list[ast.expr]:
+        """The values of a name; of a parameter, those that this step gives it."""
+        if definition.kind == "parameter":
+            function = enclosing_function(self.script.index, definition)
+            if not isinstance(function, Function):
+                return []
+            given = self.script.resolver.arguments(function, definition.name) or []
+            return [argument for argument in given if argument in self.here]
+        own = definition.kind in ("assign", "augment")
+        return [definition.value] if own and definition.value is not None else []
 
     def _of_comprehension(
         self, node: ast.ListComp | ast.GeneratorExp
