@@ -106,10 +106,7 @@ class HostSyncInLoop(Rule):
         if not script.uses_gpu:
             return
         seen: set[ast.AST] = set()
-        loops = [x for x in script.loops if script.step_owner(x) is x]
-        for loop in sorted(loops, key=lambda x: not x.train):
-            if _is_epoch(loop):
-                continue
+        for loop in script.step_loops:
             waits = [w for w in find_waits(script, loop) if w.node not in seen]
             seen.update(w.node for w in waits)
             if waits:
@@ -137,11 +134,6 @@ class HostSyncInLoop(Rule):
             related=related.items(),
             severity=Severity.WARNING if several and loop.train else Severity.NOTE,
         )
-
-
-def _is_epoch(loop: Loop) -> bool:
-    """Whether each iteration is an epoch: one step with all the data."""
-    return not loop.batches and any("epoch" in t.id.lower() for t in loop.targets)
 
 
 def _message(script: Script, loop: Loop, waits: list[Wait]) -> str:

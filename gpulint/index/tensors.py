@@ -467,6 +467,8 @@ class Tensors:
             return self._arguments(call) or Where.PLAIN
         if head in ("np", "numpy"):
             return Where.HOST
+        if name == "typing.cast" and len(call.args) == 2:
+            return self.where(call.args[1])
         if name.startswith("torch."):
             return self._torch(call, name)
         function = self.resolver.callee(call)

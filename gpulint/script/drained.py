@@ -38,7 +38,7 @@ def is_drained(
         return False
     inside = [d.node for d in made if script.index.inside(d.node, loop.node)]
     return any(
-        _runs_with(read, part)
+        runs_with(read, part)
         and _stands_before(read.node, part.node)
         and all(_stands_before(n, read.node) for n in inside)
         for read in reads
@@ -54,16 +54,16 @@ def is_read_again(
     for all that the part waits for.
     """
     part = parts[number]
-    later = {r.node for r in reads if not part.inner and _runs_with(r, part)}
+    later = {r.node for r in reads if not part.inner and runs_with(r, part)}
     for between in parts[number + 1 :] if later else ():
         if between.node in later:
             return True
-        if _queues(script, between.node):
+        if queues(script, between.node):
             return False
     return False
 
 
-def _queues(script: Script, node: ast.AST) -> bool:
+def queues(script: Script, node: ast.AST) -> bool:
     """Whether an expression may give the device work, other than copies and views."""
     if isinstance(node, ast.Call):
         return _may_run(script, node)
@@ -90,6 +90,8 @@ def _may_run(script: Script, call: ast.Call) -> bool:
     name = script.index.qualified(func) or ""
     if name.partition(".")[0] in _ON_THE_HOST:
         return False
+    if script.where(call) == Where.PLAIN and script.resolver.callee(call) is None:
+        return False  # `x.size(0)`
     given = [*call.args, *(k.value for k in call.keywords)]
     if isinstance(func, ast.Attribute) and Where.DEVICE in script.where(func.value):
         return True
@@ -106,7 +108,7 @@ def _calls(node: ast.expr) -> bool:
     )
 
 
-def _runs_with(read: Part, part: Part) -> bool:
+def runs_with(read: Part, part: Part) -> bool:
     """Whether a read runs in every step in which a part does."""
     same = read.helper is part.helper and read.call is part.call
     certain = part.branches[: len(read.branches)] == read.branches

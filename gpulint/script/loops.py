@@ -82,6 +82,11 @@ class Loop:
         """Whether it runs a model over batches without training it."""
         return self.kind == "eval"
 
+    @property
+    def counts_epochs(self) -> bool:
+        """Whether each iteration is an epoch, and takes all the data at once."""
+        return not self.batches and any("epoch" in t.id.lower() for t in self.targets)
+
     @cached_property
     def targets(self) -> tuple[ast.Name, ...]:
         """Names that hold parts of the batch."""

@@ -325,6 +325,15 @@ class Script:
         return outer[-1] if outer else loop
 
     @cached_property
+    def step_loops(self) -> tuple[Loop, ...]:
+        """Loops whose iterations are steps of their own, those that train first.
+
+        Not where each iteration is an epoch: one step with all the data.
+        """
+        own = [x for x in self.loops if self.step_owner(x) is x and not x.counts_epochs]
+        return tuple(sorted(own, key=lambda x: not x.train))
+
+    @cached_property
     def batches(self) -> Batches:
         """Which expressions are parts of a batch."""
         return Batches(self.resolver, self.loops, self._loaders)

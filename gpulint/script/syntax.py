@@ -123,6 +123,22 @@ def set_keywords(**values: str) -> Build:
     return build
 
 
+def without_last(text: str) -> str:
+    """Leave out the last argument of a call that has others; comments stay."""
+    call = CallText.of(text)
+    *before, kept, last = call.arguments
+    end = last.end
+    if "#" in kept.end:
+        end = kept.end + last.end.lstrip(", \t\r\n")
+    return call.code([*before, kept._replace(end=end)])
+
+
+def without_call(text: str) -> str:
+    """`x` for `x.method(…)`."""
+    call = CallText.of(text)
+    return call.in_place(call.receiver)
+
+
 def add_argument(code: str) -> Build:
     """Append a positional argument to a call that has no keywords."""
 

@@ -59,7 +59,7 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
     """
     parts = list(EveryStep(script, loop).parts())
     calls = [p.node for p in parts if isinstance(p.node, ast.Call)]
-    if acts(calls) or _measures(script, calls):
+    if acts(calls) or measures_time(script, calls):
         return []
     collected: list[Part] = []
     waiting: list[tuple[int, ast.expr, ast.expr]] = []
@@ -318,7 +318,7 @@ def acts(calls: list[ast.Call]) -> bool:
     )
 
 
-def _measures(script: Script, calls: list[ast.Call]) -> bool:
+def measures_time(script: Script, calls: list[ast.Call]) -> bool:
     """Whether a loop measures time around `synchronize()`."""
     names = [script.index.qualified(c.func) or "" for c in calls]
     return any(n.endswith("cuda.synchronize") for n in names) and any(
