@@ -22,7 +22,7 @@ second = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
 
 @pytest.mark.parametrize(
-    ("newest", "kinds"),
+    "newest, kinds",
     [
         ((1, 13), []),
         ((2, 0), ["Adam"]),
