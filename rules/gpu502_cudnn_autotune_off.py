@@ -109,7 +109,7 @@ class CudnnAutotuneOff(Rule):
         yield self.finding(
             script,
             loops[0].node,
-            "pictures of one size are convolved in each step, by algorithms that were "
+            "inputs of one size are convolved in each step, by algorithms that were "
             "never timed: `cudnn.benchmark` is off",
             fix=None if withheld else _switch_on(script),
             withheld=withheld,
