@@ -98,17 +98,16 @@ from gpulint.script.operators import solves_equation
 from gpulint.script.optimized import optimizes_tensors
 from gpulint.script.precision import matmul_set_nearby
 from gpulint.script.started import (
+    has_own_settings,
     is_started,
     last_leading_import,
     trains_in_double,
     trains_on_gpu,
-    uses_a_trainer,
 )
 from gpulint.script.switches import is_switched_off
 from gpulint.script.training_step import find_steps
 
 OFF_BY_DEFAULT = (1, 12)  # PyTorch 1.7 to 1.11 multiply in TF32 unless told not to
-OWN_SETTINGS = frozenset({"lightning", "fastai", "deepspeed", "ignite", "xla"})
 
 
 class MissingTF32(Rule):
@@ -127,7 +126,7 @@ class MissingTF32(Rule):
             return
         if script.newest_torch is not None and script.newest_torch < OFF_BY_DEFAULT:
             return
-        if script.frameworks & OWN_SETTINGS or uses_a_trainer(script):
+        if has_own_settings(script):
             return
         if not trains_on_gpu(script) or trains_in_double(script) is not None:
             return

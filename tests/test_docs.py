@@ -22,6 +22,7 @@ KINDS = {
     "GPU2": "Loading",
     "GPU3": "Precision",
     "GPU4": "Memory",
+    "GPU5": "Compute",
     "GPU9": "Settings files",
 }
 

@@ -21,7 +21,8 @@
   `autocast`, `autocast_region`, `scaled_update`, `half`, `half_outputs`, `beside`,
   `named_devices`, `covered` (301), `old_amp`, `old_torch` (303), `amp_switches`,
   `amp_guards` (306), `evaluation`, `single_pass` (403), `retained` (404), `zeroing`,
-  `gradients` (405),
+  `gradients` (405), `autotuning` (502), `fused` (504),
+  `debug_modes` (507), `default_device` (508),
   `setting_values`, `slow_settings`, `illegal_settings`, `debug_switches`,
   `unread_settings`, `mapping_uses` (901–906)
 - rewriting: `edits` and `syntax` for rules; `compiler` and `tree` turn edits into text

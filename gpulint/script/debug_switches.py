@@ -17,20 +17,21 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 # Qualified name → parameter and position of its switch, and what it costs.
-_ANOMALY = "anomaly detection checks every backward step"
-_PROFILER = "the profiler records every operation"
-_DETERMINISTIC = "only deterministic kernels may be used"
+ANOMALY = "anomaly detection checks every backward step"
+PROFILER = "the profiler records every operation"
+DETERMINISTIC = "only deterministic kernels may be used"
+BLOCKING = "each kernel launch waits for its kernel"
 _CALLS = {
-    "torch.autograd.set_detect_anomaly": ("mode", 0, _ANOMALY),
-    "torch.autograd.detect_anomaly": ("", None, _ANOMALY),
-    "torch.autograd.profiler.profile": ("enabled", 0, _PROFILER),
-    "torch.autograd.profiler.emit_nvtx": ("enabled", 0, _PROFILER),
-    "torch.use_deterministic_algorithms": ("mode", 0, _DETERMINISTIC),
-    "lightning.Trainer": ("detect_anomaly", None, _ANOMALY),
-    "lightning.pytorch.Trainer": ("detect_anomaly", None, _ANOMALY),
-    "pytorch_lightning.Trainer": ("detect_anomaly", None, _ANOMALY),
+    "torch.autograd.set_detect_anomaly": ("mode", 0, ANOMALY),
+    "torch.autograd.detect_anomaly": ("", None, ANOMALY),
+    "torch.autograd.profiler.profile": ("enabled", 0, PROFILER),
+    "torch.autograd.profiler.emit_nvtx": ("enabled", 0, PROFILER),
+    "torch.use_deterministic_algorithms": ("mode", 0, DETERMINISTIC),
+    "lightning.Trainer": ("detect_anomaly", None, ANOMALY),
+    "lightning.pytorch.Trainer": ("detect_anomaly", None, ANOMALY),
+    "pytorch_lightning.Trainer": ("detect_anomaly", None, ANOMALY),
 }
-_BLOCKING = "CUDA_LAUNCH_BLOCKING"
+LAUNCHES = "CUDA_LAUNCH_BLOCKING"
 _SEED = re.compile(r"seed", re.IGNORECASE)
 
 
@@ -48,7 +49,7 @@ def debug_switches(script: Script) -> list[DebugSwitch]:
     found: dict[ast.expr, DebugSwitch] = {}
     for switch in _all(script):
         node = switch.value.node
-        wanted = switch.cost == _DETERMINISTIC and _is_seeded(script, node)
+        wanted = switch.cost == DETERMINISTIC and _is_seeded(script, node)
         if not wanted and not is_meant(script, node):
             found.setdefault(node, switch)
     return list(found.values())
@@ -72,15 +73,15 @@ def _all(script: Script) -> Iterator[DebugSwitch]:
         target = assign.targets[0]
         name = index.qualified(target) or ""
         if name == "torch.backends.cudnn.deterministic":
-            yield from _found(script, assign.value, True, target, _DETERMINISTIC)
-        elif isinstance(target, ast.Subscript) and _is_blocking(target):
-            cost = "each kernel launch waits for its kernel"
-            yield from _around(script, assign, cost)
+            yield from _found(script, assign.value, True, target, DETERMINISTIC)
+        elif isinstance(target, ast.Subscript) and blocks_launches(target):
+            yield from _around(script, assign, BLOCKING)
 
 
-def _is_blocking(target: ast.Subscript) -> bool:
+def blocks_launches(target: ast.Subscript) -> bool:
+    """Whether it is `os.environ["CUDA_LAUNCH_BLOCKING"]`."""
     key = target.slice
-    named = isinstance(key, ast.Constant) and key.value == _BLOCKING
+    named = isinstance(key, ast.Constant) and key.value == LAUNCHES
     return named and dotted(target.value) == "os.environ"
 
 

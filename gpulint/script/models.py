@@ -59,7 +59,7 @@ def _makers(
             continue  # no other way in the class sets it
         if len(origins) > 1 and _is_saved(script, origin.expression):
             continue  # what another way made, in an earlier run
-        inner = _wrapped(script, origin.call)
+        inner = wrapped(script, origin.call)
         if origin.node in seen:
             continue  # `self.model = DataParallel(self.model)`
         seen.add(origin.node)
@@ -103,7 +103,7 @@ def _is_unset(script: Script, node: ast.expr | None) -> bool:
     )
 
 
-def _wrapped(script: Script, call: ast.Call | None) -> ast.expr | None:
+def wrapped(script: Script, call: ast.Call | None) -> ast.expr | None:
     """`net` for `net.cuda()` and `DataParallel(net)`; None: it is made here."""
     if call is None:
         return None

@@ -78,6 +78,7 @@ LAYERS = {
 }
 MAX_STEPS = 4
 FEW_OF_ALL = 4  # of so many models that an option chooses from, one must be large
+HALF_OF_ALL = 2
 # Products so narrow wait for memory, not for arithmetic: 2mnk operations on 4(mk + mn)
 # bytes are 16 a byte, which a GPU does in float32 while the bytes come.
 NARROW = 64
@@ -110,32 +111,40 @@ def attends(script: Script) -> bool:
     return any(n.is_of_attention for n in known) or _takes_one(script, (_ATTENTION,))
 
 
+def convolves_pictures(script: Script) -> bool:
+    """Whether a model that is trained is seen to look at neighbouring pixels."""
+    return _trains_one(script, "convolves_pictures", (_CONVOLUTIONAL,), HALF_OF_ALL)
+
+
 def _trains_one(
-    script: Script, question: str, kinds: tuple[re.Pattern[str], ...]
+    script: Script,
+    question: str,
+    kinds: tuple[re.Pattern[str], ...],
+    of_all: int = FEW_OF_ALL,
 ) -> bool:
     """Whether a model that is trained answers a question with yes.
 
     One that is not known may be each of the program's own, or of the kinds that the
-    program takes from a package.
+    program takes from a package: one `of_all` must answer so.
     """
     unknown = False
     for model in trained_models(script):
         made = list(dict.fromkeys(makers(script, model)))
         known = [Network(script, call) for call in made if call is not None]
-        if _likely(known, question):
+        if _likely(known, question, of_all):
             return True
         if not known or None in made or not all(n.is_seen for n in known):
             unknown = True
     if not unknown:
         return False
     own = [Network(script, owner) for owner in own_networks(script)]
-    return _likely(own, question) or _takes_one(script, kinds)
+    return _likely(own, question, of_all) or _takes_one(script, kinds)
 
 
-def _likely(networks: list[Network], question: str) -> bool:
+def _likely(networks: list[Network], question: str, of_all: int) -> bool:
     """Whether enough of what a model may be answers a question with yes."""
     found = [getattr(network, question) for network in networks]
-    return found.count(True) * FEW_OF_ALL >= max(len(found), 1)
+    return found.count(True) * of_all >= max(len(found), 1)
 
 
 def _takes_one(script: Script, kinds: tuple[re.Pattern[str], ...]) -> bool:
@@ -262,10 +271,45 @@ class Network:
         return self._has(_CONVOLUTION) or self._holds_convolutional
 
     @cached_property
+    def convolves_pictures(self) -> bool:
+        """Whether it convolves them by more than single pixels; words do not count."""
+        if self._takes_convolutional:
+            return True
+        if "torch.nn.Embedding" in self.names:
+            return False
+        kernels = (
+            self.script.evaluator.argument(call, "kernel_size", 2).direct
+            for call, name in self.calls
+            if _CONVOLUTION.match(name) and "functional" not in name
+        )
+        return any(k is not None and not self._is_single(k) for k in kernels)
+
+    @property
+    def _takes_convolutional(self) -> bool:
+        """Whether a convolutional model of a package, not of the program, is in it."""
+        resolver = self.script.resolver
+        own = {
+            name
+            for call, name in self.calls
+            if resolver.class_of(call.func) is not None or resolver.callees(call)
+        }
+        if any(_CONVOLUTIONAL.search(name) for name in self.names - own):
+            return True
+        return self._is_given_convolutional
+
+    def _is_single(self, kernel: ast.expr) -> bool:
+        """Whether a kernel is `1`, `(1, 1)`, or the value of a name that is one."""
+        sizes = kernel.elts if isinstance(kernel, (ast.Tuple, ast.List)) else [kernel]
+        return all(self.script.evaluator.values(size).all_in(1) for size in sizes)
+
+    @cached_property
     def _holds_convolutional(self) -> bool:
         """Whether a convolutional model of a package is a part of it."""
-        if self._has(_CONVOLUTIONAL):
-            return True
+        return self._has(_CONVOLUTIONAL) or self._is_given_convolutional
+
+    @property
+    def _is_given_convolutional(self) -> bool:
+        """Whether an argument of what makes it is such a model."""
         if not isinstance(self.made, ast.Call):
             return False
         given = [*self.made.args, *(k.value for k in self.made.keywords)]

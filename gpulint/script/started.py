@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _DOUBLE = re.compile(r"(^|\.)(float64|double|DoubleTensor)$")
 _TRAINERS = re.compile(r"Trainer$|TrainingArguments$")
+# Frameworks that set precision and backends themselves.
+_OWN_SETTINGS = frozenset({"lightning", "fastai", "deepspeed", "ignite", "xla"})
 _SETUP = frozenset("os sys warnings logging random math matplotlib plt".split())
 
 
@@ -90,6 +92,11 @@ def _is_double(script: Script, node: ast.expr) -> bool:
         return "Double" in str(node.value)
     name = script.index.qualified(node) or ""
     return name.startswith("torch.") and bool(_DOUBLE.search(name))
+
+
+def has_own_settings(script: Script) -> bool:
+    """Whether a framework runs the training, with its own settings of backends."""
+    return bool(script.frameworks & _OWN_SETTINGS) or uses_a_trainer(script)
 
 
 def uses_a_trainer(script: Script) -> bool:

@@ -1,0 +1,137 @@
+"""Convolutions of pictures of one size, with cuDNN's choice of algorithms untimed.
+
+## Why
+cuDNN has several algorithms for a convolution; which is fastest depends on its sizes
+and on the GPU. By default PyTorch takes the one that a rule of thumb names. With
+`torch.backends.cudnn.benchmark` it times them when it meets a size for the first time
+and keeps the fastest: pictures of one size pay for that once and gain in every step.
+
+## Example
+```python
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+device = torch.device("cuda")
+loader = DataLoader(dataset, batch_size=64, shuffle=True)
+model = nn.Sequential(nn.Conv2d(3, 64, 3), nn.Flatten(), nn.LazyLinear(10)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+```
+becomes
+```python
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+torch.backends.cudnn.benchmark = True
+
+device = torch.device("cuda")
+loader = DataLoader(dataset, batch_size=64, shuffle=True)
+model = nn.Sequential(nn.Conv2d(3, 64, 3), nn.Flatten(), nn.LazyLinear(10)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+```
+
+## Fix
+`torch.backends.cudnn.benchmark = True` after the imports of the script that is run. It
+does nothing without CUDA. The algorithm, and with it rounding, may differ from run to
+run; the first step takes longer, and may take more memory while algorithms are tried.
+
+Withheld in a file that is only imported, and where the file speaks of reproducible
+results.
+
+## When not
+A file of the program sets it, to whatever value, or asks for deterministic algorithms.
+Sizes that differ from batch to batch, or may: a collate function or a batch sampler of
+the script's own, batches of one sample, training at several scales. A collate function
+of its own is no hindrance where transforms crop the pictures to one size.
+
+No model is trained that is seen to convolve pictures; convolutions of single pixels and
+networks of words do not count, nor do models of less than 10 000 weights. The training
+runs on the CPU, or in Lightning or the Hugging Face Trainer.
+
+## Source
+PyTorch Performance Tuning Guide, "Enable cuDNN auto-tuner"; PyTorch documentation,
+`torch.backends.cudnn.benchmark` and "Reproducibility".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding, Severity
+from gpulint.rule import Rule, Words
+from gpulint.script import Script
+from gpulint.script.autotuning import autotuning_is_set, pictures_are_alike
+from gpulint.script.edits import InsertAfter, Rewrite
+from gpulint.script.model_size import is_tiny
+from gpulint.script.networks import convolves_pictures
+from gpulint.script.optimized import optimizes_tensors
+from gpulint.script.started import (
+    has_own_settings,
+    is_started,
+    last_leading_import,
+    trains_on_gpu,
+)
+from gpulint.script.switches import is_switched_off
+from gpulint.script.training_step import find_steps
+
+
+class CudnnAutotuneOff(Rule):
+    """Reports the first training loop over pictures of one size."""
+
+    effect = Effect.NUMERICS
+    severity = Severity.NOTE
+    needs = Words("backward( torch oader")
+    torch = (0, 1)
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """At most one finding for a file."""
+        loops = [x for x in script.training_loops if pictures_are_alike(script, x)]
+        loops = [x for x in loops if not is_switched_off(script, x.node)]
+        if not loops or not trains_on_gpu(script) or has_own_settings(script):
+            return
+        steps = find_steps(script)
+        if optimizes_tensors(script) or all(is_tiny(script, x) for x in steps):
+            return
+        if autotuning_is_set(script) or not convolves_pictures(script):
+            return
+        withheld = _guard(script)
+        yield self.finding(
+            script,
+            loops[0].node,
+            "inputs of one size are convolved in each step, by algorithms that were "
+            "never timed: `cudnn.benchmark` is off",
+            fix=None if withheld else _switch_on(script),
+            withheld=withheld,
+        )
+
+
+def _guard(script: Script) -> str | None:
+    """Why the line must not simply be added."""
+    if "reproduc" in script.source.text.lower():
+        return "the file speaks of reproducible results"
+    if not is_started(script):
+        return "the file is imported: the line belongs in the script that is run"
+    if last_leading_import(script) is None:
+        return "torch is not imported at the top of the file"
+    return None
+
+
+def _switch_on(script: Script) -> Rewrite:
+    after = last_leading_import(script)
+    assert after is not None
+    torch, imports = script.torch
+    line = f"{torch}.backends.cudnn.benchmark = True"
+    return Rewrite(
+        "Let cuDNN time its convolutions", (InsertAfter(after, f"\n{line}"),), imports
+    )

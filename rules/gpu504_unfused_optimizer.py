@@ -1,0 +1,89 @@
+"""An optimizer on the GPU that updates the weights in many kernels, not in one.
+
+## Why
+Adam reads and writes each weight, its gradient and two averages. PyTorch does that for
+all weights together by default, but operation by operation: about a dozen kernels, each
+of which takes the tensors from memory and puts them back. With `fused` one kernel does
+it all. Models of many small tensors, whose steps wait for kernels to be launched, and
+models so large that the update waits for memory gain most; with a few tensors of middle
+size, or where the step itself takes long, the gain is a few percent. A `GradScaler`
+gains as well: without `fused` it waits in each step to learn whether gradients
+overflowed.
+
+## Example
+```python
+import torch
+from torch import nn, optim
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(64, 10).to(device)
+optimizer = optim.AdamW(model.parameters())
+for x, y in loader:
+    loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+```
+becomes
+```python
+import torch
+from torch import nn, optim
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(64, 10).to(device)
+optimizer = optim.AdamW(model.parameters(), fused=device.type == "cuda" or None)
+for x, y in loader:
+    loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+```
+
+## Fix
+`fused=True` where the weights are on CUDA; elsewhere `None`, which leaves the choice to
+PyTorch (`False` would switch off its other fast way too). Needs torch 2.0, for SGD 2.3.
+Results differ in rounding.
+
+Withheld unless the model is seen to be on its device before the optimizer is made, and
+where gradients may be sparse, weights may be complex, or Apex, DeepSpeed or FSDP has
+the optimizer in hand.
+
+## When not
+`fused`, `foreach`, `capturable` or `differentiable` is given, or may be by a dict. SGD
+without momentum, which has hardly anything to fuse; optimizers that have no fused form
+on GPUs. Nothing is seen to be sent to a GPU. The newest PyTorch that the project allows
+has no fused form. Lightning, which refuses fused optimizers together with gradient
+clipping.
+
+## Source
+PyTorch documentation, `torch.optim`: "Algorithms" (for-loop, foreach and fused forms).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding, Severity
+from gpulint.rule import Rule, StepLoops
+from gpulint.script import Script
+from gpulint.script.fused import unfused_optimizers
+
+
+class UnfusedOptimizer(Rule):
+    effect = Effect.NUMERICS
+    severity = Severity.NOTE
+    needs = StepLoops("Adam( <move> torch", "AdamW( <move> torch", "SGD( <move> torch")
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """One finding for each optimizer of a file that trains."""
+        if not script.training_loops or "lightning" in script.frameworks:
+            return
+        for optimizer in unfused_optimizers(script):
+            yield self.finding(
+                script,
+                optimizer.call.func,
+                f"`{optimizer.kind}` updates the weights in several kernels a step: "
+                "`fused` is not set",
+                fix=optimizer.rewrite,
+                withheld=optimizer.withheld,
+            )

@@ -1,0 +1,38 @@
+"""Which releases of torch have optimizers that update in one kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpulint.index import build_index
+from gpulint.script import Script
+from gpulint.script.fused import unfused_optimizers
+from gpulint.source import Source
+
+TEXT = """
+import torch
+from torch import nn
+
+model = nn.Linear(64, 10).cuda()
+first = torch.optim.Adam(model.parameters())
+second = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+"""
+
+
+@pytest.mark.parametrize(
+    "newest, kinds",
+    [
+        ((1, 13), []),
+        ((2, 0), ["Adam"]),
+        ((2, 3), ["Adam", "SGD"]),
+        (None, ["Adam", "SGD"]),
+    ],
+)
+def test_release_must_have_a_fused_form(
+    newest: tuple[int, int] | None, kinds: list[str]
+) -> None:
+    source = Source(Path("train.py"), TEXT)
+    script = Script(source, build_index(source), newest_torch=newest)
+    assert [found.kind for found in unfused_optimizers(script)] == kinds
