@@ -46,7 +46,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.debug_modes import debug_modes
@@ -54,7 +54,6 @@ from gpulint.script.debug_modes import debug_modes
 
 class DebugModeOn(Rule):
     effect = Effect.NONE
-    severity = Severity.NOTE
     needs = Words(
         "detect_anomaly",
         "torch profile with",
