@@ -88,7 +88,6 @@ from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.amp_switches import off_flags
 from gpulint.script.covered import may_be_mixed
-from gpulint.script.edits import InsertAfter, Rewrite
 from gpulint.script.half import exact_mathematics
 from gpulint.script.loops import steps_environment
 from gpulint.script.model_size import is_tiny
@@ -98,15 +97,17 @@ from gpulint.script.operators import solves_equation
 from gpulint.script.optimized import optimizes_tensors
 from gpulint.script.precision import matmul_set_nearby
 from gpulint.script.started import (
+    at_start,
     has_own_settings,
-    is_started,
-    last_leading_import,
     trains_in_double,
     trains_on_gpu,
+    why_not_at_start,
 )
 from gpulint.script.switches import is_switched_off
 from gpulint.script.training_step import find_steps
 
+TITLE = "Allow TF32 for matrix products"
+SETTING = 'set_float32_matmul_precision("high")'
 OFF_BY_DEFAULT = (1, 12)  # PyTorch 1.7 to 1.11 multiply in TF32 unless told not to
 
 
@@ -142,7 +143,7 @@ class MissingTF32(Rule):
             loops[0].node,
             "float32 matrix products of this training loop run in full precision: "
             "the file never sets it, so TF32 is off",
-            fix=None if withheld else _set_precision(script),
+            fix=None if withheld else at_start(script, TITLE, SETTING),
             withheld=withheld,
         )
 
@@ -174,18 +175,4 @@ def _guard(script: Script) -> str | None:
     exact = exact_mathematics(script, models)
     if exact is not None:
         return f"`{exact}` may need full float32"
-    if not is_started(script):
-        return "the file is imported: the call belongs in the script that is run"
-    if last_leading_import(script) is None:
-        return "torch is not imported at the top of the file"
-    return None
-
-
-def _set_precision(script: Script) -> Rewrite:
-    after = last_leading_import(script)
-    assert after is not None
-    torch, imports = script.torch
-    call = f'{torch}.set_float32_matmul_precision("high")'
-    return Rewrite(
-        "Allow TF32 for matrix products", (InsertAfter(after, f"\n{call}"),), imports
-    )
+    return why_not_at_start(script)

@@ -72,18 +72,20 @@ from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.autotuning import autotuning_is_set, pictures_are_alike
-from gpulint.script.edits import InsertAfter, Rewrite
 from gpulint.script.model_size import is_tiny
 from gpulint.script.networks import convolves_pictures
 from gpulint.script.optimized import optimizes_tensors
 from gpulint.script.started import (
+    at_start,
     has_own_settings,
-    is_started,
-    last_leading_import,
     trains_on_gpu,
+    why_not_at_start,
 )
 from gpulint.script.switches import is_switched_off
 from gpulint.script.training_step import find_steps
+
+TITLE = "Let cuDNN time its convolutions"
+SETTING = "backends.cudnn.benchmark = True"
 
 
 class CudnnAutotuneOff(Rule):
@@ -111,7 +113,7 @@ class CudnnAutotuneOff(Rule):
             loops[0].node,
             "inputs of one size are convolved in each step, by algorithms that were "
             "never timed: `cudnn.benchmark` is off",
-            fix=None if withheld else _switch_on(script),
+            fix=None if withheld else at_start(script, TITLE, SETTING),
             withheld=withheld,
         )
 
@@ -120,18 +122,4 @@ def _guard(script: Script) -> str | None:
     """Why the line must not simply be added."""
     if "reproduc" in script.source.text.lower():
         return "the file speaks of reproducible results"
-    if not is_started(script):
-        return "the file is imported: the line belongs in the script that is run"
-    if last_leading_import(script) is None:
-        return "torch is not imported at the top of the file"
-    return None
-
-
-def _switch_on(script: Script) -> Rewrite:
-    after = last_leading_import(script)
-    assert after is not None
-    torch, imports = script.torch
-    line = f"{torch}.backends.cudnn.benchmark = True"
-    return Rewrite(
-        "Let cuDNN time its convolutions", (InsertAfter(after, f"\n{line}"),), imports
-    )
+    return why_not_at_start(script)

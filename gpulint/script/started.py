@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Target
 from gpulint.index.walk import dotted, walk
+from gpulint.script.edits import InsertAfter, Rewrite
 from gpulint.script.training_step import find_steps, is_loss
 
 if TYPE_CHECKING:
@@ -129,7 +130,24 @@ def _runs(script: Script, statement: ast.stmt) -> bool:
     return any(f is not None and (f.name == "main" or f in trainers) for f in called)
 
 
-def last_leading_import(script: Script) -> ast.stmt | None:
+def why_not_at_start(script: Script) -> str | None:
+    """Why a line that sets torch up must not simply follow the imports."""
+    if not is_started(script):
+        return "the file is imported: the line belongs in the script that is run"
+    if _last_leading_import(script) is None:
+        return "torch is not imported at the top of the file"
+    return None
+
+
+def at_start(script: Script, title: str, setting: str) -> Rewrite:
+    """A line of torch's own, such as `backends.cudnn.benchmark = True`, up there."""
+    after = _last_leading_import(script)
+    assert after is not None, "asked before"
+    torch, imports = script.torch
+    return Rewrite(title, (InsertAfter(after, f"\n{torch}.{setting}"),), imports)
+
+
+def _last_leading_import(script: Script) -> ast.stmt | None:
     """The last import at the top of the file; None if torch is not among them."""
     last: ast.stmt | None = None
     has_torch = False
