@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 # The lowest release in which `fused` is there and the update is right.
-_LOWEST = {"Adam": (2, 0), "AdamW": (2, 0), "SGD": (2, 3)}
-_NAME = re.compile(r"^torch\.optim\.(\w+\.)?(Adam|AdamW|SGD)$")
+LOWEST = (2, 0)
+# Not SGD, whose kernel spoils the momentum in steps that a gradient scaler leaves out.
+_NAME = re.compile(r"^torch\.optim\.(\w+\.)?(Adam|AdamW)$")
 # What says how the update is done, or cannot be had together with `fused`.
 _OPTIONS = ("fused", "foreach", "differentiable", "capturable")
 _WRAPS = re.compile(
@@ -36,7 +37,7 @@ MAX_STEPS = 4  # names between an optimizer and the models whose weights it hold
 class Unfused(NamedTuple):
     """An optimizer of models that are trained on a GPU.
 
-    `kind`: `Adam`, `AdamW` or `SGD`; `rewrite`, or why there is none.
+    `kind`: `Adam` or `AdamW`; `rewrite`, or why there is none.
     """
 
     call: ast.Call
@@ -51,7 +52,7 @@ def unfused_optimizers(script: Script) -> Iterator[Unfused]:
         return
     for call in script.index.all(ast.Call):
         found = _NAME.match(script.index.qualified(call.func) or "")
-        if found is None or not _is_plain(script, call, found[2]):
+        if found is None or not _is_plain(script, call):
             continue
         models = list(_models(script, call))
         if models:
@@ -73,18 +74,12 @@ def _sends(script: Script, move: Move) -> bool:
     return batch or script.tensors.is_module(move.receiver)
 
 
-def _is_plain(script: Script, call: ast.Call, kind: str) -> bool:
+def _is_plain(script: Script, call: ast.Call) -> bool:
     """Whether the update is of several kernels, and nothing chooses another way."""
-    if script.newest_torch is not None and script.newest_torch < _LOWEST[kind]:
+    if script.newest_torch is not None and script.newest_torch < LOWEST:
         return False
     argument = script.evaluator.argument
-    if not all(argument(call, option, None).absent for option in _OPTIONS):
-        return False
-    if kind != "SGD":
-        return True
-    momentum = argument(call, "momentum", 2)  # without it, there is little to fuse
-    values = [script.evaluator.values(node) for node in momentum.nodes]
-    return momentum.given and not any(its.any_in(0, 0.0) for its in values)
+    return all(argument(call, option, None).absent for option in _OPTIONS)
 
 
 def _models(script: Script, call: ast.Call) -> Iterator[ast.expr]:
@@ -125,7 +120,7 @@ def _fused(
     value = "True" if condition == "True" else f"{condition} or None"
     edit = Replace(call, set_keywords(fused=value))
     title = f"Let `{kind}` update all weights in one kernel"
-    return Rewrite(title, (edit,), imports, torch=_LOWEST[kind])
+    return Rewrite(title, (edit,), imports, torch=LOWEST)
 
 
 def _condition(
