@@ -1,0 +1,90 @@
+"""Convolutions add a bias that the batch normalisation behind them takes away again.
+
+## Why
+Batch normalisation subtracts the mean of each channel, and with it whatever the
+convolution in front of it has added to that channel: its bias changes nothing, its
+gradient is zero but for rounding, and the normalisation has a bias of its own. It still
+costs a pass over all outputs to add it, one over all their gradients to sum them up,
+and the optimizer's work, in every step.
+
+## Example
+```python
+import torch
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(64, 64, 3, padding=1),
+            nn.BatchNorm2d(64),
+            nn.ReLU(),
+        )
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def train(model, loader, criterion, optimizer):
+    model.cuda()
+    for x, y in loader:
+        loss = criterion(model(x.cuda()), y.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+```
+`nn.Conv2d(64, 64, 3, padding=1, bias=False)` computes the same.
+
+## Fix
+None: without the bias, saved weights no longer fit the model (`load_state_dict` finds
+keys that it does not expect), the numbers drawn for the layers behind it are others,
+and code that sets `module.bias` would have to look whether there is one.
+
+## When not
+The file speaks of weights made elsewhere. What the convolution gives goes to something
+else as well, or to the normalisation only on some way through `forward`. Other
+normalisations: those over groups of channels keep a part of the bias. No program that
+trains on a GPU is seen to use the file.
+
+## Source
+PyTorch Performance Tuning Guide, "Disable bias for convolutions directly followed by a
+batch norm".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding, Severity
+from gpulint.rule import Rule, Words
+from gpulint.script import Script
+from gpulint.script.idle_biases import find_idle_biases, trained_on_gpu
+
+
+class BiasBeforeBatchnorm(Rule):
+    """Reports the first convolution of a file, with the others as related places."""
+
+    effect = Effect.NONE
+    severity = Severity.NOTE
+    needs = Words("BatchNorm Conv", "BatchNorm conv")
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """At most one finding for a file."""
+        found = find_idle_biases(script)
+        loop = trained_on_gpu(script) if found else None
+        if loop is None:
+            return
+        first, *others = found
+        many = f"{len(found)} convolutions add biases" if others else "a bias is added"
+        yield self.finding(
+            script,
+            first.layer.func,
+            f"{many} that the batch normalisation behind takes away again, in every "
+            "training step: `bias=False` computes the same",
+            related=[
+                (first.norm.func, "subtracts the mean, and the bias with it"),
+                *((other.layer.func, "the same here") for other in others),
+            ],
+            evidence=[(loop.node, "trains on a GPU")],
+        )
