@@ -102,8 +102,6 @@ class FixedSmallBatch(Rule):
             yield self._finding(script, batch)
 
     def _finding(self, script: Script, batch: SmallBatch) -> Finding:
-        call = batch.loader.call
-        elsewhere = not script.index.inside(batch.value.node, call)
         fix = withheld = None
         try:
             fix = larger_batch(script, batch)
@@ -111,10 +109,10 @@ class FixedSmallBatch(Rule):
             withheld = str(error)
         return self.finding(
             script,
-            batch.value.node,
+            batch.place,
             f"a batch is {batch.size} {batch.samples.what}: kernel launches, Python "
             f"and the optimizer are paid for anew every {batch.size} samples",
-            related=[(call.func, "the training loader that takes it")] * elsewhere,
+            related=batch.related,
             fix=fix,
             withheld=withheld,
         )

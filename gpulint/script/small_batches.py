@@ -25,6 +25,22 @@ class SmallBatch(NamedTuple):
     size: int
     samples: Samples
 
+    @property
+    def place(self) -> ast.expr:
+        """The number, or the loader where that stands in another file."""
+        holds = self.loader.script.index.holds(self.value.node)
+        return self.value.node if holds else self.loader.call.func
+
+    @property
+    def related(self) -> list[tuple[ast.AST, str]]:
+        """The other one of the two, where they are apart."""
+        call, node = self.loader.call, self.value.node
+        if self.loader.script.index.inside(node, call):
+            return []
+        if self.place is node:
+            return [(call.func, "the training loader that takes it")]
+        return [(node, f"{self.size} is written here")]
+
 
 def small_batches(script: Script) -> Iterator[SmallBatch]:
     """Each number once."""

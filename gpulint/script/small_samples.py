@@ -47,6 +47,8 @@ class Samples(NamedTuple):
 
 def small_samples(script: Script, loader: Loader) -> Samples | None:
     """The samples of a loader, where they are seen to be small."""
+    if last_name(loader.call) == "TensorLoader" and _takes_tensors(loader):
+        return _in_memory(script)
     made = list(_datasets(script, loader))
     if not made or None in made:
         return None
@@ -56,6 +58,11 @@ def small_samples(script: Script, loader: Loader) -> Samples | None:
     if all(call is not None and _is_in_memory(script, loader, call) for call in made):
         return _in_memory(script)
     return None
+
+
+def _takes_tensors(loader: Loader) -> bool:
+    """Whether a loader is given tensors themselves."""
+    return isinstance(loader.argument("dataset").direct, ast.Tuple)
 
 
 def _of_side(side: int) -> Samples | None:
