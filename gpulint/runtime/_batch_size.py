@@ -10,7 +10,7 @@ from ._hardware import Hardware, hardware, in_units, introduce
 from ._log import decide
 from ._ranks import agree_on_minimum, in_worker, ranks_cannot_agree
 from ._settings import settings
-from ._tuned import tuned_batches
+from ._tuned import tuned_batches, tuned_entries
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -35,9 +35,9 @@ def batch_size(default: int, *, name: str = "train", train: bool = True) -> int:
     it: the lowest of what they would take, or `default` before the process group is
     there.
     """
-    introduce()
     name = "eval" if name == "train" and not train else name
     if settings().off:
+        introduce()
         return default
     key = (name, default)
     if key not in _sizes:
@@ -58,7 +58,6 @@ def scaled_lr(
     """
     if rule not in RULES:
         raise ValueError(f"rule={rule!r} is not one of {', '.join(RULES)}")
-    introduce()
     if settings().off or rule == "none" or batch_size == base_batch_size:
         return lr
     ratio = batch_size / base_batch_size
@@ -109,8 +108,12 @@ def _wanted(name: str, default: int) -> tuple[int, str]:
     asked = settings().batch_sizes.get(name)
     if asked is not None:
         return asked, "GPULINT_BATCH_SIZE"
+    entries = tuned_entries()
+    if not entries:  # no look at the GPU: processes may be forked that will use it
+        return default, "nothing is tuned"
+    introduce()
     machine = hardware()
-    batches = tuned_batches(name, machine)
+    batches = tuned_batches(entries, name, machine)
     if not batches:
         return default, "not tuned for this hardware"
     if ranks_cannot_agree():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,19 +23,8 @@ class TunedBatch(NamedTuple):
     peak_bytes: int | None
 
 
-def tuned_batches(name: str, machine: Hardware) -> list[TunedBatch]:
-    """Return what was tuned under `name` for a machine like this, largest first.
-
-    The first is the winner; what lost against it with more samples is left out.
-    """
-    for entry in _entries():
-        if _is_like(entry.get("hardware"), machine):
-            return list(_batches(entry, name))
-    return []
-
-
-def _entries() -> list[Mapping[str, Any]]:
-    """The entries of the nearest file about the script that runs."""
+def tuned_entries() -> list[Mapping[str, Any]]:
+    """Return what the nearest file about the script that runs holds."""
     script = _main_script()
     for folder in (script if script.is_dir() else script.parent, *script.parents):
         file = folder / FILE_NAME
@@ -47,6 +36,19 @@ def _entries() -> list[Mapping[str, Any]]:
             entries = content.get("entries")
             its = entries if isinstance(entries, list) else []
             return [entry for entry in its if isinstance(entry, Mapping)]
+    return []
+
+
+def tuned_batches(
+    entries: Iterable[Mapping[str, Any]], name: str, machine: Hardware
+) -> list[TunedBatch]:
+    """Return what was tuned under `name` for a machine like this, largest first.
+
+    The first is the winner; what lost against it with more samples is left out.
+    """
+    for entry in entries:
+        if _is_like(entry.get("hardware"), machine):
+            return list(_batches(entry, name))
     return []
 
 

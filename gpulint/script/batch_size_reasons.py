@@ -36,7 +36,13 @@ _MEANT = re.compile(
 # Several GPUs share the work: what each of them gets is not what the loader gives.
 _SHARED = re.compile(
     r"DistributedDataParallel|DataParallel|DistributedSampler|init_process_group|"
-    r"accelerat|deepspeed|horovod|world_size|torch_xla|xla_|fairscale|ray\.train"
+    r"\bAccelerator\b|import accelerate|deepspeed|horovod|world_size|torch_xla|xla_|"
+    r"fairscale|ray\.train"
+)
+_PLAIN_SAMPLERS = frozenset(
+    f"torch.utils.data.{package}{kind}Sampler"
+    for package in ("", "sampler.")
+    for kind in ("Random", "SubsetRandom", "WeightedRandom", "Sequential")
 )
 # Models that keep a GPU busy with few of whatever samples.
 _HEAVY = re.compile(
@@ -50,7 +56,7 @@ _HEAVY = re.compile(
 
 def small_on_purpose(script: Script, loader: Loader) -> bool:
     """Whether another batch is another method, or would make no step faster."""
-    if any(not loader.argument(n).absent for n in ("batch_sampler", "sampler")):
+    if not loader.argument("batch_sampler").absent or _samples_by_plan(script, loader):
         return True
     if is_resized(loader) or has_few_samples(loader, FEW):
         return True
@@ -58,6 +64,16 @@ def small_on_purpose(script: Script, loader: Loader) -> bool:
     if any(updates_rarely(script, loop) for loop in loops):
         return True
     return any(map(_has_reason, files_of(script, loader)))
+
+
+def _samples_by_plan(script: Script, loader: Loader) -> bool:
+    """Whether a sampler may choose what stands together in a batch."""
+    sampler = loader.argument("sampler")
+    if sampler.absent:
+        return False
+    made = [o.call for n in sampler.nodes for o in script.resolver.origins(n)]
+    names = [script.index.qualified(c.func) if c is not None else None for c in made]
+    return not names or any(name not in _PLAIN_SAMPLERS for name in names)
 
 
 def files_of(script: Script, loader: Loader) -> list[FileIndex]:

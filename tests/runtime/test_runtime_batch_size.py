@@ -54,8 +54,21 @@ def test_without_a_file_the_number_stands() -> None:
     assert runtime.batch_size(32) == 32
     assert runtime.batch_size(48, name="critic") == 48
     assert runtime.batch_size(64, train=False) == 64
-    assert "batch size: 32 (not tuned for this hardware)" in runtime.explain()
-    assert "batch size of eval: 64 (not tuned for" in runtime.explain()
+    assert "batch size: 32 (nothing is tuned)" in runtime.explain()
+    assert "batch size of eval: 64 (nothing is tuned)" in runtime.explain()
+
+
+def test_without_a_file_no_gpu_is_looked_at(
+    cuda: Cuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda()
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("a process that is forked now could not use CUDA")
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", refuse)
+    assert runtime.batch_size(32) == 32
+    assert runtime.scaled_lr(0.1, batch_size=32, base_batch_size=32) == 0.1
 
 
 def test_a_tuned_size(cuda: Cuda, tuned: Tuned) -> None:
@@ -98,6 +111,7 @@ def test_another_machine(hardware: object, cuda: Cuda, tuned: Tuned) -> None:
     cuda()
     tuned(entry(512, hardware=hardware))
     assert runtime.batch_size(32) == 32
+    assert "batch size: 32 (not tuned for this hardware)" in runtime.explain()
     runtime._reset()
     tuned(entry(512, hardware=hardware), entry(128))
     assert runtime.batch_size(32) == 128
