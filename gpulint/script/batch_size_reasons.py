@@ -39,6 +39,7 @@ _SHARED = re.compile(
     r"\bAccelerator\b|import accelerate|deepspeed|horovod|world_size|torch_xla|xla_|"
     r"fairscale|ray\.train"
 )
+_OTHER_BATCHES = ("batch_sampler", "sampler", "drop_last", "collate_fn")
 _PLAIN_SAMPLERS = frozenset(
     f"torch.utils.data.{package}{kind}Sampler"
     for package in ("", "sampler.")
@@ -64,6 +65,20 @@ def small_on_purpose(script: Script, loader: Loader) -> bool:
     if any(updates_rarely(script, loop) for loop in loops):
         return True
     return any(map(_has_reason, files_of(script, loader)))
+
+
+def evaluates_otherwise(script: Script, loader: Loader) -> bool:
+    """Whether larger batches would make no evaluation faster, or are another one."""
+    if any(not loader.argument(n).absent for n in _OTHER_BATCHES):
+        return True
+    if is_resized(loader) or has_few_samples(loader, FEW):
+        return True
+    for index in files_of(script, loader):
+        if imports_environments(index) or imports_graphs(index):
+            return True
+        if _SHARED.search(index.source.text) or _HEAVY.search(index.source.text):
+            return True
+    return False
 
 
 def _samples_by_plan(script: Script, loader: Loader) -> bool:

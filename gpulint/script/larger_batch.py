@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpulint.script.small_batches import SmallBatch
 
 _BATCH = re.compile(r"batch|(^|_)bs(z|$|_)", re.IGNORECASE)
+_SIZE = re.compile(r"batch_?size|(^|_)bs(z|$|_)", re.IGNORECASE)
 # Whose arguments are sizes of tensors, or numbers of rounds.
 _SIZED = frozenset(
     "view reshape zeros ones empty full rand randn randint expand repeat range arange "
@@ -177,7 +178,7 @@ def _check_numbers(script: Script, batch: SmallBatch, files: list[FileIndex]) ->
             if any(map(_COUNTED.search, _compared(node))):
                 raise CannotFix("something depends on the number of steps")
         for call in index.all(ast.Call):
-            if _writes_size(script, batch, call):
+            if is_given_size(script, call, batch.size, batch.value.node):
                 place = f"line {call.lineno}"
                 raise CannotFix(f"`{batch.size}` is written as a size in {place} too")
 
@@ -189,9 +190,22 @@ def _compared(node: ast.Compare) -> Iterator[str]:
             yield (dotted(side) or "").rpartition(".")[2]
 
 
-def _writes_size(script: Script, batch: SmallBatch, call: ast.Call) -> bool:
-    """Whether a call is given the same number as a size, other than a loader."""
-    if (script.index.qualified(call.func) or "").endswith("DataLoader"):
+def names_batch_size(script: Script, call: ast.Call) -> bool:
+    """Whether a call is given something called a batch size, other than a loader."""
+    if _makes_loader(script, call):
+        return False
+    given = [*call.args, *(k.value for k in call.keywords)]
+    names = (dotted(node) or "" for node in given)
+    return any(_SIZE.search(name.rpartition(".")[2]) for name in names)
+
+
+def _makes_loader(script: Script, call: ast.Call) -> bool:
+    return (script.index.qualified(call.func) or "").endswith("DataLoader")
+
+
+def is_given_size(script: Script, call: ast.Call, size: int, written: ast.expr) -> bool:
+    """Whether a call is given a size again, which is `written` first, as a number."""
+    if _makes_loader(script, call):
         return False
     given = [k.value for k in call.keywords if _BATCH.search(k.arg or "")]
     if last_name(call) in _SIZED:
@@ -199,8 +213,8 @@ def _writes_size(script: Script, batch: SmallBatch, call: ast.Call) -> bool:
     return any(
         isinstance(node, ast.Constant)
         and type(node.value) is int
-        and node.value == batch.size
-        and node is not batch.value.node
+        and node.value == size
+        and node is not written
         for value in given
         for node in (
             value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]

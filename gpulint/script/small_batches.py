@@ -61,7 +61,7 @@ def _small_batch(script: Script, loader: Loader) -> SmallBatch | None:
     size = value.constant
     if not 1 < size < SMALL or is_setting(script, value.node):
         return None  # GPU903
-    if _is_chosen(script, value.node):
+    if is_chosen(script, value.node):
         return None
     if says_why(script, value.node) or not _trains_on_gpu(script, loader):
         return None
@@ -80,7 +80,7 @@ def one_number(loader: Loader) -> Value | None:
     return values.known[0] if known and same and not loader.derived else None
 
 
-def _is_chosen(script: Script, node: ast.expr) -> bool:
+def is_chosen(script: Script, node: ast.expr) -> bool:
     """Whether a number is what `runtime.batch_size` is given."""
     call = script.index.parent(node)
     name = script.index.qualified(call.func) if isinstance(call, ast.Call) else None

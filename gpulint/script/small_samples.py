@@ -125,10 +125,9 @@ def _takes_little(network: Network) -> bool:
 
 
 def is_resized(loader: Loader) -> bool:
-    """Whether a training step gives its samples another size."""
+    """Whether a step gives its samples another size."""
     return any(
         last_name(call) in ("interpolate", "upsample", "resize")
         for loop in loader.loops
         for call in loop.calls
-        if loop.train
     )
