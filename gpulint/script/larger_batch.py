@@ -30,7 +30,7 @@ _SIZED = frozenset(
 )
 _COUNTED = re.compile(
     r"^(global|cur|current)_?(step|iter|iteration)s?$|"
-    r"^(max|total|num|n)_?(train_?|training_?)?(steps|iters?|iterations|updates)$",
+    r"^(max|total|num|n|warm_?up)_?(train_?|training_?)?(steps?|iters?|iterations|updates)$",
     re.IGNORECASE,
 )
 _SUMMED = re.compile(r"""reduction\s*=\s*["']sum["']|size_average\s*=\s*False""")
