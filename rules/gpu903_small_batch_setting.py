@@ -48,15 +48,11 @@ from gpulint.finding import Effect, Finding, Severity
 from gpulint.index import Value
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
+from gpulint.script.batch_size_reasons import ACCUMULATES, small_on_purpose
 from gpulint.script.loader_options import trains_on_cpu
 from gpulint.script.setting_values import is_meant, option_settings, setting_name
+from gpulint.script.small_samples import small_samples
 
-SMALL = 128
-_SAMPLES = frozenset(
-    f"torchvision.datasets.{n}"
-    for n in "MNIST FashionMNIST KMNIST EMNIST QMNIST CIFAR10 CIFAR100 SVHN".split()
-) | {"torch.utils.data.TensorDataset"}
-_ACCUMULATES = re.compile(r"accum|micro_?batch", re.IGNORECASE)
 _OTHER_REASONS = re.compile(
     r"DistributedDataParallel|DataParallel|accelerat|tokeniz|world_size|autograd\.grad|"
     r"Transformer|Embedding|LSTM|GRU"
@@ -72,9 +68,7 @@ class SmallBatchSetting(Rule):
         """One finding for a value."""
         if trains_on_cpu(script) or not script.uses_gpu:
             return
-        if _OTHER_REASONS.search(script.source.text) or not _SAMPLES & (
-            script.index.called_names
-        ):
+        if _OTHER_REASONS.search(script.source.text):
             return
         seen = set()
         for loader in script.loaders:
@@ -98,27 +92,16 @@ def _small(script: Script, loader: Loader) -> Iterator[Value]:
     """Sizes that certainly reach a loader of small training samples."""
     if loader.train is not True or not loader.argument("drop_last").absent:
         return
-    if not _is_small(script, loader):
+    settings = option_settings(script, loader, "batch_size")
+    samples = small_samples(script, loader) if settings else None
+    if samples is None or small_on_purpose(script, loader):
         return
-    for run in option_settings(script, loader, "batch_size"):
+    for run in settings:
         value = run.known[0]
         size = value.constant
         if not run.complete or len(run.known) > 1 or not isinstance(size, int):
             continue
-        text = script.source_of(value.node).text + script.source.text
-        tuned = _ACCUMULATES.search(text) or is_meant(script, value.node)
-        if 1 < size < SMALL and not tuned:
+        text = script.source_of(value.node).text
+        tuned = ACCUMULATES.search(text) or is_meant(script, value.node)
+        if 1 < size < samples.enough and not tuned:
             yield value
-
-
-def _is_small(script: Script, loader: Loader) -> bool:
-    """Whether the dataset is one of those whose samples are known to be small."""
-    origins = [
-        origin
-        for node in loader.argument("dataset").nodes
-        for origin in script.resolver.origins(node)
-    ]
-    return bool(origins) and all(
-        o.call is not None and script.index.qualified(o.call.func) in _SAMPLES
-        for o in origins
-    )

@@ -102,6 +102,8 @@ class Evaluator:
             return self._converted(name, node.args[0])
         if name in ("min", "max"):
             return self._extreme(name, node)
+        if name.endswith("runtime.batch_size") and node.args:
+            return self.values(node.args[0]).replaceable()
         if name == "getattr" and len(node.args) > 1:
             return self._getattr(node)
         declared = self.command_line.default(node, name)

@@ -8,6 +8,7 @@ environment variables, then the policy:
 GPULINT_RUNTIME=off    the script's original behaviour everywhere
 GPULINT_DEBUG=1        no worker processes, no mixed precision
 GPULINT_NUM_WORKERS=4  workers of each loader
+GPULINT_BATCH_SIZE=64  samples in a batch; GPULINT_BATCH_SIZE_EVAL in evaluation
 GPULINT_AMP=bf16       mixed precision's dtype: off, fp16 or bf16
 GPULINT_ENV=cloud      what `environment()` says: local or cloud
 
@@ -17,6 +18,7 @@ starts no GPU; torch is imported when a helper needs it.
 
 from __future__ import annotations
 
+from ._batch_size import batch_size, forget_batch_sizes, scaled_lr, warmup
 from ._device import device
 from ._environment import Environment, environment
 from ._explain import explain
@@ -38,13 +40,16 @@ __all__ = [
     "accumulator_dtype",
     "amp_dtype",
     "available_cpus",
+    "batch_size",
     "device",
     "environment",
     "explain",
     "hardware",
     "loader_kwargs",
     "resident",
+    "scaled_lr",
     "to_device",
+    "warmup",
 ]
 
 
@@ -54,3 +59,4 @@ def _reset() -> None:
     forget_decisions()
     forget_introduction()
     forget_precisions()
+    forget_batch_sizes()

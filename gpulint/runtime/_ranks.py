@@ -9,6 +9,12 @@ import sys
 from typing import Any
 
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+WORLD_SIZE_VARIABLES = (
+    "WORLD_SIZE",
+    "SLURM_NTASKS",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_SIZE",
+)
 MPI_LOCAL_SIZES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 SLURM_GROUP = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 
@@ -19,6 +25,24 @@ def global_rank() -> int:
     if distributed is not None:
         return int(distributed.get_rank())
     return next((n for n in map(env_count, RANK_VARIABLES) if n is not None), 0)
+
+
+def ranks_cannot_agree() -> bool:
+    """Say whether other ranks run that cannot be asked, as there is no group yet."""
+    sizes = map(env_count, WORLD_SIZE_VARIABLES)
+    several = any(size is not None and size > 1 for size in sizes)
+    return several and _initialised_distributed() is None
+
+
+def agree_on_minimum(number: int) -> int:
+    """Return the lowest number that any rank brings; all ranks must call this."""
+    distributed = _initialised_distributed()
+    ranks = 1 if distributed is None else int(distributed.get_world_size())
+    if ranks == 1:
+        return number
+    brought = [number] * ranks
+    distributed.all_gather_object(brought, number)
+    return min(brought)
 
 
 def local_rank() -> int | None:

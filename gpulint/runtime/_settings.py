@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 SWITCHED_ON = ("1", "true", "yes", "on")
 SWITCHED_OFF = ("0", "false", "no", "off")
+BATCH_SIZE_VARIABLE = re.compile(r"GPULINT_BATCH_SIZE(?:_(\w+))?")
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,7 @@ class Settings:
     debug: bool  # GPULINT_DEBUG=1: no workers, no mixed precision
     num_workers: int | None  # GPULINT_NUM_WORKERS
     amp: str | None  # GPULINT_AMP: "off", "fp16" or "bf16"
+    batch_sizes: Mapping[str, int]  # GPULINT_BATCH_SIZE, GPULINT_BATCH_SIZE_EVAL, …
 
 
 _settings: list[Settings] = []
@@ -41,6 +44,7 @@ def _read_settings() -> Settings:
         debug=_read_switch("GPULINT_DEBUG", default=False),
         num_workers=_read_count("GPULINT_NUM_WORKERS"),
         amp=read_choice("GPULINT_AMP", ("off", "fp16", "bf16")),
+        batch_sizes=_read_batch_sizes(),
     )
 
 
@@ -60,6 +64,19 @@ def read_choice(
 def _read_switch(name: str, *, default: bool) -> bool:
     value = read_choice(name, SWITCHED_ON + SWITCHED_OFF)
     return default if value is None else value in SWITCHED_ON
+
+
+def _read_batch_sizes() -> dict[str, int]:
+    """Sizes by the names of `batch_size`; a variable without one is for "train"."""
+    found: dict[str, int] = {}
+    for variable in sorted(os.environ):
+        name = BATCH_SIZE_VARIABLE.fullmatch(variable)
+        size = _read_count(variable) if name is not None else None
+        if size == 0:
+            raise ValueError(f"{variable}='0' is not a number of 1 or more")
+        if name is not None and size is not None:
+            found[(name[1] or "train").lower()] = size
+    return found
 
 
 def _read_count(name: str) -> int | None:

@@ -21,8 +21,9 @@
   `autocast`, `autocast_region`, `scaled_update`, `half`, `half_outputs`, `beside`,
   `named_devices`, `covered` (301), `old_amp`, `old_torch` (303), `amp_switches`,
   `amp_guards` (306), `evaluation`, `single_pass` (403), `retained` (404), `zeroing`,
-  `gradients` (405), `autotuning` (502), `fused` (504),
-  `idle_biases` (506),
+  `gradients` (405), `small_batches`, `small_samples`, `picture_sizes`,
+  `batch_size_reasons`, `larger_batch`, `learning_rates` (401), `evaluation_batches`
+  (402), `autotuning` (502), `fused` (504), `idle_biases` (506),
   `debug_modes` (507), `default_device` (508),
   `setting_values`, `slow_settings`, `illegal_settings`, `debug_switches`,
   `unread_settings`, `mapping_uses` (901–906)

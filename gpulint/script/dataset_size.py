@@ -26,6 +26,15 @@ def gives_one_batch(loader: Loader) -> bool:
     )
 
 
+def has_few_samples(loader: Loader, batches: int) -> bool:
+    """Whether a pass over the loader is surely no more than a few batches."""
+    sizes = [v.constant for v in loader.values("batch_size").known]
+    whole_sizes = [size for size in sizes if type(size) is int]
+    lengths = [_length(n, loader.evaluator) for n in _made(loader)]
+    most = batches * min(whole_sizes, default=0)
+    return any(length is not None and length <= most for length in lengths)
+
+
 def has_tiny_batches(loader: Loader) -> bool:
     """Whether all its batches are tensors of known sizes and next to nothing."""
     sizes = _fixed(loader, "batch_size")

@@ -63,8 +63,12 @@ def is_meant(script: Script, node: ast.expr) -> bool:
     if home.project is not None and home.project.root in path.parents:
         path = path.relative_to(home.project.root)
     words = [*path.parts, *setting_keys(script, node)[:-1]]
-    if any(map(_TRIAL.search, words)):
-        return True
+    return any(map(_TRIAL.search, words)) or says_why(script, node)
+
+
+def says_why(script: Script, node: ast.expr) -> bool:
+    """Whether a comment at a value, or above it, gives a reason for it."""
+    source = script.source_of(node)
     above = source.line(node.lineno - 1) if node.lineno > 1 else ""
     comments = [source.line(node.lineno)]
     if above.lstrip().startswith("#"):
