@@ -23,6 +23,8 @@ KINDS = {
     "GPU3": "Precision",
     "GPU4": "Memory",
     "GPU5": "Compute",
+    "GPU6": "Checkpoints and files",
+    "GPU8": "Machine and job",
     "GPU9": "Settings files",
 }
 

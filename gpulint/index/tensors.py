@@ -11,6 +11,7 @@ from typing import NamedTuple
 from gpulint.index.build import Function, last_name
 from gpulint.index.flow import Definition, enclosing_function
 from gpulint.index.known import Value
+from gpulint.index.measured import measured
 from gpulint.index.resolve import Origin, Resolver
 from gpulint.index.values import Evaluator
 from gpulint.index.walk import dotted
@@ -413,6 +414,7 @@ class Tensors:
             if isinstance(number, int) and number < len(iterable.args):
                 return self._element(iterable.args[number], path[1:])
             passed_on = name in _PASSED_ON or name.endswith("tqdm")
+            passed_on = passed_on or measured(self.resolver, iterable) is not None
             if passed_on and len(iterable.args) == 1:
                 return self._element(iterable.args[0], path)
             if _is_items(iterable) and path[:1] == (0,):

@@ -26,6 +26,7 @@ from ._hardware import Hardware, forget_introduction, hardware
 from ._limits import available_cpus
 from ._loader import loader_kwargs
 from ._log import forget_decisions
+from ._monitor import Monitor
 from ._precision import accumulator_dtype, amp_dtype, forget_precisions
 from ._resident import ResidentArray, resident
 from ._settings import forget_settings
@@ -35,6 +36,7 @@ from ._transfer import to_device
 __all__ = [
     "Environment",
     "Hardware",
+    "Monitor",
     "ResidentArray",
     "TensorLoader",
     "accumulator_dtype",

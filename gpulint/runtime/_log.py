@@ -36,6 +36,12 @@ def decide(helper: str, text: str) -> None:
         _say(str(decision))
 
 
+def report(helper: str, text: str) -> None:
+    """Log what was measured, each time, on rank 0."""
+    if speaks():
+        _say(f"{helper}: {text}")
+
+
 def decisions() -> tuple[Decision, ...]:
     """Return the decisions of this process, oldest first."""
     return tuple(_decisions)

@@ -44,6 +44,54 @@ def nvml_facts(index: int) -> NvmlFacts | None:
             nvml.nvmlShutdown()
 
 
+class OpenGpu:
+    """A connection to NVML about one GPU, of the process that opened it."""
+
+    def __init__(self, nvml: Any, handle: Any) -> None:
+        self._nvml, self._handle = nvml, handle
+
+    def utilisation(self) -> int | None:
+        """Return the percent of time a kernel ran lately, None where not supported."""
+        try:
+            return int(self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu)
+        except self._nvml.NVMLError:  # a MIG slice, a container without rights
+            return None
+
+    def close(self) -> None:
+        """End the connection."""
+        with contextlib.suppress(self._nvml.NVMLError):
+            self._nvml.nvmlShutdown()
+
+
+def open_gpu(uuid: str | None, index: int) -> OpenGpu | None:
+    """Return a connection about CUDA's device with an identifier, or `index`.
+
+    None as for `nvml_facts`.
+    """
+    nvml = _library()
+    if nvml is None:
+        return None
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return None
+    handle = None
+    with contextlib.suppress(nvml.NVMLError):
+        handle = _handle(nvml, index) if uuid is None else _identified(nvml, uuid)
+    gpu = OpenGpu(nvml, handle)
+    if handle is not None:
+        return gpu
+    gpu.close()
+    return None
+
+
+def _identified(nvml: Any, uuid: str) -> Any:
+    try:
+        return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+    except nvml.NVMLError:  # PyTorch leaves the prefix out
+        return nvml.nvmlDeviceGetHandleByUUID(f"MIG-{uuid}")
+
+
 def _library() -> Any:
     try:
         with warnings.catch_warnings():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gpulint.index import FileIndex, Function, Resolver
 from gpulint.index.build import last_name
+from gpulint.index.measured import measured
 from gpulint.index.walk import LOOPS, dotted, walk, walk_scope
 from gpulint.script.trials import is_trial
 
@@ -186,6 +187,8 @@ class Loops:
         if name == "zip":
             return bool(call.args)
         has_input = bool(call.args) or any(k.arg == "iterable" for k in call.keywords)
+        if measured(self.resolver, call) is not None:
+            return True
         return name in WRAPPERS and has_input
 
     @staticmethod

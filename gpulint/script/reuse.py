@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from gpulint.index.measured import measured
 from gpulint.index.walk import dotted, walk
 from gpulint.script.changes import dataset_changes
 from gpulint.script.loaders import Loader, in_loop
@@ -113,6 +114,8 @@ def runs_once(script: Script, loader: Loader) -> bool:
 
 def _at_most_once(script: Script, loop: ast.AST) -> bool:
     call = getattr(loop, "iter", None)
+    if isinstance(call, ast.Call):
+        call = measured(script.resolver, call) or call
     if not isinstance(call, ast.Call) or script.index.qualified(call.func) != "range":
         return False
     last = call.args[-1] if len(call.args) == 1 else None

@@ -261,3 +261,18 @@ def test_a_run_for_each_sample_in_a_function() -> None:
     loops = script_of(fit + "for x in loader:\n  fit(x, model)\n").loops
     assert [loop.kind for loop in loops] == ["train", "epoch"]
     assert not loops[1].batches
+
+
+def test_a_monitor_hides_neither_epochs_nor_batches() -> None:
+    text = (
+        "from gpulint import runtime\n"
+        "monitor = runtime.Monitor()\n"
+        "for epoch in monitor.epochs(range(3)):\n"
+        "    for x, y in monitor.batches(loader):\n" + body("        ")
+    )
+    script = script_of(text)
+    epochs, steps = script.loops
+    assert (epochs.kind, steps.kind) == ("epoch", "train")
+    assert steps.loaders == script.loaders
+    other = script_of(text.replace("runtime.Monitor()", "make_monitor()"))
+    assert other.loops[1].loaders == ()
