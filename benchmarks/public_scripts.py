@@ -30,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -202,7 +203,7 @@ def pairs(folder: Path) -> None:
     start = "from bert_pytorch.__main__ import train\n\ntrain()\n"
     (folder / "run.py").write_text(start)
     lines = sentences(400, 0)
-    both = [f"{a}\\t{b}" for a, b in zip(lines[::2], lines[1::2], strict=True)]
+    both = [f"{a}\t{b}" for a, b in zip(lines[::2], lines[1::2], strict=True)]
     (folder / "corpus.txt").write_text("\n".join(both) + "\n")
     make = "from bert_pytorch.dataset.vocab import build; build()"
     options = ["-c", "corpus.txt", "-o", "vocab.bin"]
@@ -434,7 +435,9 @@ def train(case: Case, root: Path, seed: int = 0, **variables: str) -> Trained:
 
 def fix(root: Path, *options: str) -> str:
     """Fixes all files below `root`; gives what the tool says."""
-    command = [*GPULINT, "fix", "--isolated", "--exit-zero", *options, "."]
+    torch = metadata.version("torch").partition("+")[0]
+    given = ["--isolated", "--exit-zero", "--torch-version", torch, *options]
+    command = [*GPULINT, "fix", *given, "."]
     done = subprocess.run(
         command, cwd=root, capture_output=True, text=True, check=False
     )
