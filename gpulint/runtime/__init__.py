@@ -6,7 +6,7 @@ or standard error where no logging is set up). Arguments come first, then these
 environment variables, then the policy:
 
 GPULINT_RUNTIME=off    the script's original behaviour everywhere
-GPULINT_DEBUG=1        no worker processes, no mixed precision
+GPULINT_DEBUG=1        no worker processes, no mixed precision, augmentation on the CPU
 GPULINT_NUM_WORKERS=4  workers of each loader
 GPULINT_AMP=bf16       mixed precision's dtype: off, fp16 or bf16
 GPULINT_ENV=cloud      what `environment()` says: local or cloud
@@ -27,6 +27,7 @@ from ._log import forget_decisions
 from ._precision import accumulator_dtype, amp_dtype, forget_precisions
 from ._resident import ResidentArray, resident
 from ._settings import forget_settings
+from ._split import split_augmentation
 from ._tensor_loader import TensorLoader
 from ._transfer import to_device
 
@@ -44,6 +45,7 @@ __all__ = [
     "hardware",
     "loader_kwargs",
     "resident",
+    "split_augmentation",
     "to_device",
 ]
 
