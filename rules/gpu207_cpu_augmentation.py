@@ -28,9 +28,49 @@ for images, labels in loader:
     loss.backward()
     optimizer.step()
 ```
+becomes
+```python
+import torch
+from torch.utils.data import DataLoader
+from torchvision import datasets, transforms
+from gpulint import runtime
+
+device = torch.device("cuda")
+transform = transforms.Compose(
+    [
+        transforms.RandomCrop(32, padding=4),
+        transforms.RandomHorizontalFlip(),
+        transforms.ToTensor(),
+        transforms.Normalize((0.5, 0.5, 0.5), (0.25, 0.25, 0.25)),
+    ]
+)
+transform, augment = runtime.split_augmentation(transform, device, same_size=True)
+train_set = datasets.CIFAR10("data", transform=transform)
+loader = DataLoader(train_set, batch_size=128, shuffle=True, num_workers=4)
+for images, labels in loader:
+    images, labels = augment(images.to(device)), labels.to(device)
+    loss = criterion(model(images), labels)
+    loss.backward()
+    optimizer.step()
+```
 
 ## Fix
-None.
+`runtime.split_augmentation` splits the transform when the script runs: samples go
+through its first part, batches on the GPU through the rest, in the same order. Each
+image has its own draws, from the GPU's generator: torchvision's transforms draw one
+set of parameters for a whole batch. Flips, crops of padded images, rotations, colours,
+erasing and `Normalize` can move; what stands before another operation stays. Images
+stay bytes until they are on the GPU, a quarter of what floats take; colours are not
+rounded to bytes between two operations then. Without a GPU, and
+with `GPULINT_RUNTIME=off`, the script is what it was, draw for draw.
+
+Only where one training loop takes the batches, as images and classes of a dataset of
+torchvision, and moves the images as they come; the device must have a name where the
+dataset is made. Elsewhere do the same by hand, for training batches alone:
+
+    train_transform, augment = runtime.split_augmentation(train_transform, device)
+    ...
+    images = augment(images.to(device))
 
 ## When not
 What validation or test data alone go through, and crops that give images of any size
@@ -54,6 +94,7 @@ from gpulint.index.build import last_name
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.augmentations import Augmentation, find_augmentations
+from gpulint.script.batch_augmentation import move_to_batches
 
 
 class CpuAugmentation(Rule):
@@ -82,10 +123,13 @@ class CpuAugmentation(Rule):
 
     def _finding(self, script: Script, found: Augmentation) -> Finding:
         first, *rest = found.operations
+        fix, withheld = move_to_batches(script, found)
         return self.finding(
             script,
             first.func if isinstance(first, ast.Call) else first,
             message(script, found),
+            fix=fix,
+            withheld=withheld,
             related=[(node, "at random as well") for node in rest],
             severity=Severity.NOTE if only_flips(script, found) else None,
             evidence=[(found.loader.call, "makes the samples that are trained on")],

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import FileIndex, Function
+from gpulint.index.build import last_name
 from gpulint.index.taken import Taken
 from gpulint.index.walk import dotted, walk
 from gpulint.script.branches import branches_of
@@ -191,6 +192,8 @@ class Samples:
         if draws_for_each(self.script, call):
             yield call
             return
+        if last_name(call) == "split_augmentation":
+            return  # the runtime decides
         owner = self.resolver.class_of(call.func)
         if owner is not None:
             if _has_objects(self.script, owner) or self._is_cached(owner):
