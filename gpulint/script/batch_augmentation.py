@@ -76,7 +76,8 @@ class _Split:
     def __init__(self, script: Script, found: Augmentation) -> None:
         self.script = script
         self.loader = found.loader
-        self.shared = bool(found.others)
+        if found.others:
+            raise CannotFix("samples that are not trained on go through it as well")
         if found.by_hand:
             raise CannotFix("the operations are written by hand")
         compose = self._compose(found.whole)
@@ -183,8 +184,6 @@ class _Split:
         call = origins[0].call if len(origins) == 1 else None
         name = self.script.index.qualified(call.func) or "" if call is not None else ""
         known = name.startswith("torchvision.datasets.")
-        if not known and self.shared:
-            raise CannotFix("samples that are not trained on go through it as well")
         if call is None or not known or name.rpartition(".")[2] not in _CLASSES:
             raise CannotFix("the dataset may give more than an image and its class")
         if any(
