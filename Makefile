@@ -3,6 +3,7 @@
 
 PYTHON ?= python3.11
 TORCH ?= torch==2.13.0
+TORCHVISION ?= torchvision==0.28.0
 JOBS ?= 2
 # What `make bench` reads, and with what; see benchmarks/check_speed.py --help.
 TREE ?=
@@ -17,11 +18,13 @@ STAMP := .venv/.installed
 .venv: $(STAMP)
 
 # torch first, at a version of our choice: a plain `torch` in an extra takes the newest
-# build with all of CUDA.
+# build with all of CUDA. torchvision, for tests of what its transforms become, would ask
+# for that build as well; tests skip a torchvision that does not suit the torch.
 $(STAMP): pyproject.toml gpulint/__init__.py
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet '$(TORCH)'
 	$(BIN)/python -m pip install --quiet --editable '.[runtime,dev]'
+	$(BIN)/python -m pip install --quiet --no-deps '$(TORCHVISION)' pillow
 	touch $@
 
 demo: $(STAMP)

@@ -560,11 +560,23 @@ class Tensors:
     def _opaque(self, call: ast.Call, callee: ast.expr) -> Where:
         """A call of something not known: a model or a loss keeps its inputs' device."""
         found = self._arguments(call)
+        if self._augments(callee):
+            return found
         if Where.DEVICE in found and self.is_module(callee):
             return Where.DEVICE
         if found == Where.HOST and self.is_module(callee):
             return Where.HOST
         return Where.UNKNOWN
+
+    def _augments(self, callee: ast.expr) -> bool:
+        """Whether a callee is what the runtime's `split_augmentation` gives second."""
+        origins = self.resolver.origins(callee) if isinstance(callee, ast.Name) else ()
+        return any(
+            isinstance(o.node, ast.Call)
+            and o.path == (1,)
+            and (self.index.qualified(o.node.func) or "").endswith("split_augmentation")
+            for o in origins
+        )
 
     def is_module(self, callee: ast.expr) -> bool:
         """Whether a callee is a model or loss, by how it is made or by its name."""

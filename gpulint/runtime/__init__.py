@@ -6,7 +6,7 @@ or standard error where no logging is set up). Arguments come first, then these
 environment variables, then the policy:
 
 GPULINT_RUNTIME=off    the script's original behaviour everywhere
-GPULINT_DEBUG=1        no worker processes, no mixed precision
+GPULINT_DEBUG=1        no worker processes, no mixed precision, augmentation on the CPU
 GPULINT_NUM_WORKERS=4  workers of each loader
 GPULINT_BATCH_SIZE=64  samples in a batch; GPULINT_BATCH_SIZE_EVAL in evaluation
 GPULINT_AMP=bf16       mixed precision's dtype: off, fp16 or bf16
@@ -30,6 +30,7 @@ from ._monitor import Monitor
 from ._precision import accumulator_dtype, amp_dtype, forget_precisions
 from ._resident import ResidentArray, resident
 from ._settings import forget_settings
+from ._split import split_augmentation
 from ._tensor_loader import TensorLoader
 from ._transfer import to_device
 
@@ -50,6 +51,7 @@ __all__ = [
     "loader_kwargs",
     "resident",
     "scaled_lr",
+    "split_augmentation",
     "to_device",
     "warmup",
 ]

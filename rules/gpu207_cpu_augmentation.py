@@ -1,0 +1,156 @@
+"""Random augmentation of the training set runs on the CPU, image by image.
+
+## Why
+Flips, rotations and colour changes of a transform are done by the loader for one image
+after another. What worker processes cannot keep up with, the GPU waits for in every
+step; on a batch that lies on the GPU the same operations are a few kernels.
+
+## Example
+```python
+import torch
+from torch.utils.data import DataLoader
+from torchvision import datasets, transforms
+
+device = torch.device("cuda")
+transform = transforms.Compose(
+    [
+        transforms.RandomCrop(32, padding=4),
+        transforms.RandomHorizontalFlip(),
+        transforms.ToTensor(),
+        transforms.Normalize((0.5, 0.5, 0.5), (0.25, 0.25, 0.25)),
+    ]
+)
+train_set = datasets.CIFAR10("data", transform=transform)
+loader = DataLoader(train_set, batch_size=128, shuffle=True, num_workers=4)
+for images, labels in loader:
+    images, labels = images.to(device), labels.to(device)
+    loss = criterion(model(images), labels)
+    loss.backward()
+    optimizer.step()
+```
+becomes
+```python
+import torch
+from torch.utils.data import DataLoader
+from torchvision import datasets, transforms
+from gpulint import runtime
+
+device = torch.device("cuda")
+transform = transforms.Compose(
+    [
+        transforms.RandomCrop(32, padding=4),
+        transforms.RandomHorizontalFlip(),
+        transforms.ToTensor(),
+        transforms.Normalize((0.5, 0.5, 0.5), (0.25, 0.25, 0.25)),
+    ]
+)
+transform, augment = runtime.split_augmentation(transform, device, same_size=True)
+train_set = datasets.CIFAR10("data", transform=transform)
+loader = DataLoader(train_set, batch_size=128, shuffle=True, num_workers=4)
+for images, labels in loader:
+    images, labels = augment(images.to(device)), labels.to(device)
+    loss = criterion(model(images), labels)
+    loss.backward()
+    optimizer.step()
+```
+
+## Fix
+`runtime.split_augmentation` splits the transform when the script runs: samples go
+through its first part, batches on the GPU through the rest, in the same order. Each
+image has its own draws, from the GPU's generator: torchvision's transforms draw one
+set of parameters for a whole batch. Flips, crops of padded images, rotations, colours,
+erasing and `Normalize` can move; what stands before another operation stays. Images
+stay bytes until they are on the GPU, a quarter of what floats take; colours are not
+rounded to bytes between two operations then. Without a GPU, and
+with `GPULINT_RUNTIME=off`, the script is what it was, draw for draw.
+
+Only where one training loop takes the batches, as images and classes of a dataset of
+torchvision, and moves the images as they come; the device must have a name where the
+dataset is made. Elsewhere do the same by hand, for training batches alone:
+
+    train_transform, augment = runtime.split_augmentation(train_transform, device)
+    ...
+    images = augment(images.to(device))
+
+## When not
+What validation or test data alone go through, and crops that give images of any size
+their final one: those make the copy to the GPU smaller. Samples that are made once and
+kept. Datasets with boxes or key points, which would have to move with the images.
+Programs that train on the CPU, or that augment batches with Kornia already. Operations
+that an option asks for which is off by default.
+
+## Source
+Kornia, `kornia.augmentation`: operations on batches with parameters for each sample;
+pytorch/vision#8484: torchvision's own draw one set of parameters for a whole batch.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding, Severity
+from gpulint.index.build import last_name
+from gpulint.rule import Rule, Words
+from gpulint.script import Script
+from gpulint.script.augmentations import Augmentation, find_augmentations
+from gpulint.script.batch_augmentation import move_to_batches
+
+
+class CpuAugmentation(Rule):
+    """Fires on the first random operation of a training pipeline."""
+
+    effect = Effect.RANDOM
+    needs = Words(
+        "transforms Random",
+        "transforms ColorJitter",
+        "transforms Augment",
+        "transforms GaussianBlur",
+        "albumentations",
+        "rand flip",
+        "rand rot",
+        "rand FLIP_",
+        "rand ::-1",
+        "rand warp",
+        "rand adjust_",
+    )
+    torch = (2, 3)
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """One finding for each pipeline."""
+        for found in find_augmentations(script):
+            yield self._finding(script, found)
+
+    def _finding(self, script: Script, found: Augmentation) -> Finding:
+        first, *rest = found.operations
+        fix, withheld = move_to_batches(script, found)
+        return self.finding(
+            script,
+            first.func if isinstance(first, ast.Call) else first,
+            message(script, found),
+            fix=fix,
+            withheld=withheld,
+            related=[(node, "at random as well") for node in rest],
+            severity=Severity.NOTE if only_flips(script, found) else None,
+            evidence=[(found.loader.call, "makes the samples that are trained on")],
+        )
+
+
+def only_flips(script: Script, found: Augmentation) -> bool:
+    """Whether there is nothing but flips, which cost less than reading the image."""
+    names = (_name(script, node).lower() for node in found.operations)
+    return all("flip" in name or "::-1" in name for name in names)
+
+
+def message(script: Script, found: Augmentation) -> str:
+    names = dict.fromkeys(_name(script, node) for node in found.operations)
+    quoted = [f"`{name}`" for name in names]
+    some = f"{', '.join(quoted[:-1])} and {quoted[-1]}" if quoted[1:] else quoted[0]
+    verb = "run" if quoted[1:] else "runs"
+    return f"{some} {verb} on the CPU for each training sample"
+
+
+def _name(script: Script, node: ast.expr) -> str:
+    if isinstance(node, ast.Call):
+        return last_name(node)
+    return script.text(node)
