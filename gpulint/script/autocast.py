@@ -21,6 +21,7 @@ from gpulint.script.edits import (
 from gpulint.script.half import exact_mathematics
 from gpulint.script.named_devices import device_of_step, same_device
 from gpulint.script.scaled_update import ScaledUpdate
+from gpulint.script.scaler_checkpoints import ScalerCheckpoints
 from gpulint.script.started import is_started
 from gpulint.script.training_step import Step
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from gpulint.script import Script
 
 WIDTH = 88
-_OPTIMIZER = re.compile(r"optim|(^|_)opt", re.IGNORECASE)
 _HOOKS = re.compile(
     r"register_((module_)?(full_)?backward_(pre_)?|post_accumulate_grad_|multi_grad_)?"
     r"hook$"
@@ -73,8 +73,6 @@ def _attribute_guard(script: Script, node: ast.Attribute) -> str | None:
         "torch."
     ):
         return f"`{text}` is read or changed"
-    if node.attr == "state_dict" and _OPTIMIZER.search(script.text(node.value)):
-        return f"a checkpoint holds `{text}()` and would lack the scaler's state"
     return None
 
 
@@ -103,10 +101,12 @@ class _Inserter:
         script, update = self.script, self.update
         placed = Beside(script, self.scaler, self._constructor)
         scaler = placed.reach(update.optimizer)
+        kept = ScalerCheckpoints(script, update.optimizer, self.scaler)
+        stored = list(kept.edits(placed.reach))
         if placed.passed and not is_started(script):
             raise CannotFix("functions of an imported file get no new parameter")
         loss, optimizer = script.text(self.step.loss), script.text(update.optimizer)
-        edits: list[Edit] = [*placed.edits, *self._wrapped()]
+        edits: list[Edit] = [*placed.edits, *stored, *self._wrapped()]
         edits.append(ReplaceCode(self.step.loss, f"{scaler}.scale({loss})"))
         if update.unscale_at is not None:
             unscale = f"{scaler}.unscale_({optimizer})"
