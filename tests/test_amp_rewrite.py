@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import math
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -197,3 +198,146 @@ def test_bce_loss_raises_under_cuda_autocast() -> None:
         p, target, _ = predicted()
         with pytest.raises(RuntimeError, match="unsafe to autocast"):
             loss(torch.sigmoid(p), target)
+
+
+# Fixtures that train on data made here
+
+FIXED = Path(__file__).parent.parent / "fixtures" / "gpu301_missing_amp"
+BATCHES = 6
+BATCH = 8
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> None:
+    """A module that a fixture imports, made of what it takes from it."""
+    module = ModuleType(name)
+    vars(module).update(members)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+class FewImages(torch.utils.data.Dataset):  # type: ignore[misc]
+    """Small pictures with class numbers, the same for each run."""
+
+    def __init__(self, part: str) -> None:
+        made = torch.Generator().manual_seed(0)
+        self.images = torch.randn(BATCH * BATCHES, 3, 7, 7, generator=made)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, number: int) -> tuple[Any, int]:
+        return self.images[number], number % 10
+
+
+class FlatNet(torch.nn.Sequential):
+    """Takes the place of the vision transformer."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.nn.Flatten(), torch.nn.Linear(3 * 7 * 7, 10))
+
+
+def adversarial(monkeypatch: pytest.MonkeyPatch, path: Path) -> list[Any]:
+    """The pictures that one epoch and its beginning leave, for a script of two nets."""
+    saved: list[Any] = []
+    stand_in(monkeypatch, "data", Images=FewImages)
+    stand_in(monkeypatch, "torchvision")
+    stand_in(
+        monkeypatch,
+        "torchvision.utils",
+        save_image=lambda images, path: saved.append(images.clone()),
+    )
+    text = path.read_text("utf-8").replace("range(20)", "range(2)")
+    text = text.replace("batch_size=64", f"batch_size={BATCH}")
+    torch.manual_seed(0)
+    namespace: dict[str, Any] = {"__name__": "adversarial"}
+    exec(compile(text, str(path), "exec"), namespace)
+    namespace["main"]()
+    return saved
+
+
+def counted_scalers(monkeypatch: pytest.MonkeyPatch, scale: float) -> list[Any]:
+    """The scalers that are made from now on, which note the scale of each update."""
+    made: list[Any] = []
+
+    class Counted(torch.amp.GradScaler):  # type: ignore[misc]
+        def __init__(self, device: str, **options: Any) -> None:
+            super().__init__(device, init_scale=scale, **options)
+            self.scales: list[float] = []
+            made.append(self)
+
+        def update(self, new_scale: Any = None) -> None:
+            super().update(new_scale)
+            self.scales.append(self.get_scale())
+
+    monkeypatch.setattr(torch.amp, "GradScaler", Counted)
+    return made
+
+
+def test_adversarial_networks_train_as_before_without_a_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = adversarial(monkeypatch, FIXED / "adversarial_networks.py")
+    after = adversarial(monkeypatch, FIXED / "adversarial_networks.fixed.py")
+    for was, now in zip(before, after, strict=True):
+        assert torch.equal(was, now)
+
+
+def test_one_scaler_serves_two_optimizers(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = adversarial(monkeypatch, FIXED / "adversarial_networks.py")
+    use_amp(monkeypatch, torch.float16)
+    made = counted_scalers(monkeypatch, 256.0)
+    after = adversarial(monkeypatch, FIXED / "adversarial_networks.fixed.py")
+    assert [scaler.scales for scaler in made] == [[256.0] * (2 * BATCHES)]
+    for was, now in zip(before, after, strict=True):
+        assert now.dtype is torch.float32
+        assert torch.allclose(was, now, atol=0.05)
+
+
+def test_two_optimizers_leave_out_steps_that_overflow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    use_amp(monkeypatch, torch.float16)
+    made = counted_scalers(monkeypatch, 2.0**30)
+    pictures = adversarial(monkeypatch, FIXED / "adversarial_networks.fixed.py")
+    scales = made[0].scales
+    assert len(scales) == 2 * BATCHES
+    assert scales[:3] == [2.0**29, 2.0**28, 2.0**27]
+    assert all(bool(torch.isfinite(picture).all()) for picture in pictures)
+
+
+def checkpointed(monkeypatch: pytest.MonkeyPatch, path: Path) -> Any:
+    """The trainer of a fixture with a small model, on the CPU."""
+    stand_in(monkeypatch, "data", Images=FewImages, ViT=FlatNet)
+    namespace: dict[str, Any] = {"__name__": "checkpointed"}
+    exec(compile(path.read_text("utf-8"), str(path), "exec"), namespace)
+    loader = torch.utils.data.DataLoader(FewImages("train"), BATCH)
+    return namespace["Trainer"](FlatNet(), loader, torch.device("cpu"))
+
+
+def test_a_scaler_goes_on_where_its_checkpoint_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixed = FIXED / "checkpoint_of_trainer.fixed.py"
+    use_amp(monkeypatch, torch.float16)
+    trainer = checkpointed(monkeypatch, fixed)
+    trainer.train_epoch()
+    trainer.save(tmp_path / "new.pt", 3)
+    resumed = checkpointed(monkeypatch, fixed)
+    assert resumed.load(tmp_path / "new.pt") == 3
+    assert resumed.scaler.state_dict() == trainer.scaler.state_dict()
+    assert resumed.scaler.state_dict()["_growth_tracker"] == BATCHES
+
+
+def test_a_checkpoint_without_a_scaler_still_loads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixed = FIXED / "checkpoint_of_trainer.fixed.py"
+    old = checkpointed(monkeypatch, FIXED / "checkpoint_of_trainer.py")
+    old.save(tmp_path / "old.pt", 1)
+    off = checkpointed(monkeypatch, fixed)
+    off.save(tmp_path / "off.pt", 2)
+    assert torch.load(tmp_path / "off.pt")["scaler"] == {}
+    use_amp(monkeypatch, torch.float16)
+    for name, epoch in (("old.pt", 1), ("off.pt", 2)):
+        trainer = checkpointed(monkeypatch, fixed)
+        assert trainer.load(tmp_path / name) == epoch
+        trainer.train_epoch()

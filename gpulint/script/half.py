@@ -53,6 +53,8 @@ _PICKY = frozenset(
     "LowRankMultivariateNormal".split()
 )
 _FILLS = ("masked_fill", "full_like", "where", "fill_", "new_full", "index_fill")
+# Functions of numpy that are for numbers and shapes, never for tensors.
+_OF_NUMBERS = re.compile(r"^numpy\.(random\.|(prod|eye|arange|linspace|zeros|ones)$)")
 _REARRANGES = frozenset("transpose permute t view reshape".split())
 _PRODUCTS = frozenset("bmm matmul mm".split())
 _LOGARITHMS = frozenset("log log2 log10".split())
@@ -340,7 +342,7 @@ def _hazard(script: Script, formats: Formats, node: ast.AST) -> str | None:
         owner = script.resolver.class_of(node.func.value)
         if owner and "torch.autograd.Function" in script.resolver.base_names(owner):
             return "is a custom autograd.Function"
-    if last == "numpy" or name.startswith("numpy."):
+    if last == "numpy" or (name.startswith("numpy.") and not _OF_NUMBERS.match(name)):
         return "makes an array of what may be bfloat16"
     if "sparse" in name or "sparse" in last or last == "spmm":
         return "has no half-precision form"

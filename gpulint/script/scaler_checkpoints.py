@@ -36,30 +36,35 @@ class ScalerCheckpoints:
     """The edits for one scaler; CannotFix for checkpoints of any other form.
 
     A checkpoint is a dict that is written out and goes into `torch.save` alone, and
-    is read back by its keys. One that is older loads as before.
+    is read back by its keys. One that is older loads as before. The scaler's state is
+    kept with that of the first of its optimizers.
     """
 
-    def __init__(self, script: Script, optimizer: ast.expr, name: str) -> None:
+    def __init__(self, script: Script, optimizers: list[ast.expr], name: str) -> None:
         self.script = script
         self.index = script.index
         self.name = name
-        self.made = {o.node for o in script.resolver.origins(optimizer)}
+        self.made = [{o.node for o in script.resolver.origins(x)} for x in optimizers]
 
     def edits(self, reach: Callable[[ast.expr], str]) -> Iterator[Edit]:
         """`reach` gives code for the scaler where the optimizer is read."""
         states = saved_states(self.script)
-        for state in states:
-            self._check_mine(state)
+        mine = [state for state in states if self._is_first(state)]
+        if states and not mine:
+            raise CannotFix(lacks_state(self.script, states[0]))
+        for state in mine:
             yield self._saved(state, reach(state.value))
         for call in self._restored() if states else ():
             assert isinstance(call.func, ast.Attribute)
-            self._check_mine(call.func)
-            yield self._loaded(call, reach(call.func.value))
+            if self._is_first(call.func):
+                yield self._loaded(call, reach(call.func.value))
 
-    def _check_mine(self, attribute: ast.Attribute) -> None:
+    def _is_first(self, attribute: ast.Attribute) -> bool:
+        """Whether the first optimizer is meant; CannotFix for one that is unknown."""
         its = {o.node for o in self.script.resolver.origins(attribute.value)}
-        if not its or not its <= self.made:
+        if not its or not any(its <= made for made in self.made):
             raise CannotFix(lacks_state(self.script, attribute))
+        return its <= self.made[0]
 
     # Saving
 
