@@ -341,3 +341,89 @@ def test_a_checkpoint_without_a_scaler_still_loads(
         trainer = checkpointed(monkeypatch, fixed)
         assert trainer.load(tmp_path / name) == epoch
         trainer.train_epoch()
+
+
+# Mended uses of a scaler, and fences, as they run on the CPU
+
+MISUSE = FIXED.parent / "gpu304_amp_misuse"
+
+
+def trained(monkeypatch: pytest.MonkeyPatch, path: Path, **replaced: str) -> Any:
+    """The weights after one epoch of a fixture, on the CPU."""
+    models: list[Any] = []
+
+    class Kept(FlatNet):
+        def __init__(self) -> None:
+            super().__init__()
+            models.append(self)
+
+    stand_in(monkeypatch, "data", Images=FewImages, ViT=Kept)
+    text = path.read_text("utf-8").replace('"cuda"', '"cpu"')
+    for old, new in {"range(20)": "range(1)", "=64": f"={BATCH}", **replaced}.items():
+        text = text.replace(old, new)
+    torch.manual_seed(0)
+    namespace: dict[str, Any] = {"__name__": "trained"}
+    exec(compile(text, str(path), "exec"), namespace)
+    namespace["main"]()
+    return models[0][1].weight.detach()
+
+
+def test_clipping_after_unscale_moves_the_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = {'GradScaler("cpu")': 'GradScaler("cpu", enabled=False)'}
+    small = {"1e-3": "1e-1", "AdamW": "SGD"}
+    wanted = trained(monkeypatch, MISUSE / "bad.py", **plain, **small)
+    lost = trained(monkeypatch, MISUSE / "bad.py", **small)
+    mended = trained(monkeypatch, MISUSE / "bad.fixed.py", **small)
+    assert torch.allclose(mended, wanted, atol=1e-3)
+    assert (lost - wanted).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("name", ["optimizer_steps", "optimizer_steps_and_update"])
+def test_a_step_by_the_scaler_is_that_of_plain_training(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    sgd = {"1e-3": "1e-1", "AdamW": "SGD"}
+    off = {'GradScaler("cpu")': 'GradScaler("cpu", enabled=False)'}
+    mended = MISUSE / f"{name}.fixed.py"
+    wanted = trained(monkeypatch, mended, **sgd, **off)
+    assert torch.allclose(trained(monkeypatch, mended, **sgd), wanted, atol=1e-3)
+
+
+def test_a_scaler_that_is_never_updated_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RuntimeError, match="since the last update"):
+        trained(monkeypatch, MISUSE / "never_updated.py")
+    trained(monkeypatch, MISUSE / "never_updated.fixed.py")
+
+
+def test_an_autocast_object_entered_in_itself_stays_on() -> None:
+    autocast = torch.autocast("cpu", dtype=torch.bfloat16)
+    try:
+        with autocast, autocast:
+            pass
+        assert torch.is_autocast_enabled("cpu")
+    finally:
+        torch.set_autocast_enabled("cpu", False)
+
+
+def test_fenced_derivatives_are_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = FIXED.parent / "gpu305_amp_over_second_derivatives" / "residual.fixed.py"
+    formats: list[Any] = []
+    grad = torch.autograd.grad
+
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        found = grad(*args, **kwargs)
+        formats.append((args[0].dtype, torch.is_autocast_enabled("cpu")))
+        return found
+
+    monkeypatch.setattr(torch.autograd, "grad", recorded)
+    text = path.read_text("utf-8").replace("torch.cuda.amp.autocast()", "autocast()")
+    text = text.replace('"cuda"', '"cpu"')
+    namespace: dict[str, Any] = {
+        "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16)
+    }
+    exec(compile(text, str(path), "exec"), namespace)
+    batches = [(torch.rand(8, 2), torch.rand(8, 2)) for _ in range(2)]
+    namespace["train"](batches, torch.device("cpu"))
+    assert formats == [(torch.float32, False)] * 2
