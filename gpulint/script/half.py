@@ -181,11 +181,13 @@ class Formats:
         return False
 
     def _forward(self, call: ast.Call) -> Function | None:
-        """`forward` of a loss module of this file that is called."""
+        """`forward` of a loss module that is called, or `__call__` of an object."""
         owners = self.script.resolver.classes_of(call.func)
-        if len(owners) != 1 or not self.script.tensors.is_module_class(owners[0]):
+        if len(owners) != 1:
             return None
-        return self.script.resolver.methods(owners[0]).get("forward")
+        is_module = self.script.tensors.is_module_class(owners[0])
+        name = "forward" if is_module else "__call__"
+        return self.script.resolver.methods(owners[0]).get(name)
 
     def known_loss(self, call: ast.Call) -> bool:
         """Whether a call is one of PyTorch's losses that autocast does in float32."""
@@ -270,12 +272,13 @@ def _runs(script: Script, call: ast.Call) -> list[ast.AST]:
         return list(functions)
     made = script.resolver.class_of(call.func)
     owners = [made] if made is not None else script.resolver.classes_of(call.func)
-    return [
-        part
-        for owner in owners
-        if script.tensors.is_module_class(owner)
-        for part in script.resolver.bases(owner)
-    ]
+    parts: list[ast.AST] = []
+    for owner in owners:
+        if script.tensors.is_module_class(owner):
+            parts += script.resolver.bases(owner)
+        elif made is None and (own := script.resolver.methods(owner).get("__call__")):
+            parts.append(own)
+    return parts
 
 
 def hazard(script: Script, statements: tuple[ast.stmt, ...]) -> str | None:

@@ -123,9 +123,7 @@ class ScaledUpdate:
         """One of torch's optimizers, which steps nowhere else."""
         origins = self.script.resolver.origins(update.optimizer)
         for origin in origins:
-            made = origin.call
-            name = self.index.qualified(made.func) if made is not None else None
-            if not (name or "").startswith("torch.optim."):
+            if origin.call is None or not self._makes_optimizer(origin.call):
                 text = self.script.text(update.optimizer)
                 raise CannotFix(f"`{text}` is not known to be one of torch.optim")
         mine = {o.node for o in origins}
@@ -135,6 +133,13 @@ class ScaledUpdate:
                 others = self.script.resolver.origins(call.func.value)
                 if mine & {o.node for o in others}:
                     raise CannotFix("the optimizer steps in several places")
+
+    def _makes_optimizer(self, call: ast.Call) -> bool:
+        """`torch.optim.Adam(…)`, `getattr(torch.optim, name)(…)`."""
+        func: ast.expr = call.func
+        if isinstance(func, ast.Call) and dotted(func.func) == "getattr" and func.args:
+            return self.index.qualified(func.args[0]) == "torch.optim"
+        return (self.index.qualified(func) or "").startswith("torch.optim.")
 
     # Between backward and step
 
