@@ -64,8 +64,8 @@ loss other than PyTorch's own, `BCELoss` (above 6.5 a sigmoid in bfloat16 is 1, 
 gradient 0), custom `autograd.Function`s, Fourier transforms and linear algebra,
 `DataParallel`, FSDP, gradient hooks and `.grad`, optimizers that share parameters, get
 no gradient in some steps or leave gradients of another scale, iterations that end
-before the scaler's update, numbers that float16 cannot hold, checkpoints of another
-form.
+before the scaler's update, numbers that float16 cannot hold, differences of neighbours,
+checkpoints of another form.
 
 ## When not
 Mixed or half precision in any form is there already, also behind a switch that is off.

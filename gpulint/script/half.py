@@ -312,7 +312,11 @@ def _untransposed(script: Script, node: ast.expr, depth: int) -> object:
         return _untransposed(script, node.value, depth)
     func = node.func if isinstance(node, ast.Call) else None
     if isinstance(func, ast.Attribute) and func.attr in _REARRANGES:
-        return _untransposed(script, func.value, depth)
+        given = func.value
+        if (script.index.qualified(func) or "").startswith("torch."):
+            values = getattr(node, "args", [])
+            given = values[0] if values else given
+        return _untransposed(script, given, depth)
     if not isinstance(node, ast.Name) or depth > 4:
         return None
     found = script.definitions(node)
@@ -322,9 +326,23 @@ def _untransposed(script: Script, node: ast.expr, depth: int) -> object:
     return only
 
 
+def _subtracts_neighbours(script: Script, node: ast.AST) -> bool:
+    """`u[:, 2:] - u[:, :-2]`: finite differences, and the sizes of boxes."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub):
+        return False
+    left, right = node.left, node.right
+    if not isinstance(left, ast.Subscript) or not isinstance(right, ast.Subscript):
+        return False
+    sliced = any(isinstance(n, ast.Slice) for n in walk(left.slice, right.slice))
+    same = script.text(left.value) == script.text(right.value)
+    return sliced and same and script.text(left.slice) != script.text(right.slice)
+
+
 def _hazard(script: Script, formats: Formats, node: ast.AST) -> str | None:
     if is_gram(script, node):
         return "may exceed the largest number of float16"
+    if _subtracts_neighbours(script, node):
+        return "is a difference that half precision rounds away"
     if isinstance(node, (ast.BinOp, ast.AugAssign)):
         added = isinstance(node.op, (ast.Add, ast.Sub))
         terms = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.value]

@@ -267,15 +267,17 @@ class ScaledUpdate:
 
     def _overlap(self, one: Update, other: Update) -> bool:
         """Whether two optimizers may hold the same parameters."""
-        names, others = (
-            [self.script.text(owner) for owner in self._modules(update)]
-            for update in (one, other)
+        mine, its = self._modules(one), self._modules(other)
+        return not (mine and its) or any(
+            self._holds(a, b) or self._holds(b, a) for a in mine for b in its
         )
-        return not (names and others) or any(
-            f"{b}.".startswith(f"{a}.") or f"{a}.".startswith(f"{b}.")
-            for a in names
-            for b in others
-        )
+
+    def _holds(self, outer: ast.expr, inner: ast.expr) -> bool:
+        """Whether a module may be another, or a part of it: `net`, `net.head`."""
+        if f"{self.script.text(inner)}.".startswith(f"{self.script.text(outer)}."):
+            return True
+        its = {o.node for o in self.script.resolver.origins(inner)}
+        return bool(its & {o.node for o in self.script.resolver.origins(outer)})
 
     def _check_zeroed(self, update: Update, shared: bool) -> None:
         """Gradients of other backward calls, in another scale, must not be left over.
