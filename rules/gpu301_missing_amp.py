@@ -54,13 +54,18 @@ Forward and loss under `torch.autocast`, in the format that the GPU has: bfloat1
 float16 with a gradient scaler, or none, as `runtime.amp_dtype` decides when the script
 runs. The scaler is made beside the optimizer and reaches the step as the optimizer
 does: as a variable, an attribute or a parameter. Second derivatives that are a
-statement of their own stay outside, in float32.
+statement of their own stay outside, in float32, and tensors that go to numpy, pictures
+or logs behind the step are made float32 there. Several optimizers share one scaler,
+which is updated once, when each has stepped. A checkpoint that is a dict with the
+optimizer's state gets the scaler's; checkpoints without it still load.
 
 Withheld, with the reason, wherever something in the step is not known to bear it: a
-loss other than PyTorch's own, `BCELoss`, custom `autograd.Function`s, Fourier
-transforms and linear algebra, `DataParallel`, FSDP, gradient hooks and `.grad`, several
-models, optimizers or backward calls, numpy conversion of what the model returns,
-numbers that float16 cannot hold, checkpoints with the optimizer's state.
+loss other than PyTorch's own, `BCELoss` (above 6.5 a sigmoid in bfloat16 is 1, and its
+gradient 0), custom `autograd.Function`s, Fourier transforms and linear algebra,
+`DataParallel`, FSDP, gradient hooks and `.grad`, optimizers that share parameters, get
+no gradient in some steps or leave gradients of another scale, iterations that end
+before the scaler's update, numbers that float16 cannot hold, differences of neighbours,
+checkpoints of another form.
 
 ## When not
 Mixed or half precision in any form is there already, also behind a switch that is off.

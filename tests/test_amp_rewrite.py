@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import math
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -197,3 +198,232 @@ def test_bce_loss_raises_under_cuda_autocast() -> None:
         p, target, _ = predicted()
         with pytest.raises(RuntimeError, match="unsafe to autocast"):
             loss(torch.sigmoid(p), target)
+
+
+# Fixtures that train on data made here
+
+FIXED = Path(__file__).parent.parent / "fixtures" / "gpu301_missing_amp"
+BATCHES = 6
+BATCH = 8
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> None:
+    """A module that a fixture imports, made of what it takes from it."""
+    module = ModuleType(name)
+    vars(module).update(members)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+class FewImages(torch.utils.data.Dataset):  # type: ignore[misc]
+    """Small pictures with class numbers, the same for each run."""
+
+    def __init__(self, part: str) -> None:
+        made = torch.Generator().manual_seed(0)
+        self.images = torch.randn(BATCH * BATCHES, 3, 7, 7, generator=made)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, number: int) -> tuple[Any, int]:
+        return self.images[number], number % 10
+
+
+class FlatNet(torch.nn.Sequential):
+    """Takes the place of the vision transformer."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.nn.Flatten(), torch.nn.Linear(3 * 7 * 7, 10))
+
+
+def adversarial(monkeypatch: pytest.MonkeyPatch, path: Path) -> list[Any]:
+    """The pictures that one epoch and its beginning leave, for a script of two nets."""
+    saved: list[Any] = []
+    stand_in(monkeypatch, "data", Images=FewImages)
+    stand_in(monkeypatch, "torchvision")
+    stand_in(
+        monkeypatch,
+        "torchvision.utils",
+        save_image=lambda images, path: saved.append(images.clone()),
+    )
+    text = path.read_text("utf-8").replace("range(20)", "range(2)")
+    text = text.replace("batch_size=64", f"batch_size={BATCH}")
+    torch.manual_seed(0)
+    namespace: dict[str, Any] = {"__name__": "adversarial"}
+    exec(compile(text, str(path), "exec"), namespace)
+    namespace["main"]()
+    return saved
+
+
+def counted_scalers(monkeypatch: pytest.MonkeyPatch, scale: float) -> list[Any]:
+    """The scalers that are made from now on, which note the scale of each update."""
+    made: list[Any] = []
+
+    class Counted(torch.amp.GradScaler):  # type: ignore[misc]
+        def __init__(self, device: str, **options: Any) -> None:
+            super().__init__(device, init_scale=scale, **options)
+            self.scales: list[float] = []
+            made.append(self)
+
+        def update(self, new_scale: Any = None) -> None:
+            super().update(new_scale)
+            self.scales.append(self.get_scale())
+
+    monkeypatch.setattr(torch.amp, "GradScaler", Counted)
+    return made
+
+
+def test_adversarial_networks_train_as_before_without_a_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = adversarial(monkeypatch, FIXED / "adversarial_networks.py")
+    after = adversarial(monkeypatch, FIXED / "adversarial_networks.fixed.py")
+    for was, now in zip(before, after, strict=True):
+        assert torch.equal(was, now)
+
+
+def test_one_scaler_serves_two_optimizers(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = adversarial(monkeypatch, FIXED / "adversarial_networks.py")
+    use_amp(monkeypatch, torch.float16)
+    made = counted_scalers(monkeypatch, 256.0)
+    after = adversarial(monkeypatch, FIXED / "adversarial_networks.fixed.py")
+    assert [scaler.scales for scaler in made] == [[256.0] * (2 * BATCHES)]
+    for was, now in zip(before, after, strict=True):
+        assert now.dtype is torch.float32
+        assert torch.allclose(was, now, atol=0.05)
+
+
+def test_two_optimizers_leave_out_steps_that_overflow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    use_amp(monkeypatch, torch.float16)
+    made = counted_scalers(monkeypatch, 2.0**30)
+    pictures = adversarial(monkeypatch, FIXED / "adversarial_networks.fixed.py")
+    scales = made[0].scales
+    assert len(scales) == 2 * BATCHES
+    assert scales[:3] == [2.0**29, 2.0**28, 2.0**27]
+    assert all(bool(torch.isfinite(picture).all()) for picture in pictures)
+
+
+def checkpointed(monkeypatch: pytest.MonkeyPatch, path: Path) -> Any:
+    """The trainer of a fixture with a small model, on the CPU."""
+    stand_in(monkeypatch, "data", Images=FewImages, ViT=FlatNet)
+    namespace: dict[str, Any] = {"__name__": "checkpointed"}
+    exec(compile(path.read_text("utf-8"), str(path), "exec"), namespace)
+    loader = torch.utils.data.DataLoader(FewImages("train"), BATCH)
+    return namespace["Trainer"](FlatNet(), loader, torch.device("cpu"))
+
+
+def test_a_scaler_goes_on_where_its_checkpoint_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixed = FIXED / "checkpoint_of_trainer.fixed.py"
+    use_amp(monkeypatch, torch.float16)
+    trainer = checkpointed(monkeypatch, fixed)
+    trainer.train_epoch()
+    trainer.save(tmp_path / "new.pt", 3)
+    resumed = checkpointed(monkeypatch, fixed)
+    assert resumed.load(tmp_path / "new.pt") == 3
+    assert resumed.scaler.state_dict() == trainer.scaler.state_dict()
+    assert resumed.scaler.state_dict()["_growth_tracker"] == BATCHES
+
+
+def test_a_checkpoint_without_a_scaler_still_loads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixed = FIXED / "checkpoint_of_trainer.fixed.py"
+    old = checkpointed(monkeypatch, FIXED / "checkpoint_of_trainer.py")
+    old.save(tmp_path / "old.pt", 1)
+    off = checkpointed(monkeypatch, fixed)
+    off.save(tmp_path / "off.pt", 2)
+    assert torch.load(tmp_path / "off.pt")["scaler"] == {}
+    use_amp(monkeypatch, torch.float16)
+    for name, epoch in (("old.pt", 1), ("off.pt", 2)):
+        trainer = checkpointed(monkeypatch, fixed)
+        assert trainer.load(tmp_path / name) == epoch
+        trainer.train_epoch()
+
+
+# Mended uses of a scaler, and fences, as they run on the CPU
+
+MISUSE = FIXED.parent / "gpu304_amp_misuse"
+
+
+def trained(monkeypatch: pytest.MonkeyPatch, path: Path, **replaced: str) -> Any:
+    """The weights after one epoch of a fixture, on the CPU."""
+    models: list[Any] = []
+
+    class Kept(FlatNet):
+        def __init__(self) -> None:
+            super().__init__()
+            models.append(self)
+
+    stand_in(monkeypatch, "data", Images=FewImages, ViT=Kept)
+    text = path.read_text("utf-8").replace('"cuda"', '"cpu"')
+    for old, new in {"range(20)": "range(1)", "=64": f"={BATCH}", **replaced}.items():
+        text = text.replace(old, new)
+    torch.manual_seed(0)
+    namespace: dict[str, Any] = {"__name__": "trained"}
+    exec(compile(text, str(path), "exec"), namespace)
+    namespace["main"]()
+    return models[0][1].weight.detach()
+
+
+def test_clipping_after_unscale_moves_the_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = {'GradScaler("cpu")': 'GradScaler("cpu", enabled=False)'}
+    small = {"1e-3": "1e-1", "AdamW": "SGD"}
+    wanted = trained(monkeypatch, MISUSE / "bad.py", **plain, **small)
+    lost = trained(monkeypatch, MISUSE / "bad.py", **small)
+    mended = trained(monkeypatch, MISUSE / "bad.fixed.py", **small)
+    assert torch.allclose(mended, wanted, atol=1e-3)
+    assert (lost - wanted).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("name", ["optimizer_steps", "optimizer_steps_and_update"])
+def test_a_step_by_the_scaler_is_that_of_plain_training(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    sgd = {"1e-3": "1e-1", "AdamW": "SGD"}
+    off = {'GradScaler("cpu")': 'GradScaler("cpu", enabled=False)'}
+    mended = MISUSE / f"{name}.fixed.py"
+    wanted = trained(monkeypatch, mended, **sgd, **off)
+    assert torch.allclose(trained(monkeypatch, mended, **sgd), wanted, atol=1e-3)
+
+
+def test_a_scaler_that_is_never_updated_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RuntimeError, match="since the last update"):
+        trained(monkeypatch, MISUSE / "never_updated.py")
+    trained(monkeypatch, MISUSE / "never_updated.fixed.py")
+
+
+def test_an_autocast_object_entered_in_itself_stays_on() -> None:
+    autocast = torch.autocast("cpu", dtype=torch.bfloat16)
+    try:
+        with autocast, autocast:
+            pass
+        assert torch.is_autocast_enabled("cpu")
+    finally:
+        torch.set_autocast_enabled("cpu", False)
+
+
+def test_fenced_derivatives_are_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = FIXED.parent / "gpu305_amp_over_second_derivatives" / "residual.fixed.py"
+    formats: list[Any] = []
+    grad = torch.autograd.grad
+
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        found = grad(*args, **kwargs)
+        formats.append((args[0].dtype, torch.is_autocast_enabled("cpu")))
+        return found
+
+    monkeypatch.setattr(torch.autograd, "grad", recorded)
+    text = path.read_text("utf-8").replace("torch.cuda.amp.autocast()", "autocast()")
+    text = text.replace('"cuda"', '"cpu"')
+    namespace: dict[str, Any] = {
+        "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16)
+    }
+    exec(compile(text, str(path), "exec"), namespace)
+    batches = [(torch.rand(8, 2), torch.rand(8, 2)) for _ in range(2)]
+    namespace["train"](batches, torch.device("cpu"))
+    assert formats == [(torch.float32, False)] * 2

@@ -21,6 +21,7 @@ from gpulint.script.autocast import file_guard
 from gpulint.script.half import Formats, hazard
 from gpulint.script.half_outputs import Outputs
 from gpulint.script.loops import is_backward
+from gpulint.script.scaler_checkpoints import lacks_state, saved_states
 from gpulint.script.started import trains_in_double, trains_on_gpu, uses_a_trainer
 from gpulint.script.training_step import Step, find_steps, model_calls
 
@@ -170,6 +171,8 @@ def why_not_on(script: Script, flag: OffFlag) -> str | None:
             return "a checkpoint of a scaler that was off cannot be loaded"
     if script.precision.second_order:
         return "the script computes second derivatives"
+    for state in saved_states(script):
+        return lacks_state(script, state)
     reasons = (_why_not_step(script, flag, step) for step in steps)
     return file_guard(script) or next(filter(None, reasons), None)
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.script.autocast_region import autocast_region
+from gpulint.script.autocast_region import autocast_regions
 from gpulint.script.beside import Beside
 from gpulint.script.edits import (
     CannotFix,
@@ -21,6 +21,7 @@ from gpulint.script.edits import (
 from gpulint.script.half import exact_mathematics
 from gpulint.script.named_devices import device_of_step, same_device
 from gpulint.script.scaled_update import ScaledUpdate
+from gpulint.script.scaler_checkpoints import ScalerCheckpoints
 from gpulint.script.started import is_started
 from gpulint.script.training_step import Step
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from gpulint.script import Script
 
 WIDTH = 88
-_OPTIMIZER = re.compile(r"optim|(^|_)opt", re.IGNORECASE)
 _HOOKS = re.compile(
     r"register_((module_)?(full_)?backward_(pre_)?|post_accumulate_grad_|multi_grad_)?"
     r"hook$"
@@ -73,8 +73,6 @@ def _attribute_guard(script: Script, node: ast.Attribute) -> str | None:
         "torch."
     ):
         return f"`{text}` is read or changed"
-    if node.attr == "state_dict" and _OPTIMIZER.search(script.text(node.value)):
-        return f"a checkpoint holds `{text}()` and would lack the scaler's state"
     return None
 
 
@@ -93,8 +91,12 @@ class _Inserter:
         self.script = script
         self.step = step
         self.update = ScaledUpdate(script, step)
-        self.region = autocast_region(script, step)
-        self.place, self.device = device_of_step(script, self.region[0])
+        found = autocast_regions(script, step, self.update.passes)
+        self.regions, self.widened = found
+        self.place, self.device = device_of_step(script, self.regions[0][0])
+        around = [loop.node for loop in script.loops_around(step.backward)]
+        if self.place not in (*around, *self.update.block) and len(self.regions) > 1:
+            raise CannotFix("no device is named where all models run")
         self.scaler = self._free("scaler", "grad_scaler")
         self.dtype = self._free("amp_dtype", "autocast_dtype")
 
@@ -102,20 +104,32 @@ class _Inserter:
         """All edits, in the order in which they stand at the same place."""
         script, update = self.script, self.update
         placed = Beside(script, self.scaler, self._constructor)
-        scaler = placed.reach(update.optimizer)
+        optimizers = sorted((u.optimizer for u in update.updates), key=self._made_at)
+        scaler = placed.reach(optimizers[0])
+        kept = ScalerCheckpoints(script, optimizers, self.scaler)
+        stored = list(kept.edits(placed.reach))
         if placed.passed and not is_started(script):
             raise CannotFix("functions of an imported file get no new parameter")
-        loss, optimizer = script.text(self.step.loss), script.text(update.optimizer)
-        edits: list[Edit] = [*placed.edits, *self._wrapped()]
-        edits.append(ReplaceCode(self.step.loss, f"{scaler}.scale({loss})"))
-        if update.unscale_at is not None:
-            unscale = f"{scaler}.unscale_({optimizer})"
-            edits.append(InsertBefore(update.unscale_at, unscale))
-        edits.append(ReplaceCode(update.call, f"{scaler}.step({optimizer})"))
-        edits.append(InsertAfter(update.statement, f"{scaler}.update()"))
+        edits: list[Edit] = [*placed.edits, *stored, *self._wrapped()]
+        edits += [ReplaceCode(use, f"{use.id}.float()") for use in self.widened]
+        for made in update.passes:
+            loss = script.text(made.loss)
+            edits.append(ReplaceCode(made.loss, f"{scaler}.scale({loss})"))
+        for part in update.updates:
+            optimizer = script.text(part.optimizer)
+            if part.unscale_at is not None:
+                unscale = f"{scaler}.unscale_({optimizer})"
+                edits.append(InsertBefore(part.unscale_at, unscale))
+            edits.append(ReplaceCode(part.call, f"{scaler}.step({optimizer})"))
+        edits.append(InsertAfter(update.end, f"{scaler}.update()"))
         imports = (*script.torch[1], *script.runtime[1])
         lowest = (2, 5) if "mps" in script.source.text else (2, 3)
         return Rewrite("Train in mixed precision", tuple(edits), imports, torch=lowest)
+
+    def _made_at(self, optimizer: ast.expr) -> int:
+        """A number that is smaller for an optimizer that is made later."""
+        origins = self.script.resolver.origins(optimizer)
+        return min(-getattr(o.node, "lineno", 0) for o in origins)
 
     def _free(self, *names: str) -> str:
         """The first name that the file uses for nothing."""
@@ -148,9 +162,10 @@ class _Inserter:
             f"dtype={self.dtype}",
             f"enabled={self.dtype} is not None",
         ]
-        indent = self.region[0].col_offset
-        header = _call(f"with {torch}.autocast", values, indent, before=1)
-        yield Wrap(self.region, f"{header}:")
+        for region in self.regions:
+            indent = region[0].col_offset
+            header = _call(f"with {torch}.autocast", values, indent, before=1)
+            yield Wrap(region, f"{header}:")
 
     def _type(self, name: str) -> str:
         """Code for the device's type, given code for the device."""

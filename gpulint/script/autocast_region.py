@@ -24,13 +24,26 @@ if TYPE_CHECKING:
 Statements = tuple[ast.stmt, ...]
 
 
-def autocast_region(script: Script, step: Step) -> Statements:
-    """Consecutive statements from the forward call to the loss.
+def autocast_regions(
+    script: Script, step: Step, passes: list[Step]
+) -> tuple[list[Statements], list[ast.Name]]:
+    """For each backward pass, the statements from the forward call to the loss.
 
-    What computes second derivatives stays outside. CannotFix where the loss is not
+    And the uses of tensors outside these that need them in float32 as before.
+    What computes second derivatives stays outside. CannotFix where a loss is not
     known to be float32, or where something may fail or go wrong in half precision.
     """
     formats = Formats(script)
+    regions = [_region(script, made, formats) for made in passes]
+    calls = [c for region in regions for s in region for c in model_calls(script, s)]
+    outputs = Outputs(script, formats, tuple(s for region in regions for s in region))
+    bad = outputs.misuse(calls, step.function or script.index.tree)
+    if bad is not None:
+        raise CannotFix(f"`{bad}` may not take half precision")
+    return regions, outputs.widened
+
+
+def _region(script: Script, step: Step, formats: Formats) -> Statements:
     if step.forward is None:
         raise CannotFix("the forward call is not recognised")
     if step.forward in walk(step.backward):
@@ -46,12 +59,6 @@ def autocast_region(script: Script, step: Step) -> Statements:
     second = script.precision.second_order
     if second and any(n in second for n in walk(*reached(script, region))):
         raise CannotFix("the model computes second derivatives")
-    calls = [c for s in region for c in model_calls(script, s)]
-    bad = Outputs(script, formats, region).misuse(
-        calls, step.function or script.index.tree
-    )
-    if bad is not None:
-        raise CannotFix(f"`{bad}` may not take half precision")
     return region
 
 

@@ -65,6 +65,7 @@ class Beside:
         if method is None or method.name != "__init__" or anchor not in method.body:
             raise CannotFix(f"`{self.script.text(user)}` is not made in `__init__`")
         self._check_heirs(method)
+        self._check_after(user, anchor)
         self._make(anchor, f"{self.script.resolver.self_name(method)}.{self.name}")
 
     def _check_heirs(self, init: Function) -> None:
@@ -84,7 +85,9 @@ class Beside:
         scope = scopes.pop()
         if scopes or (scope is not here and not isinstance(scope, ast.Module)):
             raise CannotFix(f"`{self.script.text(user)}` is made in another function")
-        self._make(self._anchor(list(definitions)), self.name)
+        anchor = self._anchor(list(definitions))
+        self._check_after(user, anchor)
+        self._make(anchor, self.name)
 
     def _anchor(self, definitions: list[Definition]) -> ast.stmt:
         """The statement after which every definition has run: one, or one `if`."""
@@ -99,6 +102,11 @@ class Beside:
                     return above
                 break
         raise CannotFix("the optimizer is made in several places")
+
+    def _check_after(self, user: ast.expr, anchor: ast.stmt) -> None:
+        if self.script.index.inside(user, anchor):
+            text = self.script.text(user)
+            raise CannotFix(f"`{text}` is made and used in one statement")
 
     def _make(self, anchor: ast.stmt, target: str) -> None:
         if anchor not in self._anchors:

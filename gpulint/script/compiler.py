@@ -23,7 +23,9 @@ from gpulint.script.edits import (
 from gpulint.script.syntax import parsed, spanned
 from gpulint.source import Source, node_span
 
-_FIRST_INDENT = re.compile(r":[ \t]*(?:#[^\r\n]*)?[\r\n]+([ \t]+)[^\s#]")
+_FIRST_INDENT = re.compile(
+    r"^([ \t]*)[^\s#].*:[ \t]*(?:#[^\r\n]*)?[\r\n]+\1([ \t]+)[^\s#]", re.MULTILINE
+)
 
 
 class Compiler:
@@ -175,7 +177,7 @@ class Compiler:
         header = indent + self._lines(edit.header, indent) + self.source.newline
         edits = [TextEdit(start, start, header)]
         found = _FIRST_INDENT.search(self.source.text)
-        unit = found.group(1) if found else "    "
+        unit = found.group(2) if found else "    "
         kept = _string_rows(edit.statements)
         assert last.end_lineno is not None
         for row in range(self.source.position(start).row, last.end_lineno + 1):

@@ -53,6 +53,8 @@ _PICKY = frozenset(
     "LowRankMultivariateNormal".split()
 )
 _FILLS = ("masked_fill", "full_like", "where", "fill_", "new_full", "index_fill")
+# Functions of numpy that are for numbers and shapes, never for tensors.
+_OF_NUMBERS = re.compile(r"^numpy\.(random\.|(prod|eye|arange|linspace|zeros|ones)$)")
 _REARRANGES = frozenset("transpose permute t view reshape".split())
 _PRODUCTS = frozenset("bmm matmul mm".split())
 _LOGARITHMS = frozenset("log log2 log10".split())
@@ -179,11 +181,13 @@ class Formats:
         return False
 
     def _forward(self, call: ast.Call) -> Function | None:
-        """`forward` of a loss module of this file that is called."""
+        """`forward` of a loss module that is called, or `__call__` of an object."""
         owners = self.script.resolver.classes_of(call.func)
-        if len(owners) != 1 or not self.script.tensors.is_module_class(owners[0]):
+        if len(owners) != 1:
             return None
-        return self.script.resolver.methods(owners[0]).get("forward")
+        is_module = self.script.tensors.is_module_class(owners[0])
+        name = "forward" if is_module else "__call__"
+        return self.script.resolver.methods(owners[0]).get(name)
 
     def known_loss(self, call: ast.Call) -> bool:
         """Whether a call is one of PyTorch's losses that autocast does in float32."""
@@ -268,12 +272,13 @@ def _runs(script: Script, call: ast.Call) -> list[ast.AST]:
         return list(functions)
     made = script.resolver.class_of(call.func)
     owners = [made] if made is not None else script.resolver.classes_of(call.func)
-    return [
-        part
-        for owner in owners
-        if script.tensors.is_module_class(owner)
-        for part in script.resolver.bases(owner)
-    ]
+    parts: list[ast.AST] = []
+    for owner in owners:
+        if script.tensors.is_module_class(owner):
+            parts += script.resolver.bases(owner)
+        elif made is None and (own := script.resolver.methods(owner).get("__call__")):
+            parts.append(own)
+    return parts
 
 
 def hazard(script: Script, statements: tuple[ast.stmt, ...]) -> str | None:
@@ -307,7 +312,11 @@ def _untransposed(script: Script, node: ast.expr, depth: int) -> object:
         return _untransposed(script, node.value, depth)
     func = node.func if isinstance(node, ast.Call) else None
     if isinstance(func, ast.Attribute) and func.attr in _REARRANGES:
-        return _untransposed(script, func.value, depth)
+        given = func.value
+        if (script.index.qualified(func) or "").startswith("torch."):
+            values = getattr(node, "args", [])
+            given = values[0] if values else given
+        return _untransposed(script, given, depth)
     if not isinstance(node, ast.Name) or depth > 4:
         return None
     found = script.definitions(node)
@@ -317,9 +326,23 @@ def _untransposed(script: Script, node: ast.expr, depth: int) -> object:
     return only
 
 
+def _subtracts_neighbours(script: Script, node: ast.AST) -> bool:
+    """`u[:, 2:] - u[:, :-2]`: finite differences, and the sizes of boxes."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub):
+        return False
+    left, right = node.left, node.right
+    if not isinstance(left, ast.Subscript) or not isinstance(right, ast.Subscript):
+        return False
+    sliced = any(isinstance(n, ast.Slice) for n in walk(left.slice, right.slice))
+    same = script.text(left.value) == script.text(right.value)
+    return sliced and same and script.text(left.slice) != script.text(right.slice)
+
+
 def _hazard(script: Script, formats: Formats, node: ast.AST) -> str | None:
     if is_gram(script, node):
         return "may exceed the largest number of float16"
+    if _subtracts_neighbours(script, node):
+        return "is a difference that half precision rounds away"
     if isinstance(node, (ast.BinOp, ast.AugAssign)):
         added = isinstance(node.op, (ast.Add, ast.Sub))
         terms = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.value]
@@ -340,7 +363,7 @@ def _hazard(script: Script, formats: Formats, node: ast.AST) -> str | None:
         owner = script.resolver.class_of(node.func.value)
         if owner and "torch.autograd.Function" in script.resolver.base_names(owner):
             return "is a custom autograd.Function"
-    if last == "numpy" or name.startswith("numpy."):
+    if last == "numpy" or (name.startswith("numpy.") and not _OF_NUMBERS.match(name)):
         return "makes an array of what may be bfloat16"
     if "sparse" in name or "sparse" in last or last == "spmm":
         return "has no half-precision form"

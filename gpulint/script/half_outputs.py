@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class Outputs:
-    """Follows what a model returns in half precision to where it is used."""
+    """Follows what a model returns in half precision to where it is used.
+
+    `widened` are the uses of tensors outside the region that want float32 instead.
+    """
 
     _SAFE = frozenset(
         "argmax argmin argsort eq ne gt lt ge le float double long int bool item size "
@@ -25,6 +28,7 @@ class Outputs:
     )
     _PAIRS = frozenset({"max", "min", "topk", "sort"})  # values and indices
     _PRODUCTS = frozenset("mm bmm matmul mv dot addmm baddbmm inner outer lerp".split())
+    _OF_TENSORS = frozenset("detach data view reshape size shape mean cpu".split())
     _TORCH = frozenset(
         "mean sum abs sqrt exp log stack cat round sigmoid softmax log_softmax norm "
         "squeeze unsqueeze tanh relu std var clamp isnan isfinite max min".split()
@@ -37,6 +41,7 @@ class Outputs:
         self.formats = formats
         self.region = region
         self._half: set[ast.AST] = set()
+        self.widened: list[ast.Name] = []
 
     def misuse(self, calls: Iterable[ast.Call], scope: ast.AST) -> str | None:
         """The first place where a result of these calls may fail, as text."""
@@ -50,9 +55,31 @@ class Outputs:
             for node in walk_scope(scope):
                 if isinstance(node, ast.Name) and self._is_half(node):
                     bad = self._follow(node)
-                    if bad is not None:
+                    if bad is not None and not self._widens(node):
                         return bad
         return None
+
+    def _widens(self, use: ast.Name) -> bool:
+        """Whether a use may be of `x.float()`: `x` is a tensor, and not in a text."""
+        index = self.script.index
+        if self._inside(use) or any(
+            isinstance(above, (ast.JoinedStr, ast.Lambda, ast.Return))
+            for above in index.ancestors(use)
+        ):
+            return False
+        made = self.script.resolver.definitions(use)
+        known = (
+            isinstance(above := index.parent(other), ast.Attribute)
+            and above.attr in self._OF_TENSORS
+            for definition in made
+            for other in self.script.uses(definition)
+        )
+        calls = all(isinstance(d.value, ast.Call) and not d.path for d in made)
+        if not calls or not any(known):
+            return False
+        if use not in self.widened:
+            self.widened.append(use)
+        return True
 
     def _is_half(self, node: ast.Name) -> bool:
         return isinstance(node.ctx, ast.Load) and any(
@@ -124,6 +151,8 @@ class Outputs:
         last = name.rpartition(".")[2]
         if name in ("print", "len", "float", "int", "type", "isinstance"):
             return True
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "format":
+            return isinstance(call.func.value, ast.Constant)
         if self.formats.known_loss(call):
             return True
         if name.startswith("torch."):

@@ -59,8 +59,14 @@ def find_steps(script: Script) -> list[Step]:
     return list(steps.values())
 
 
-def _read(script: Script, loop: Loop, backward: ast.Call) -> Step:
-    made_of = tuple(reversed(list(_made_of(script, backward))))
+def step_after(script: Script, step: Step, backward: ast.Call, row: int) -> Step:
+    """Another backward pass of a step, made of statements below a row alone."""
+    return _read(script, step.loop, backward, row)
+
+
+def _read(script: Script, loop: Loop, backward: ast.Call, row: int = 0) -> Step:
+    found = reversed(list(_made_of(script, backward)))
+    made_of = tuple(s for s in found if s.lineno > row)
     plain = [s for s in made_of if not differentiates(script, s)]
     calls = (c for s in [*plain, *made_of] for c in model_calls(script, s))
     forward = next(calls, None) or next(model_calls(script, backward), None)
