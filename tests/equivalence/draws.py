@@ -32,7 +32,7 @@ class ConstantDraws(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded in func.tags:
             generator = kwargs.get("generator") or torch.default_generator
             generator.manual_seed(0)
-            gpu.NUMBERS.seed(0)
+            gpu.NUMBERS.state = generator.get_state()  # as if drawn on the host
         return func(*args, **kwargs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from types import SimpleNamespace
 from typing import Any
@@ -66,10 +67,26 @@ def pretend_gpu(capability: tuple[int, int] = (8, 0)) -> None:
     tensor: Any = torch.Tensor
     tensor.pin_memory = gpu.pin  # also in the loader's thread, which has no modes
     tensor.is_pinned = gpu.pinned
-    torch.__future__.set_swap_module_params_on_conversion(True)
+    module: Any = torch.nn.Module
+    module._apply = swapping(module._apply)
     torch.serialization.add_safe_globals([gpu.restored])
     gpu.Operations().__enter__()
     for name in ("tensor", "as_tensor", "asarray"):
         setattr(torch, name, gpu.creating(getattr(torch, name)))
     for name in ("empty", "zeros", "ones", "full", "rand", "randn", "arange"):
         setattr(torch, name, gpu.pinning(getattr(torch, name)))
+
+
+def swapping(apply: Any) -> Any:
+    """`Module.to` and its like: parameters stay the same objects, as on a real GPU."""
+    future: Any = torch.__future__
+
+    @functools.wraps(apply)
+    def applied(self: Any, *args: Any, **kwargs: Any) -> Any:
+        future.set_swap_module_params_on_conversion(True)
+        try:
+            return apply(self, *args, **kwargs)
+        finally:
+            future.set_swap_module_params_on_conversion(False)
+
+    return applied
