@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from equivalence import support
+
+if (why := support.missing()) is not None:
+    pytest.skip(why, allow_module_level=True)
+
 from equivalence.cases import (
     Failed,
     assert_repeatable,
@@ -14,39 +18,34 @@ from equivalence.cases import (
     check_random,
 )
 from equivalence.planted import PLANTED, Planted
-from equivalence.runner import Runner
+from equivalence.runner import Runner, shared_runner
 from equivalence.situation import TURING
 
-if (why := support.missing()) is not None:
-    pytest.skip(why, allow_module_level=True)
+Check = Callable[[str, str, Runner], None]
 
 
 def check_on_turing(script: str, rewritten: str, runner: Runner) -> None:
     check_numerics(script, rewritten, runner, TURING)
 
 
-CHECKS: dict[str, Callable[[str, str, Runner], None]] = {
+CHECKS: dict[str, Check] = {
     "exact": check_exact,
     "random": check_random,
     "numerics": check_on_turing,
 }
 
 
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    with Runner() as started:
-        yield started
-
-
-@pytest.mark.parametrize("planted", PLANTED, ids=lambda p: p.name)
-def test_wrong_rewrite_is_red_and_honest_one_green(
-    planted: Planted, runner: Runner
-) -> None:
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
+def test_wrong_rewrite_is_red_and_honest_one_green(planted: Planted) -> None:
     script, wrong, honest = planted.texts()
+    runner = shared_runner()
     assert_repeatable(script, runner)
-    with pytest.raises(Failed):
+    with pytest.raises(Failed, match=rf"(?s){planted.seen_as}"):
         CHECKS[planted.claims](script, wrong, runner)
     CHECKS[planted.honest_claims or planted.claims](script, honest, runner)
-    if planted.honest_claims:
-        return
-    assert wrong != honest
+
+
+def test_edits_of_planted_rewrites_must_stand_in_the_script() -> None:
+    planted = Planted("nothing", "exact", (("no such line", ""),), (), seen_as="")
+    with pytest.raises(ValueError, match="'no such line' stands 0 times"):
+        planted.texts()

@@ -30,6 +30,8 @@ def main() -> int:
             seed, verdict, text, codes = job.result()
             verdicts[verdict] += 1
             rules.update(codes)
+            if verdicts.total() % 50 == 0:
+                print(f"{verdicts.total()} scripts", dict(verdicts), flush=True)
             if verdict != "equal":
                 print(f"--- seed {seed}: {verdict}\n{text}\n", flush=True)
     print(f"seeds {seeds[0]} to {seeds[-1]}:", dict(verdicts))

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import gpu
+from . import gpu_memory
 
 PYTHON = "random uniform randint randrange choice sample shuffle gauss normalvariate"
 NUMPY = "rand randn randint random uniform normal choice permutation shuffle"
@@ -32,7 +32,7 @@ class ConstantDraws(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded in func.tags:
             generator = kwargs.get("generator") or torch.default_generator
             generator.manual_seed(0)
-            gpu.NUMBERS.state = generator.get_state()  # as if drawn on the host
+            gpu_memory.NUMBERS.state = generator.get_state()  # as if drawn on the host
         return func(*args, **kwargs)
 
 

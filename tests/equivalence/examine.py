@@ -5,17 +5,13 @@ from __future__ import annotations
 from .cases import Failed, NotACase, check
 from .generator import write_script
 from .plan import plan_of
-from .runner import Runner
+from .runner import shared_runner
 from .shrink import described, shrink
-
-_runner: list[Runner] = []
 
 
 def examine(seed: int) -> tuple[int, str, str, tuple[str, ...]]:
     """What came of a seed, with what to print and the codes of the rules."""
-    if not _runner:
-        _runner.append(Runner())
-    runner = _runner[0]
+    runner = shared_runner()
     runner.forget()
     plan = plan_of(seed)
     try:

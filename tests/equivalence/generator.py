@@ -19,7 +19,7 @@ from torch import nn, optim
 from torch.utils.data import DataLoader, Dataset, TensorDataset, random_split
 
 SEED = 7
-EPOCHS = 3
+EPOCHS = 2
 BATCH_SIZE = 32
 """
 SEEDS = ["random.seed(SEED)", "np.random.seed(SEED)", "torch.manual_seed(SEED)"]
@@ -151,7 +151,7 @@ def setup(plan: Plan) -> list[str]:
     lines = ["rng = np.random.default_rng(0)", *parts.pick_device(plan)]
     lines += parts.build_dataset(plan, "train", parts.ROWS)
     if plan.evaluation != "none":
-        lines += parts.build_dataset(plan, "val", 64)
+        lines += parts.build_dataset(plan, "val", parts.VALIDATION_ROWS)
     if plan.loader != "in_loop":
         lines += parts.build_loader(plan, "train")
     elif plan.layout == "trainer" and plan.task != "gan":
@@ -173,7 +173,7 @@ def setup(plan: Plan) -> list[str]:
     if plan.precision == "amp_old":
         lines += ["scaler = torch.cuda.amp.GradScaler()"]
     elif plan.precision == "amp_new":
-        kind = 'enabled=torch.cuda.is_available()'
+        kind = "enabled=torch.cuda.is_available()"
         lines += [f'scaler = torch.amp.GradScaler("cuda", {kind})']
     if plan.checkpoint == "best":
         lines += ['best_loss, best_state = float("inf"), None']

@@ -9,7 +9,7 @@ device is the CPU, this shows:
 - host and device tensors do not mix;
 - the device has random numbers of its own;
 - a copy to the device from pinned memory that need not be waited for reads its source
-  late: `Race` if the source has changed by the next wait;
+  late: `gpu_memory.Race` if it has changed by the next wait;
 - a copy to the host that need not be waited for holds rubbish until the next wait.
 
 What differs on a real GPU only, such as the order of a reduction, does not show.
@@ -25,6 +25,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from .gpu_memory import NUMBERS, QUEUE, pin, pinned
+
 aten = torch.ops.aten
 DEVICE = torch.device("cuda", 0)
 HOST = torch.device("cpu")
@@ -37,6 +39,8 @@ WAITS = {
     aten.equal.default,
     aten.is_nonzero.default,
 }
+# Their last argument asks for float32, which only CUDA's kernels give.
+HALF_TO_FLOAT = {aten._softmax.default, aten._log_softmax.default}
 # The first argument says where the result lies, the others may lie on the host.
 TAKES_HOST_INDICES = {
     aten.index.Tensor,
@@ -46,10 +50,6 @@ TAKES_HOST_INDICES = {
     aten.copy_.default,
     aten.set_.source_Tensor,
 }
-
-
-class Race(AssertionError):
-    """The source of a copy was changed before the device had read it."""
 
 
 class OnDevice(torch.Tensor):
@@ -98,71 +98,6 @@ def restored(held: torch.Tensor, requires_grad: bool, parameter: bool) -> torch.
     if parameter:
         return torch.nn.Parameter(moved, requires_grad)
     return moved.requires_grad_(requires_grad)
-
-
-class Queue:
-    """Copies that the device has yet to do."""
-
-    def __init__(self) -> None:
-        self.reads: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self.writes: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self.waits = 0
-
-    def wait(self) -> None:
-        """The host waits: all copies are done, in the order they were asked for."""
-        self.waits += 1
-        reads, self.reads = self.reads, []
-        writes, self.writes = self.writes, []
-        for source, seen in reads:
-            if not torch.equal(source, seen):
-                raise Race("a pinned source changed before its copy was done")
-        for target, value in writes:
-            target.copy_(value)
-
-
-QUEUE = Queue()
-PINNED = "_pinned_here"
-
-
-def pin(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor in pinned memory; the same one if it is there already."""
-    if tensor.device.type != "cpu":
-        kind = "only dense CPU tensors can be pinned"
-        raise RuntimeError(f"cannot pin '{tensor.device.type}' tensors, {kind}")
-    if pinned(tensor):
-        return tensor
-    copied = tensor.detach().clone()
-    setattr(copied, PINNED, True)
-    return copied
-
-
-def pinned(tensor: torch.Tensor) -> bool:
-    """Whether the tensor, or the one it is a view of, lies in pinned memory."""
-    base = tensor._base
-    return hasattr(tensor, PINNED) or (base is not None and hasattr(base, PINNED))
-
-
-class Numbers:
-    """The device's own random numbers."""
-
-    def __init__(self) -> None:
-        self.state = torch.Generator().manual_seed(1).get_state()
-
-    def seed(self, seed: int) -> None:
-        self.state = torch.Generator().manual_seed(seed + 1).get_state()
-
-    def draw(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operation that draws, leaving the host's generator alone."""
-        host = torch.default_generator.get_state()
-        torch.default_generator.set_state(self.state)
-        try:
-            return func(*args, **kwargs)
-        finally:
-            self.state = torch.default_generator.get_state()
-            torch.default_generator.set_state(host)
-
-
-NUMBERS = Numbers()
 
 
 def dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -247,6 +182,8 @@ def run(func: Any, args: Any, kwargs: Any, there: bool) -> Any:
     """Run on the host, in float32 what its kernels cannot do in half precision."""
     if there and facts(func).draws:
         return NUMBERS.draw(func, args, kwargs)
+    if func in HALF_TO_FLOAT and args[2]:
+        return func(args[0].float(), args[1], False)
     try:
         return func(*args, **kwargs)
     except RuntimeError as error:

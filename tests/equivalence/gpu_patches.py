@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from . import gpu
+from . import gpu, gpu_memory
 
 MEMORY = 16 * 1024**3
 
@@ -46,12 +46,12 @@ def pretend_gpu(capability: tuple[int, int] = (8, 0)) -> None:
         "get_device_properties": lambda device=None: properties,
         "get_device_capability": lambda device=None: capability,
         "mem_get_info": lambda device=None: (MEMORY // 2, MEMORY),
-        "synchronize": lambda device=None: gpu.QUEUE.wait(),
+        "synchronize": lambda device=None: gpu_memory.QUEUE.wait(),
         "empty_cache": lambda: None,
-        "manual_seed": gpu.NUMBERS.seed,
-        "manual_seed_all": gpu.NUMBERS.seed,
-        "get_rng_state": lambda device=None: gpu.NUMBERS.state,
-        "get_rng_state_all": lambda: [gpu.NUMBERS.state],
+        "manual_seed": gpu_memory.NUMBERS.seed,
+        "manual_seed_all": gpu_memory.NUMBERS.seed,
+        "get_rng_state": lambda device=None: gpu_memory.NUMBERS.state,
+        "get_rng_state_all": lambda: [gpu_memory.NUMBERS.state],
     }
     for name in ("memory_allocated", "max_memory_allocated", "memory_reserved"):
         answers[name] = lambda device=None: 0
@@ -65,8 +65,10 @@ def pretend_gpu(capability: tuple[int, int] = (8, 0)) -> None:
     accelerator.current_device_index = lambda: 0
     accelerator.set_device_index = lambda device: None
     tensor: Any = torch.Tensor
-    tensor.pin_memory = gpu.pin  # also in the loader's thread, which has no modes
-    tensor.is_pinned = gpu.pinned
+    tensor.pin_memory = (
+        gpu_memory.pin
+    )  # also in the loader's thread, which has no modes
+    tensor.is_pinned = gpu_memory.pinned
     module: Any = torch.nn.Module
     module._apply = swapping(module._apply)
     torch.serialization.add_safe_globals([gpu.restored])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .plan import Plan
 
-ROWS = 96
-BATCH = 32
+ROWS = 80
+VALIDATION_ROWS = 40
 
 DATA = {
     "regression": """\
@@ -190,7 +190,7 @@ def build_dataset(plan: Plan, name: str, rows: int) -> list[str]:
         data = "TensorDataset(torch.from_numpy(x), torch.from_numpy(y))"
     elif plan.dataset == "split":
         made += ["full_set = TensorDataset(torch.from_numpy(x), torch.from_numpy(y))"]
-        sizes = f"[{rows - 16}, 16]"
+        sizes = f"[{rows - 8}, 8]"
         return [*made, f"{name}_set, _ = random_split(full_set, {sizes})"]
     elif plan.dataset == "augment" and name == "val":
         data = "SampleDataset(x, y, train=False)"

@@ -97,20 +97,24 @@ OVERFLOW = ("2.0**16", "2.0**40"), (CLIPPED, AMP)
 SGD = "lr=0.05, momentum=0.9"
 BUFFER = "scale = torch.tensor", "buffer = torch.empty(BATCH, 6)\nscale = torch.tensor"
 PINNED = BUFFER[0], BUFFER[1].replace("6)", "6, pin_memory=device.type == 'cuda')")
-FILLED = "rows = len(batch)\n        buffer[:rows] = batch\n        part = buffer[:rows]"
+FILLED = (
+    "rows = len(batch)\n        buffer[:rows] = batch\n        part = buffer[:rows]"
+)
 
 
 @dataclass(frozen=True)
 class Planted:
     """A script, and two rewrites that claim an effect: a wrong and an honest one.
 
-    `script` are edits of `BASE`; the rewrites are edits of what these make.
+    `script` are edits of `BASE`; the rewrites are edits of what these make. The wrong
+    one fails with words that match `seen_as`, a regular expression.
     """
 
     name: str
     claims: str
     wrong: Edits
     honest: Edits
+    seen_as: str
     script: Edits = ()
     honest_claims: str = ""
 
@@ -133,17 +137,37 @@ PLANTED = (
     Planted(
         "column view after an in-place write",
         "exact",
-        script=(("        optimizer.zero", "        x[:, 1].mul_(y[:, 0])\n"
-                 "        z = batch[:, 1:2].to(device)\n        optimizer.zero"),
-                ("model(x), y", "model(x) + 0.1 * z, y")),
-        wrong=((MOVES, "        batch = batch.to(device)\n        x = batch[:, 0:5]\n"
-                "        y = batch[:, 5].unsqueeze(1)\n"),),
-        honest=((MOVES, "        x, y = batch[:, 0:5].to(device), batch[:, 5:].to(device)"
-                 "\n"),),
+        seen_as="GPU: output differs",
+        script=(
+            (
+                "        optimizer.zero",
+                (
+                    "        x[:, 1].mul_(y[:, 0])\n"
+                    "        z = batch[:, 1:2].to(device)\n        optimizer.zero"
+                ),
+            ),
+            ("model(x), y", "model(x) + 0.1 * z, y"),
+        ),
+        wrong=(
+            (
+                MOVES,
+                (
+                    "        batch = batch.to(device)\n        x = batch[:, 0:5]\n"
+                    "        y = batch[:, 5].unsqueeze(1)\n"
+                ),
+            ),
+        ),
+        honest=(
+            (
+                MOVES,
+                "        x, y = batch[:, 0:5].to(device), batch[:, 5:].to(device)\n",
+            ),
+        ),
     ),
     Planted(
         "persistent workers called exact",
         "exact",
+        seen_as="before: 1 ",
         script=(("shuffle=True)", "shuffle=True, num_workers=1)"),),
         wrong=(("num_workers=1", "num_workers=1, persistent_workers=True"),),
         honest=(("num_workers=1", "num_workers=1, persistent_workers=True"),),
@@ -152,6 +176,7 @@ PLANTED = (
     Planted(
         "clip without unscale_",
         "numerics",
+        seen_as="outside .* the spread of 5 seeds",
         script=((STEP, CLIPPED),),
         wrong=((CLIPPED, AMP.replace("        scaler.unscale_(optimizer)\n", "")),),
         honest=((CLIPPED, AMP),),
@@ -159,75 +184,142 @@ PLANTED = (
     Planted(
         "backward without the scaler",
         "numerics",
+        seen_as="outside .* the spread of 5 seeds",
         script=((STEP, CLIPPED),),
-        wrong=((CLIPPED, AMP.replace("scaler.scale(loss)", "loss")),),
+        wrong=(
+            (
+                CLIPPED,
+                AMP.replace("scaler.scale(loss)", "scaler.scale(loss)\n        loss"),
+            ),
+        ),
         honest=((CLIPPED, AMP),),
     ),
     Planted(
         "scaler that is never updated",
         "numerics",
+        seen_as="called after step",
         script=((STEP, CLIPPED),),
         wrong=((CLIPPED, AMP.replace("        scaler.update()\n", "")),),
         honest=((CLIPPED, AMP),),
     ),
     Planted(
-        "scaler of another device type",
+        "scaler of another kind",
         "numerics",
+        seen_as="_scale is None",
         script=((STEP, CLIPPED),),
-        wrong=((CLIPPED, AMP.replace("scaler.scale(loss)", "torch.amp.GradScaler("
-                "device.type, init_scale=2.0**4).scale(loss)")),),
+        wrong=(
+            (
+                CLIPPED,
+                AMP.replace(
+                    "scaler.scale(loss)",
+                    "torch.amp.GradScaler(device.type, init_scale=2.0**4).scale(loss)",
+                ),
+            ),
+        ),
         honest=((CLIPPED, AMP),),
     ),
     Planted(
         "no_grad over a backward",
         "exact",
-        wrong=(("    for batch in loader:", "    for batch in torch.no_grad()(lambda: "
-                "loader)():\n        torch.set_grad_enabled(False)"),),
-        honest=(("    losses.append(total)", "    with torch.no_grad():\n"
-                 "        model(table[:4, :5].to(device))\n    losses.append(total)"),),
+        seen_as="does not require grad",
+        wrong=(
+            (
+                "    for batch in loader:",
+                (
+                    "    for batch in torch.no_grad()(lambda: "
+                    "loader)():\n        torch.set_grad_enabled(False)"
+                ),
+            ),
+        ),
+        honest=(
+            (
+                "    losses.append(total)",
+                (
+                    "    with torch.no_grad():\n"
+                    "        model(table[:4, :5].to(device))\n    losses.append(total)"
+                ),
+            ),
+        ),
     ),
     Planted(
         "hoisted value that changes",
         "exact",
-        script=(("model(x), y", "model(x * moved), y"),
-                ("        optimizer.zero", "        moved = scale.to(device)\n"
-                 "        optimizer.zero"),
-                ("    print(", "    scale.mul_(0.9)\n    print(")),
-        wrong=(("        moved = scale.to(device)\n", ""),
-               ("losses = []", "losses = []\nmoved = scale.to(device)")),
-        honest=(("        moved = scale.to(device)\n", ""),
-                ("    total = 0.0", "    total = 0.0\n    moved = scale.to(device)")),
+        seen_as="GPU: output differs.*before: 1 ",
+        script=(
+            ("model(x), y", "model(x * moved), y"),
+            (
+                "        optimizer.zero",
+                "        moved = scale.to(device)\n        optimizer.zero",
+            ),
+            ("    print(", "    scale.mul_(0.9)\n    print("),
+        ),
+        wrong=(
+            ("        moved = scale.to(device)\n", ""),
+            ("losses = []", "losses = []\nmoved = scale.to(device)"),
+        ),
+        honest=(
+            ("        moved = scale.to(device)\n", ""),
+            ("    total = 0.0", "    total = 0.0\n    moved = scale.to(device)"),
+        ),
     ),
     Planted(
         "tensor loader with another order",
         "exact",
+        seen_as="CPU: output differs",
         script=TUPLES,
-        wrong=(("    for (batch,) in loader", "    order = torch.randperm(len(table))\n"
-                "    for batch in table[order].split(BATCH)"),),
-        honest=((LOADER.replace("table", "TensorDataset(table)"),
-                 "loader = runtime.TensorLoader((table,), batch_size=BATCH, "
-                 "shuffle=True)"),),
+        wrong=(
+            (
+                "    for (batch,) in loader",
+                (
+                    "    order = torch.randperm(len(table))\n"
+                    "    for batch in table[order].split(BATCH)"
+                ),
+            ),
+        ),
+        honest=(
+            (
+                LOADER.replace("table", "TensorDataset(table)"),
+                (
+                    "loader = runtime.TensorLoader((table,), batch_size=BATCH, "
+                    "shuffle=True)"
+                ),
+            ),
+        ),
     ),
     *(
         Planted(
             f"sum in {dtype}",
             "exact",
-            wrong=(("total = 0.0", f"total = torch.zeros((), dtype=torch.{dtype}, "
-                    "device=device)"),
-                   ("loss.item()", "loss.detach()"),
-                   ("    losses.append(total)", "    total = total.item()\n"
-                    "    losses.append(total)")),
-            honest=(("total = 0.0", "total = torch.zeros((), dtype=torch.float64, "
-                     "device=device)"),
-                    ("loss.item()", "loss.detach()"),
-                    ("    losses.append(total)", "    total = total.item()\n"
-                     "    losses.append(total)")),
+            seen_as="CPU: output differs",
+            wrong=(
+                (
+                    "total = 0.0",
+                    f"total = torch.zeros((), dtype=torch.{dtype}, device=device)",
+                ),
+                ("loss.item()", "loss.detach()"),
+                (
+                    "    losses.append(total)",
+                    "    total = total.item()\n    losses.append(total)",
+                ),
+            ),
+            honest=(
+                (
+                    "total = 0.0",
+                    "total = torch.zeros((), dtype=torch.float64, device=device)",
+                ),
+                ("loss.item()", "loss.detach()"),
+                (
+                    "    losses.append(total)",
+                    "    total = total.item()\n    losses.append(total)",
+                ),
+            ),
         )
         for dtype in ("float32", "bfloat16")
     ),
     Planted(
         "fused SGD with skipped steps",
         "numerics",
+        seen_as="not finite",
         script=((STEP, CLIPPED), *OVERFLOW),
         wrong=((SGD, SGD + ", fused=device.type == 'cuda' or None"),),
         honest=((SGD, SGD + ", foreach=True"),),
@@ -235,99 +327,177 @@ PLANTED = (
     Planted(
         "late copy of memory that is filled anew",
         "exact",
-        script=(PINNED, (MOVES, f"        {FILLED}\n"
-                         + MOVES.replace("batch", "part"))),
-        wrong=(("part[:, 0:5].to(device", "part[:, 0:5].to(device, non_blocking=True"),
-               ("part[:, 5].unsqueeze(1).to(device",
-                "part[:, 5].unsqueeze(1).to(device, non_blocking=True"),
-               ("        total += loss.item()\n", "        part.zero_()\n"
-                "        total += loss.item()\n")),
-        honest=(("part[:, 0:5].to(device", "part[:, 0:5].to(device, non_blocking=True"),
-                ("part[:, 5].unsqueeze(1).to(device",
-                 "part[:, 5].unsqueeze(1).to(device, non_blocking=True")),
+        seen_as="Race: a pinned source changed",
+        script=(
+            PINNED,
+            (MOVES, f"        {FILLED}\n" + MOVES.replace("batch", "part")),
+        ),
+        wrong=(
+            ("part[:, 0:5].to(device", "part[:, 0:5].to(device, non_blocking=True"),
+            (
+                "part[:, 5].unsqueeze(1).to(device",
+                "part[:, 5].unsqueeze(1).to(device, non_blocking=True",
+            ),
+            (
+                "        total += loss.item()\n",
+                "        part.zero_()\n        total += loss.item()\n",
+            ),
+        ),
+        honest=(
+            ("part[:, 0:5].to(device", "part[:, 0:5].to(device, non_blocking=True"),
+            (
+                "part[:, 5].unsqueeze(1).to(device",
+                "part[:, 5].unsqueeze(1).to(device, non_blocking=True",
+            ),
+        ),
     ),
     Planted(
         "copy to the host that is read too early",
         "exact",
-        wrong=(("loss.item()", 'loss.detach().to("cpu", non_blocking=True).numpy()'),
-               ("losses.append(total)", "total = float(total)\n"
-                "    losses.append(total)")),
+        seen_as="GPU: output differs.*nan",
+        wrong=(("loss.item()", 'float(loss.detach().to("cpu", non_blocking=True))'),),
         honest=(("loss.item()", "float(loss.detach().cpu())"),),
     ),
     Planted(
         "batch size changed",
         "exact",
+        seen_as="CPU: output differs",
         wrong=(("BATCH = 16", "BATCH = 32"),),
         honest=(("BATCH = 16", "BATCH = 2 * 8"),),
     ),
     Planted(
         "loader option dropped",
         "exact",
+        seen_as="CPU: output differs",
         script=(*TUPLES, ("shuffle=True)", "shuffle=True, drop_last=True)")),
-        wrong=(("DataLoader(TensorDataset(table), batch_size=BATCH, shuffle=True, "
-                "drop_last=True)",
-                "runtime.TensorLoader((table,), batch_size=BATCH, shuffle=True)"),),
-        honest=(("DataLoader(TensorDataset(table), ", "runtime.TensorLoader((table,), "),),
+        wrong=(
+            (
+                (
+                    "DataLoader(TensorDataset(table), batch_size=BATCH, shuffle=True, "
+                    "drop_last=True)"
+                ),
+                "runtime.TensorLoader((table,), batch_size=BATCH, shuffle=True)",
+            ),
+        ),
+        honest=(
+            ("DataLoader(TensorDataset(table), ", "runtime.TensorLoader((table,), "),
+        ),
     ),
     Planted(
         "augmentation once per batch",
         "random",
+        seen_as="draws more or less often",
         script=(("DataLoader(table", "DataLoader(Noisy()"),),
-        wrong=(("        return augmented(self, row)", "        return row"),
-               ("    for batch in loader:", "    for batch in loader:\n        if "
-                "random.random() < 0.5:\n            batch[:, 2:4] = -batch[:, 2:4]")),
+        wrong=(
+            ("        return augmented(self, row)", "        return row"),
+            (
+                "    for batch in loader:",
+                (
+                    "    for batch in loader:\n        if "
+                    "random.random() < 0.5:\n            batch[:, 2:4] = -batch[:, 2:4]"
+                ),
+            ),
+        ),
         honest=(("shuffle=True)", "shuffle=True, **runtime.loader_kwargs(device))"),),
     ),
     Planted(
         "workers that all draw the same",
         "random",
-        script=(("DataLoader(table", "DataLoader(Noisy()"),
-                ("random.random() < 0.5", "dataset.rng.random() < 0.5")),
+        seen_as="random on the GPU: output differs",
+        script=(
+            ("DataLoader(table", "DataLoader(Noisy()"),
+            ("random.random() < 0.5", "dataset.rng.random() < 0.5"),
+        ),
         wrong=(("shuffle=True)", "shuffle=True, num_workers=2)"),),
         honest=(("shuffle=True)", "shuffle=True, pin_memory=device.type == 'cuda')"),),
     ),
     Planted(
         "detached loss that is differentiated",
         "exact",
-        script=((STEP, STEP.replace("        loss.backward", "        kept = kept * 0.0 "
-                 "+ loss\n        kept.backward")),
-                ("optimizer.step()", "optimizer.step()\n        kept = kept.detach()")),
+        seen_as="does not require grad",
+        script=(
+            (
+                STEP,
+                STEP.replace(
+                    "        loss.backward",
+                    "        kept = kept * 0.0 + loss\n        kept.backward",
+                ),
+            ),
+            ("optimizer.step()", "optimizer.step()\n        kept = kept.detach()"),
+        ),
         wrong=(("+ loss\n", "+ loss.detach()\n"),),
         honest=(("loss.item()", "loss.detach().item()"),),
     ),
     Planted(
         "gradients that are not dropped",
         "exact",
+        seen_as="CPU: output differs",
         wrong=(("        optimizer.zero_grad()\n", ""),),
         honest=(("zero_grad()", "zero_grad(set_to_none=True)"),),
     ),
     Planted(
         "BCELoss under autocast",
         "numerics",
-        script=(("F.mse_loss(model(x), y)", "nn.BCELoss()(torch.sigmoid(model(x)), "
-                 "torch.sigmoid(y))"),),
-        wrong=(("        loss = nn", "        with torch.autocast(device.type, "
-                "dtype=torch.float16):\n            loss = nn"),),
-        honest=(("        loss = nn", "        with torch.autocast(device.type, "
-                 "dtype=torch.float16):\n            out = model(x)\n"
-                 "        loss = nn"),
-                ("model(x)), t", "out.float()), t")),
+        seen_as="BCEWithLogits are safe to autocast",
+        script=(
+            (
+                "F.mse_loss(model(x), y)",
+                "nn.BCELoss()(torch.sigmoid(model(x)), torch.sigmoid(y))",
+            ),
+        ),
+        wrong=(
+            (
+                "        loss = nn",
+                (
+                    "        with torch.autocast(device.type, "
+                    "dtype=torch.float16):\n            loss = nn"
+                ),
+            ),
+        ),
+        honest=(
+            (
+                "        loss = nn",
+                (
+                    "        with torch.autocast(device.type, "
+                    "dtype=torch.float16):\n            out = model(x)\n"
+                    "        loss = nn"
+                ),
+            ),
+            ("model(x)), t", "out.float()), t"),
+        ),
     ),
     Planted(
         "draws of the device called exact",
         "exact",
-        script=(("model(x), y", "model(x + noise), y"),
-                ("        optimizer.zero", "        noise = torch.randn(len(x), 5)"
-                 ".to(device)\n        optimizer.zero")),
-        wrong=(("torch.randn(len(x), 5).to(device)",
-                "torch.randn(len(x), 5, device=device)"),),
-        honest=(("torch.randn(len(x), 5).to(device)",
-                 "torch.randn(len(x), 5, device=device)"),),
+        seen_as="GPU: output differs",
+        script=(
+            ("model(x), y", "model(x + noise), y"),
+            (
+                "        optimizer.zero",
+                (
+                    "        noise = torch.randn(len(x), 5)"
+                    ".to(device)\n        optimizer.zero"
+                ),
+            ),
+        ),
+        wrong=(
+            (
+                "torch.randn(len(x), 5).to(device)",
+                "torch.randn(len(x), 5, device=device)",
+            ),
+        ),
+        honest=(
+            (
+                "torch.randn(len(x), 5).to(device)",
+                "torch.randn(len(x), 5, device=device)",
+            ),
+        ),
         honest_claims="random",
     ),
     Planted(
         "pinning batches of the device",
         "exact",
+        seen_as="cannot pin",
         script=(("DataLoader(table", "DataLoader(table.to(device)"),),
         wrong=(("shuffle=True)", "shuffle=True, pin_memory=device.type == 'cuda')"),),
         honest=(("shuffle=True)", "shuffle=True, pin_memory=False)"),),
@@ -335,9 +505,15 @@ PLANTED = (
     Planted(
         "column of the host and column of the device",
         "exact",
-        wrong=(("y = batch[:, 5].unsqueeze(1).to(device)",
-                "y = batch[:, 5].unsqueeze(1)"),),
-        honest=((MOVES, "        batch = batch.to(device)\n" + MOVES.replace(
-            ".to(device)", "")),),
+        seen_as="at least two devices",
+        wrong=(
+            ("y = batch[:, 5].unsqueeze(1).to(device)", "y = batch[:, 5].unsqueeze(1)"),
+        ),
+        honest=(
+            (
+                MOVES,
+                "        batch = batch.to(device)\n" + MOVES.replace(".to(device)", ""),
+            ),
+        ),
     ),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import subprocess
@@ -74,6 +76,14 @@ class Runner:
             raise RuntimeError(f"the server ended with status {server.wait()}")
         outcome: dict[str, Any] = json.loads(answer)
         return outcome
+
+
+@functools.cache
+def shared_runner() -> Runner:
+    """The runner that all tests of a process share."""
+    runner = Runner()
+    atexit.register(runner.close)
+    return runner
 
 
 def start() -> subprocess.Popen[str]:

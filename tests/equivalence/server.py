@@ -30,7 +30,7 @@ support.load()
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
-from . import draws, gpu, gpu_patches  # noqa: E402
+from . import draws, gpu, gpu_memory, gpu_patches  # noqa: E402
 
 NAME = "train.py"
 SHOWN_LINES = 20
@@ -40,7 +40,7 @@ def main() -> None:
     """Serve until there are no more jobs."""
     # what a child would import anew each time
     import torch._dynamo
-    import torch.utils.data._utils.worker  # noqa: F401
+    import torch.utils.data._utils.worker
 
     import gpulint.runtime  # noqa: F401
 
@@ -86,7 +86,7 @@ def run_child(text: str, situation: dict[str, Any], folder: Path) -> None:
     try:
         prepare(situation, folder)
         watch = Watch()
-        run_as_main(text, folder / "run" / NAME)
+        run_as_main(text, folder / "run" / NAME, situation["arguments"])
         left = watch.report()
         (folder / "left.json").write_text(json.dumps(left), "utf-8")
         status = 0
@@ -124,13 +124,13 @@ def prepare(situation: dict[str, Any], folder: Path) -> None:
         draws.make_constant()
 
 
-def run_as_main(text: str, path: Path) -> None:
+def run_as_main(text: str, path: Path, arguments: list[str]) -> None:
     """Run a script as Python would run the file."""
     path.write_text(text, "utf-8")
     module = types.ModuleType("__main__")
     module.__file__ = str(path)
     sys.modules["__main__"] = module
-    sys.argv = [str(path)]
+    sys.argv = [str(path), *arguments]
     exec(compile(text, str(path), "exec"), module.__dict__)
 
 
@@ -145,8 +145,8 @@ class Watch:
 
     def report(self) -> dict[str, Any]:
         """Digests of what the script left behind."""
-        if gpu.QUEUE.writes:
-            gpu.QUEUE.wait()
+        if gpu_memory.QUEUE.writes:
+            gpu_memory.QUEUE.wait()
         inner = {id(c) for m in self.modules for c in m.modules() if c is not m}
         roots = [m for m in self.modules if id(m) not in inner]
         weights = {
@@ -163,7 +163,7 @@ class Watch:
             "weights": weights,
             "optimizers": states,
             "random": random_states(),
-            "waits": gpu.QUEUE.waits,
+            "waits": gpu_memory.QUEUE.waits,
         }
 
 
@@ -187,7 +187,7 @@ def random_states() -> dict[str, str]:
     """Digests of the generators that a script shares with libraries."""
     return {
         "torch": digest(torch.get_rng_state()),
-        "device": digest(gpu.NUMBERS.state),
+        "device": digest(gpu_memory.NUMBERS.state),
         "random": hashed([repr(random.getstate()).encode()]),
         "numpy": hashed([pickle.dumps(np.random.get_state(legacy=False))]),
     }

@@ -18,7 +18,8 @@ class Situation:
 
     `gpu`: the compute capability of a pretended GPU, None for a machine without one.
     `seeds` is added to every seed of the script. `constant`: draws do not depend on
-    those before them. `record`: the script's own draws are written down.
+    those before them. `record`: the script's own draws are written down. `arguments`
+    are those of the command line.
     """
 
     gpu: Capability | None = None
@@ -26,6 +27,7 @@ class Situation:
     constant: bool = False
     record: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
     timeout: int = 60
 
     def as_json(self) -> dict[str, Any]:

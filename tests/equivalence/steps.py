@@ -196,7 +196,7 @@ def evaluate_epoch(plan: Plan, loader: str) -> list[str]:
         plan.evaluation == "decorated" and plan.layout == "flat"
     ):
         loop = ["with torch.no_grad():", *indent(loop)]
-    size = "64" if plan.total == "weighted" else f"len({loader})"
+    size = f"len({loader}.dataset)" if plan.total == "weighted" else f"len({loader})"
     return ["model.eval()", "val_loss = 0.0", *loop, f"val_loss = val_loss / {size}"]
 
 
