@@ -7,7 +7,7 @@ import ast
 import pytest
 from equivalence import support
 from equivalence.generator import script_of
-from equivalence.plan import CHOICES, Plan, plan_of
+from equivalence.plan import CHOICES, plan_of
 
 SEEDS = range(60)
 PER_TEST = 5
@@ -26,14 +26,6 @@ def test_each_feature_of_the_generator_is_written() -> None:
 def test_a_seed_gives_one_script() -> None:
     assert script_of(3) == script_of(3)
     assert len({script_of(seed) for seed in SEEDS}) == len(SEEDS)
-
-
-def test_plainer_plans_have_fewer_features() -> None:
-    plan = plan_of(2)
-    plainer = list(plan.plainer())
-    assert plainer
-    assert all(str(p).count("=") < str(plan).count("=") for p in plainer)
-    assert list(Plan().plainer()) == []
 
 
 @needs_gpu

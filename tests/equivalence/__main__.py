@@ -30,7 +30,7 @@ def main() -> int:
             seed, verdict, text, codes = job.result()
             verdicts[verdict] += 1
             rules.update(codes)
-            if verdicts.total() % 50 == 0:
+            if verdicts.total() % 25 == 0:
                 print(f"{verdicts.total()} scripts", dict(verdicts), flush=True)
             if verdict != "equal":
                 print(f"--- seed {seed}: {verdict}\n{text}\n", flush=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
 # The first value of each is the plainest: what a failing script is brought back to.
@@ -84,14 +83,6 @@ class Plan:
         if plan.device == "cuda" and plan.precision == "bf16":
             plan = replace(plan, precision="amp_new")
         return plan
-
-    def plainer(self) -> Iterator[Plan]:
-        """The plans with one feature less."""
-        for name, values in CHOICES.items():
-            if getattr(self, name) != values[0]:
-                plan = replace(self, **{name: values[0]}).fits()
-                if plan != self:
-                    yield plan
 
 
 def plan_of(seed: int) -> Plan:
