@@ -27,7 +27,11 @@ def main() -> int:
     with ProcessPoolExecutor(given.jobs, context) as pool:
         jobs = [pool.submit(examine, seed) for seed in seeds]
         for job in as_completed(jobs):
-            seed, verdict, text, codes = job.result()
+            try:
+                seed, verdict, text, codes = job.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
             verdicts[verdict] += 1
             rules.update(codes)
             if verdicts.total() % 25 == 0:

@@ -55,6 +55,9 @@ def assert_close(seeds: Sequence[Outcome], after: Outcome) -> None:
     `seeds` are runs of the original; the spread is at least 2 % of their mean.
     """
     assert_runs(seeds[0], after)
+    failed = next((run.error for run in seeds if run.error), "")
+    if failed:
+        raise RuntimeError(f"the original fails with another seed:\n{failed}")
     if len(after.losses) != len(seeds[0].losses):
         raise Different(f"{len(seeds[0].losses)} losses, {len(after.losses)} after")
     if not all(map(math.isfinite, after.losses)):

@@ -56,8 +56,9 @@ def shift_seeds(offset: int) -> None:
     ):
         seed = getattr(module, name)
 
-        def shifted(value: int, seed: Callable[[int], Any] = seed) -> Any:
-            return seed(value + offset)
+        def shifted(value: Any, seed: Callable[[Any], Any] = seed) -> Any:
+            # workers seed NumPy with several numbers, made from a shifted seed
+            return seed(value + offset if isinstance(value, int) else value)
 
         setattr(module, name, shifted)
 
