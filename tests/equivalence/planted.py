@@ -438,7 +438,7 @@ PLANTED = (
     Planted(
         "BCELoss under autocast",
         "numerics",
-        seen_as="BCEWithLogits are safe to autocast",
+        seen_as="unsafe to autocast",
         script=(
             (
                 "F.mse_loss(model(x), y)",

@@ -26,15 +26,16 @@ def failure(plan: Plan, check: Check) -> Failed | None:
 def shrink(plan: Plan, error: Failed, check: Check) -> tuple[Plan, Failed]:
     """The plainest plan that fails in the same way, and how.
 
-    One pass over the features: most fail alone or in pairs, and each try is a check.
+    Goes through the features until none can be left out any more.
     """
-    for name, values in CHOICES.items():
-        plainer = replace(plan, **{name: values[0]}).fits()
-        if plainer == plan:
-            continue
-        found = failure(plainer, check)
-        if found is not None and found.what == error.what:
-            plan, error = plainer, found
+    before = None
+    while plan != before:
+        before = plan
+        for name, values in CHOICES.items():
+            plainer = replace(plan, **{name: values[0]}).fits()
+            found = failure(plainer, check) if plainer != plan else None
+            if found is not None and found.what == error.what:
+                plan, error = plainer, found
     return plan, error
 
 
