@@ -5,6 +5,8 @@ PYTHON ?= python3.11
 TORCH ?= torch==2.13.0
 TORCHVISION ?= torchvision==0.28.0
 JOBS ?= 2
+# How many generated scripts `make equivalence` compares with their rewrites.
+N ?= 500
 # What `make bench` reads, and with what; see benchmarks/check_speed.py --help.
 TREE ?=
 BENCH ?=
@@ -13,7 +15,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := test
-.PHONY: .venv demo test lint format docs bench clean distclean
+.PHONY: .venv demo test equivalence lint format docs bench clean distclean
 
 .venv: $(STAMP)
 
@@ -32,6 +34,9 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) --cov
+
+equivalence: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m equivalence --scripts $(N) --jobs $(JOBS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check
