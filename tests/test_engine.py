@@ -339,8 +339,17 @@ def test_a_newer_grammar_is_not_a_syntax_error(monkeypatch: pytest.MonkeyPatch) 
         raise SyntaxError("invalid syntax", ("a.py", 1, 1, its.text))
 
     monkeypatch.setattr(engine, "check_syntax", refuse)
-    (finding,) = check_source(source("x = 1\n"), Options(TROUBLE)).findings
+    checked = check_source(source("import torch\n"), Options(TROUBLE))
+    (finding,) = checked.findings
     assert (finding.code, "newer Python" in finding.message) == ("GPU001", True)
+
+
+def test_syntax_counts_where_torch_is_named() -> None:
+    (finding,) = check_source(
+        source("import torch\nx = (\n"), Options(TROUBLE)
+    ).findings
+    assert finding.code == "GPU000"
+    assert check_source(source('print "old"\n'), Options(TROUBLE)).findings == ()
 
 
 def test_files_without_the_words_are_not_indexed(

@@ -14,7 +14,7 @@ from gpulint.index.known import Value
 from gpulint.index.measured import measured
 from gpulint.index.resolve import Origin, Resolver
 from gpulint.index.values import Evaluator
-from gpulint.index.walk import dotted
+from gpulint.index.walk import FUNCTIONS, dotted
 
 
 class Where(enum.Flag):
@@ -582,12 +582,15 @@ class Tensors:
         """Whether a callee is a model or loss, by how it is made or by its name."""
         if isinstance(callee, ast.Subscript):
             callee = callee.value
-        for origin in self.resolver.origins(callee):
+        origins = self.resolver.origins(callee)
+        for origin in origins:
             made = origin.call
             while made is not None and not self.makes_module(made):
                 made = self._passed_through(made)
             if made is not None:
                 return True
+        if origins and all(isinstance(o.node, FUNCTIONS) for o in origins):
+            return False
         name = (dotted(callee) or "").rpartition(".")[2]
         return (
             bool(name and _MODULE_NAME.match(name))
