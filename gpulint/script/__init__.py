@@ -18,6 +18,7 @@
   `collation`, `loader_classes`, `generated`, `sample_size`, `sample_ways`,
   `batches_taken`, `few_batches`, `batch_objects`, `beyond`, `pageable` (202),
   `rebuilt` (205), `augmentations`, `image_operations`, `batch_augmentation` (207),
+  `per_sample`, `sample_reads`, `slow_samples` (206), `training_loaders` (206, 207),
   `unguarded` (204, 210), `illegal_options`, `repeated_samples` (212),
   `autocast`, `autocast_region`, `scaled_update`, `half`, `half_outputs`, `beside`,
   `named_devices`, `covered` (301), `old_amp`, `old_torch` (303), `amp_switches`,
