@@ -1,10 +1,11 @@
-"""A compiled model is compiled once more for the smaller last batch of a pass.
+"""The smaller last batch of a pass makes a model compile again, or raises.
 
 ## Why
 `torch.compile` compiles for the shapes that come first. Where the samples do not fill
 the last batch, it has another shape: the step waits while the model is compiled again,
 and from then on all batches run the second version, for dynamic shapes, whose kernels
 know less. With `mode="reduce-overhead"` CUDA graphs are recorded anew for that shape.
+A last batch of one sample is an error: `BatchNorm1d` behind a linear layer refuses it.
 
 ## Example
 ```python
@@ -41,6 +42,7 @@ automatic dynamic shapes; torch 2.13 runs the second version from then on.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
@@ -48,20 +50,29 @@ from gpulint.rule import Rule, Words
 from gpulint.script import Loader, Script
 from gpulint.script.compiled import Compiled, compiled_model
 from gpulint.script.loader_options import fed_by_framework
-from gpulint.script.ragged import Ragged, ends_ragged, takes_the_last
+from gpulint.script.ragged import (
+    Ragged,
+    ends_ragged,
+    refuses_one_sample,
+    takes_the_last,
+)
 from gpulint.script.training_loaders import trains_on_gpu_with
 
 
 class RaggedLastBatch(Rule):
     effect = Effect.NONE
     severity = Severity.NOTE
-    needs = Words("DataLoader .compile(")
+    needs = Words("DataLoader .compile(", "DataLoader BatchNorm1d")
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Training loaders that do not drop a smaller last batch."""
         for loader in script.loaders:
             sizes = ends_ragged(loader)
             if sizes is None or fed_by_framework(script, loader):
+                continue
+            norm = find_refusal(script, loader) if sizes.last == 1 else None
+            if norm is not None and trains_on_gpu_with(loader):
+                yield self._refused(script, loader, norm)
                 continue
             compiled = find_compiled(script, loader)
             if compiled is not None and trains_on_gpu_with(loader):
@@ -71,6 +82,22 @@ class RaggedLastBatch(Rule):
                     message(script, sizes, compiled),
                     related=[(compiled.call, "compiled for the first shapes")],
                 )
+
+    def _refused(self, script: Script, loader: Loader, norm: ast.Call) -> Finding:
+        return self.finding(
+            script,
+            loader.call.func,
+            "the last batch is one sample: `BatchNorm1d` raises ValueError in training",
+            severity=Severity.ERROR,
+            related=[(norm.func, "takes no batch of one sample")],
+        )
+
+
+def find_refusal(script: Script, loader: Loader) -> ast.Call | None:
+    """The normalisation that refuses the one sample of a loader's last batch."""
+    loops = (x for x in loader.loops if x.train and takes_the_last(x))
+    found = (refuses_one_sample(script, loop) for loop in loops)
+    return next((norm for norm in found if norm is not None), None)
 
 
 def find_compiled(script: Script, loader: Loader) -> Compiled | None:

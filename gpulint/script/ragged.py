@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import NamedTuple
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Origin
 from gpulint.index.build import last_name
@@ -12,6 +14,11 @@ from gpulint.index.walk import walk
 from gpulint.script.dataset_size import lengths
 from gpulint.script.loaders import Loader
 from gpulint.script.loops import Loop
+from gpulint.script.models import makers
+from gpulint.script.training_step import find_steps
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
 
 _FINITE = frozenset(
     f"torch.utils.data.{prefix}{name}"
@@ -106,3 +113,39 @@ def _skips_some(node: ast.AST) -> bool:
 def _resizes(node: ast.AST) -> bool:
     """`images = random_crop(images)`."""
     return isinstance(node, ast.Call) and bool(_RESIZES.search(last_name(node)))
+
+
+def refuses_one_sample(script: Script, loop: Loop) -> ast.Call | None:
+    """The normalisation of a loop's model that raises for a batch of one sample.
+
+    That of rows, behind a linear layer: each channel has one value then.
+    """
+    home = script.of(loop.node)
+    for step in find_steps(home):
+        if step.loop is loop and step.forward is not None:
+            for made in makers(home, step.forward.func):
+                for sequence in _sequences(home, made):
+                    norm = _behind_linear(home, sequence)
+                    if norm is not None:
+                        return norm
+    return None
+
+
+def _sequences(script: Script, made: ast.Call | None) -> Iterator[ast.Call]:
+    """The `nn.Sequential(…)` that a call is, or that the class it calls makes."""
+    owner = script.resolver.class_of(made.func) if made is not None else None
+    init = script.resolver.methods(owner).get("__init__") if owner else None
+    for node in walk(*init.body) if init is not None else [made]:
+        func = node.func if isinstance(node, ast.Call) else None
+        if script.index.qualified(func) == "torch.nn.Sequential":
+            assert isinstance(node, ast.Call)
+            yield node
+
+
+def _behind_linear(script: Script, sequence: ast.Call) -> ast.Call | None:
+    for layer, norm in pairwise(sequence.args):
+        if isinstance(layer, ast.Call) and isinstance(norm, ast.Call):
+            names = [script.index.qualified(c.func) for c in (layer, norm)]
+            if names == ["torch.nn.Linear", "torch.nn.BatchNorm1d"]:
+                return norm
+    return None
