@@ -19,13 +19,13 @@ from gpulint.script.image_operations import (
     written_by_hand,
 )
 from gpulint.script.loaders import Loader
-from gpulint.script.pinning import goes_to_gpu, yields_device
+from gpulint.script.pinning import yields_device
+from gpulint.script.training_loaders import loaders_around, trains_on_gpu_with
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_DEPTH = 7  # from a loader's dataset to an operation of its transform
-MAX_FILES = 10  # that use a file, and are looked through for loaders
 _ENTRIES = ("__getitem__", "__iter__", "__call__", "forward")
 _ADDS = {"append": 0, "extend": 0, "insert": 1}
 _OBJECTS = re.compile(
@@ -53,7 +53,7 @@ class Augmentation(NamedTuple):
 def find_augmentations(script: Script) -> list[Augmentation]:
     """Those whose operations stand in this file, in source order."""
     users: dict[ast.expr, list[Loader]] = {}
-    for loader in _loaders_around(script):
+    for loader in loaders_around(script):
         for operation in Samples(script.of(loader.call), loader).operations():
             if script.index.holds(operation):
                 users.setdefault(operation, []).append(loader)
@@ -85,14 +85,12 @@ def _of_group(
 def _feeds_training(loader: Loader) -> bool:
     """Whether a loop trains on a GPU with what a loader makes on the CPU."""
     script = loader.script
-    if loader.train is not True or script.is_test:
+    if not trains_on_gpu_with(loader) or yields_device(script, loader):
         return False
     indexes = dict.fromkeys(
         [script.index, *(script.index.home(x.node) for x in loader.loops)]
     )
-    if any(_augments_on_device(index) for index in indexes):
-        return False
-    return goes_to_gpu(script, loader) and not yields_device(script, loader)
+    return not any(_augments_on_device(index) for index in indexes)
 
 
 def _augments_on_device(index: FileIndex) -> bool:
@@ -116,27 +114,6 @@ def _whole(script: Script, operation: ast.expr) -> ast.AST:
         whole = above if isinstance(above, ast.expr) else whole
         above = script.index.parent(above)
     return whole
-
-
-# The loaders that operations of this file may serve
-
-
-def _loaders_around(script: Script) -> list[Loader]:
-    """The loaders of this file, of its loops, and of the files that use it."""
-    found = dict.fromkeys(script.loaders)
-    for loop in script.training_loops:
-        for iterable, _ in loop.items:
-            for origin in script.resolver.origins(iterable):
-                if origin.call is not None and not script.index.holds(origin.call):
-                    its = script.of(origin.call).loaders
-                    found.update((x, None) for x in its if x.call is origin.call)
-    project = script.index.project
-    for number, user in enumerate(project.users(script.index) if project else ()):
-        if number >= MAX_FILES:
-            break
-        if "DataLoader" in user.source.text:
-            found.update(dict.fromkeys(script.of(user.tree).loaders))
-    return list(found)
 
 
 # What samples go through

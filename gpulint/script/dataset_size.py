@@ -5,12 +5,22 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.index import Evaluator
+from gpulint.index import Evaluator, Origin
+from gpulint.script.datasets import IN_MEMORY
 from gpulint.script.loaders import Loader
 from gpulint.script.sample_size import numbers_of_sample, whole
 
 TINY = 4096  # bytes: a copy that costs its launch, wherever the memory is
 _NUMBER = 8  # bytes at most
+# Samples of torchvision's datasets: to train, and to test.
+_PUBLISHED = {
+    "MNIST": (60000, 10000),
+    "FashionMNIST": (60000, 10000),
+    "KMNIST": (60000, 10000),
+    "CIFAR10": (50000, 10000),
+    "CIFAR100": (50000, 10000),
+}
+_SIZED = frozenset(f"torch.{n}" for n in "rand randn zeros ones".split())
 _SUBSET = ("torch.utils.data.Subset", "torch.utils.data.dataset.Subset")
 
 
@@ -42,6 +52,69 @@ def has_tiny_batches(loader: Loader) -> bool:
     return bool(sizes and samples) and all(
         count is not None and count * max(sizes) * _NUMBER <= TINY for count in samples
     )
+
+
+def lengths(loader: Loader) -> list[int | None]:
+    """The numbers of samples that a loader's dataset may have; None: not known.
+
+    Those of torchvision have the lengths that their documentation states.
+    """
+    evaluator = loader.evaluator
+    return [
+        length
+        for node in loader.argument("dataset").nodes
+        for origin in evaluator.resolver.origins(node)
+        for length in _lengths(origin, evaluator)
+    ]
+
+
+def _lengths(origin: Origin, evaluator: Evaluator) -> list[int | None]:
+    made = origin.node
+    if not isinstance(made, ast.Call):
+        return [None]
+    if origin.path:
+        return [_part(made, origin.path, evaluator)]
+    one = _length(made, evaluator) or _published(made, evaluator)
+    if one is None and evaluator.index.qualified(made.func) in IN_MEMORY:
+        one = _rows(made, evaluator)
+    return [one] if one is not None else _stated(made, evaluator)
+
+
+def _stated(made: ast.Call, evaluator: Evaluator) -> list[int | None]:
+    """Of a class of the project whose `__len__` gives back a number it was given."""
+    owner = evaluator.resolver.class_of(made.func)
+    method = evaluator.resolver.methods(owner).get("__len__") if owner else None
+    returns = evaluator.resolver.flow(method).returns if method is not None else []
+    if len(returns) != 1 or returns[0] is None:
+        return [None]
+    values = evaluator.values(returns[0])
+    known = [whole(value.constant) for value in values.known]
+    return known if values.complete and known else [None]
+
+
+def _published(made: ast.Call, evaluator: Evaluator) -> int | None:
+    """Of `torchvision.datasets.CIFAR10(…, train=True)`."""
+    name = evaluator.index.qualified(made.func) or ""
+    head, _, last = name.rpartition(".")
+    if head != "torchvision.datasets" or last not in _PUBLISHED:
+        return None
+    given = evaluator.argument(made, "train", 1)
+    if given.absent:
+        return _PUBLISHED[last][0]
+    found = evaluator.constant(given.direct) if given.direct is not None else None
+    return _PUBLISHED[last][not found] if isinstance(found, bool) else None
+
+
+def _part(made: ast.Call, path: tuple[object, ...], evaluator: Evaluator) -> int | None:
+    """Of one of the datasets that `random_split(dataset, [45000, 5000])` gives."""
+    name = evaluator.index.qualified(made.func) or ""
+    if len(path) != 1 or not name.endswith(".random_split"):
+        return None
+    given = evaluator.argument(made, "lengths", 1).direct
+    step = path[0]
+    if not isinstance(given, (ast.List, ast.Tuple)) or not isinstance(step, int):
+        return None
+    return whole(evaluator.constant(given.elts[step])) if given.elts[step:] else None
 
 
 def _fixed(loader: Loader, option: str) -> list[int]:
@@ -78,6 +151,19 @@ def _length(made: ast.AST, evaluator: Evaluator) -> int | None:
         return None
     alone = len(evaluator.resolver.flow(method).returns) == 1  # type: ignore[arg-type]
     return whole(last.value.value) if alone else None
+
+
+def _rows(made: ast.Call, evaluator: Evaluator) -> int | None:
+    """Of `TensorDataset(torch.randn(1024, 8), …)`: the first size of its tensors."""
+    for given in made.args:
+        for origin in evaluator.resolver.origins(given):
+            call = origin.call
+            name = evaluator.index.qualified(call.func) if call is not None else ""
+            if call is not None and call.args and name in _SIZED:
+                size = call.args[0]
+                sizes = size.elts if isinstance(size, (ast.Tuple, ast.List)) else [size]
+                return whole(evaluator.constant(sizes[0])) if sizes else None
+    return None
 
 
 def _count(indices: ast.expr, evaluator: Evaluator) -> int | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function
 from gpulint.index.walk import FUNCTIONS, dotted, walk_scope
+from gpulint.script.per_sample import keeps_results
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -32,7 +33,6 @@ _CLIENTS = {
 _SYSTEMS = frozenset(
     "s3fs.S3FileSystem gcsfs.GCSFileSystem adlfs.AzureBlobFileSystem".split()
 )
-_KEPT = re.compile(r"cache|memo(?!r)", re.IGNORECASE)
 _SAYS = frozenset(
     "print debug info warning error join format append startswith".split()
 )
@@ -52,7 +52,7 @@ def _fetches(
 ) -> Iterator[ast.Call]:
     """Calls of a function, and of those that it calls, that nothing may spare."""
     seen.append(function)
-    if len(seen) > MAX_HELPERS or _keeps(script, function):
+    if len(seen) > MAX_HELPERS or keeps_results(script, function):
         return
     for node in walk_scope(function):
         if not isinstance(node, ast.Call) or _is_spared(script, node, function):
@@ -67,18 +67,6 @@ def _fetches(
                 yield from inside
             elif any(inside):
                 yield node
-
-
-def _keeps(script: Script, function: Function) -> bool:
-    """Whether a function keeps what it fetched: `self.samples[i] = …`."""
-    if _KEPT.search(script.text(function)):
-        return True
-    return any(
-        isinstance(node, ast.Subscript)
-        and isinstance(node.ctx, ast.Store)
-        and (dotted(node.value) or "").startswith("self.")
-        for node in walk_scope(function)
-    )
 
 
 def _is_spared(script: Script, call: ast.Call, function: Function) -> bool:
