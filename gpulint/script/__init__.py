@@ -23,7 +23,8 @@
   `amp_guards` (306), `evaluation`, `single_pass` (403), `retained` (404), `zeroing`,
   `gradients` (405), `small_batches`, `small_samples`, `picture_sizes`,
   `batch_size_reasons`, `larger_batch`, `learning_rates` (401), `evaluation_batches`
-  (402), `autotuning` (502), `fused` (504), `idle_biases` (506),
+  (402), `compilable`,
+  `compiled_in_place` (501), `autotuning` (502), `fused` (504), `idle_biases` (506),
   `debug_modes` (507), `default_device` (508),
   `setting_values`, `slow_settings`, `illegal_settings`, `debug_switches`,
   `unread_settings`, `mapping_uses` (901–906)
