@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import FileIndex, Function
 from gpulint.index.build import last_name
-from gpulint.index.walk import LOOPS, dotted, walk
+from gpulint.index.walk import LOOPS, walk
 from gpulint.script.autotuning import pictures_are_alike
+from gpulint.script.deep_networks import (
+    is_deep,
+    is_unseen,
+    made_as,
+    networks_of,
+    running,
+)
 from gpulint.script.model_size import is_tiny
-from gpulint.script.models import makers
 from gpulint.script.neighbours import run_together
-from gpulint.script.networks import Network
 from gpulint.script.old_torch import runs_only_before
 from gpulint.script.switches import is_switched_off
 from gpulint.script.training_step import find_steps
@@ -22,6 +27,7 @@ from gpulint.script.training_step import find_steps
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
     from gpulint.script.model import Script
+    from gpulint.script.networks import Network
     from gpulint.script.training_step import Step
 
 # The first release that compiles models.
@@ -48,19 +54,12 @@ _OF_PACKAGE = re.compile(
 )
 # Their small ones.
 _SMALL_ONE = re.compile(r"(?i)(squeeze|alex|le)net|test_")
-_CONVOLUTION = re.compile(r"^torch\.nn\.(Lazy)?Conv(Transpose)?[23]d$")
-_NORM = re.compile(r"^torch\.nn\.(Lazy)?(\w*BatchNorm\dd|GroupNorm|InstanceNorm\dd)$")
 _SPLITS = frozenset("item tolist cpu numpy nonzero unique breakpoint print".split())
-# Packages whose functions a compiler looks through.
-_KNOWN = frozenset(
-    "torch torchvision timm einops math functools typing copy collections".split()
-)
 # Tests that are the same for each batch, and calls in them that ask the like.
 _FIXED = frozenset(
     "isinstance hasattr getattr len size dim ndimension numel callable is_tensor type "
     "is_cuda is_floating_point startswith endswith get is_scripting is_tracing".split()
 )
-DEEP = 8  # convolutions, or blocks of them, from which on a model counts as large
 
 
 class Uncompiled(NamedTuple):
@@ -80,8 +79,10 @@ def find_uncompiled(script: Script) -> Uncompiled | None:
             continue
         if not is_repeated(script, step.loop) or is_tiny(script, step):
             continue
-        networks = _networks(script, step.forward)
-        if not networks or not pictures_are_alike(script, step.loop):
+        networks = networks_of(script, step.forward)
+        if not networks or not all(map(_is_fit, networks)):
+            continue
+        if not pictures_are_alike(script, step.loop):
             continue
         if not any(map(_speaks_against, run_together(script))):
             return Uncompiled(step, step.forward, networks)
@@ -115,55 +116,12 @@ def _above(script: Script, node: ast.AST) -> Iterable[ast.AST]:
 # The model
 
 
-def _networks(script: Script, forward: ast.Call) -> tuple[Network, ...]:
-    """All that a model may be, where each is large and compiles in one piece."""
-    made = list(dict.fromkeys(makers(script, forward.func)))
-    known = [call for call in made if call is not None]
-    networks = tuple(Network(script, call) for call in known)
-    if not known or len(known) < len(made):
-        return ()
-    return networks if all(map(_is_fit, networks)) else ()
-
-
 def _is_fit(network: Network) -> bool:
-    if any(_splits(network.script, method) for method in _methods(network)):
+    if any(_splits(network.script, method) for method in running(network)):
         return False
-    if any(_OF_PACKAGE.match(name) for name in _made_as(network)):
-        return not any(map(_SMALL_ONE.search, _made_as(network)))
-    return _is_deep(network)
-
-
-def _made_as(network: Network) -> list[str]:
-    """The name of what makes a network, and the names of models given to it."""
-    made = network.made
-    assert isinstance(made, ast.Call)
-    name = network.script.index.qualified(made.func) or ""
-    texts = [n.value for n in walk(made) if isinstance(n, ast.Constant)]
-    return [name, *(text for text in texts if isinstance(text, str))]
-
-
-def _is_deep(network: Network) -> bool:
-    """Whether many convolutions with normalisations are seen, or blocks of them."""
-    calls = [call for call, name in network.calls if _CONVOLUTION.match(name)]
-    if not calls or not any(_NORM.match(name) for _, name in network.calls):
-        return False
-    owners = {network.script.index.owner(call) for call in calls}
-    whole = network.script.resolver.class_of(_callee(network.made))
-    return len(calls) >= DEEP or bool(owners - {whole, None})
-
-
-def _callee(made: ast.AST) -> ast.expr:
-    assert isinstance(made, ast.Call)
-    return made.func
-
-
-def _methods(network: Network) -> Iterator[Function]:
-    """The methods and functions that run when a model runs: not its constructors."""
-    for root in network.roots:
-        parts = root.body if isinstance(root, ast.ClassDef) else [root]
-        for part in parts:
-            if isinstance(part, ast.FunctionDef) and not part.name.startswith("__"):
-                yield part
+    if any(map(_OF_PACKAGE.match, made_as(network))):
+        return not any(map(_SMALL_ONE.search, made_as(network)))
+    return is_deep(network)
 
 
 def _splits(script: Script, method: Function) -> bool:
@@ -173,22 +131,12 @@ def _splits(script: Script, method: Function) -> bool:
 
 def _is_break(script: Script, node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
-        return last_name(node) in _SPLITS or _is_unseen(script, node)
+        return last_name(node) in _SPLITS or is_unseen(script, node)
     if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)):
         return any(_depends_on_data(part) for part in walk(node.test))
     if isinstance(node, ast.AugAssign):  # a number that grows compiles it anew
         return isinstance(node.target, ast.Attribute)
     return isinstance(node, (ast.Try, ast.Global, ast.With, ast.Yield))
-
-
-def _is_unseen(script: Script, call: ast.Call) -> bool:
-    """Whether a call runs what another file defines, which was not found."""
-    head = (dotted(call.func) or "").partition(".")[0]
-    origin = script.index.home(call).imports.get(head)
-    if origin is None or origin.partition(".")[0] in _KNOWN:
-        return False
-    resolver = script.resolver
-    return not resolver.callees(call) and resolver.class_of(call.func) is None
 
 
 def _depends_on_data(part: ast.AST) -> bool:

@@ -6,11 +6,10 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from gpulint.index import Move, Target
 from gpulint.index.build import last_name
-from gpulint.index.walk import dotted, walk
 from gpulint.script.edits import InsertAfter, Rewrite
 from gpulint.script.neighbours import run_together
+from gpulint.script.placed_models import moved_name, only_move
 from gpulint.script.training_step import model_calls
 
 if TYPE_CHECKING:
@@ -47,11 +46,11 @@ def compiled_in_place(script: Script, found: Uncompiled) -> Rewrite | str:
     if len(_models(script, found)) != 1:
         return "the step runs several models"
     model = found.forward.func
-    move = _only_move(script, model)
+    move = only_move(script, model)
     if move is None:
         return f"`{script.text(model)}` is not moved by one plain statement here"
     name, imports = script.runtime
-    code = f"{name}.maybe_compile({script.text(_moved(script, move))})"
+    code = f"{name}.maybe_compile({script.text(moved_name(script, move))})"
     edit = InsertAfter(script.index.statement(move.call), code)
     return Rewrite("Compile the model once it is on its device", (edit,), imports)
 
@@ -81,47 +80,3 @@ def _models(script: Script, found: Uncompiled) -> set[str]:
     """The models that the iterations of the step's loop run."""
     calls = model_calls(script, found.step.loop.node)
     return {script.text(call.func) for call in calls}
-
-
-def _only_move(script: Script, model: ast.expr) -> Move | None:
-    """The one statement that moves a model, where nothing else sets its name."""
-    moves = [m for m in script.moves if m.target in (Target.ANY, Target.CUDA)]
-    made = {origin.node for origin in script.resolver.origins(model)}
-    own = [m for m in moves if _is_of(script, m, made)]
-    if len(own) != 1 or not isinstance(_moved(script, own[0]), ast.Name):
-        return None
-    statement = script.index.statement(own[0].call)
-    scope = script.index.scope(statement)
-    if _block(script, statement) is not scope:
-        return None
-    name = _moved(script, own[0])
-    assert isinstance(name, ast.Name)
-    later = script.resolver.flow(scope).definitions.get(name.id, [])
-    lines = (script.index.statement(definition.node).lineno for definition in later)
-    if any(line > statement.lineno for line in lines):
-        return None
-    return own[0]
-
-
-def _block(script: Script, statement: ast.stmt) -> ast.AST | None:
-    """What a statement stands in, a main guard apart."""
-    above = script.index.parent(statement)
-    if isinstance(above, ast.If) and statement in above.body:
-        guards = any(dotted(part) == "__name__" for part in walk(above.test))
-        return script.index.parent(above) if guards else above
-    return above
-
-
-def _is_of(script: Script, move: Move, made: set[ast.AST]) -> bool:
-    origins = {o.node for o in script.resolver.origins(move.call)}
-    whole = {o.node for o in script.resolver.origins(move.receiver)}
-    return bool(made & (origins | whole | {move.call, move.receiver}))
-
-
-def _moved(script: Script, move: Move) -> ast.expr:
-    """The name that holds the model once it is moved."""
-    statement = script.index.statement(move.call)
-    if isinstance(statement, ast.Assign) and statement.value is move.call:
-        return statement.targets[0]
-    is_plain = isinstance(statement, ast.Expr) and statement.value is move.call
-    return move.receiver if is_plain else move.call
