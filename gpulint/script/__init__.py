@@ -24,7 +24,8 @@
   `gradients` (405), `small_batches`, `small_samples`, `picture_sizes`,
   `batch_size_reasons`, `larger_batch`, `learning_rates` (401), `evaluation_batches`
   (402), `compilable`,
-  `compiled_in_place` (501), `autotuning` (502), `fused` (504), `idle_biases` (506),
+  `compiled_in_place`, `deep_networks`, `placed_models` (501), `autotuning` (502),
+  `memory_formats` (503), `fused` (504), `idle_biases` (506),
   `debug_modes` (507), `default_device` (508),
   `setting_values`, `slow_settings`, `illegal_settings`, `debug_switches`,
   `unread_settings`, `mapping_uses` (901–906)
