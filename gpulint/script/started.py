@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 _DOUBLE = re.compile(r"(^|\.)(float64|double|DoubleTensor)$")
+_MPS = re.compile(r"(?<![a-z])mps(?![a-z])")
 _TRAINERS = re.compile(r"Trainer$|TrainingArguments$")
 # Frameworks that set precision and backends themselves.
 _OWN_SETTINGS = frozenset({"lightning", "fastai", "deepspeed", "ignite", "xla"})
@@ -30,7 +31,8 @@ def trains_on_gpu(script: Script) -> bool:
     if wanted and wanted <= {Target.CPU, Target.MPS}:
         return False
     text = script.source.text
-    if "mps" in text and "cuda" not in text and "gpu" not in text.lower():
+    named = _MPS.search(text) is not None  # `dumps` has the letters too
+    if named and "cuda" not in text and "gpu" not in text.lower():
         return False
     return script.uses_gpu or (_comes_back(script) and not _made_here(script))
 
