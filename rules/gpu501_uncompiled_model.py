@@ -58,10 +58,11 @@ rounding; a model with dropout, or of which that is not known, draws other numbe
 the effect is then `random`.
 
 Withheld where the model is not moved by one plain statement, where the step runs
-several models, behind DistributedDataParallel, and in programs that summarise, profile,
-draw or watch the model: hooks that are added to its parts later are not seen by what is
-compiled, or stay in it. Also withheld where the model resizes features or splits
-tensors by `chunk`: releases since 2.10 compile some such models to wrong gradients.
+several models, behind DistributedDataParallel, where a model is brought back to the
+CPU, and in programs that summarise, profile, draw or watch it: hooks that are added to
+its parts later are not seen by what is compiled, or stay in it. Also withheld where the
+model resizes features or splits tensors by `chunk`: releases since 2.10 compile some
+such models to wrong gradients.
 
 ## When not
 Something of the program compiles or scripts a model already. Second derivatives, graphs

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _LOOKED_INTO = re.compile(
     r"torchsummary|torchinfo|torchviz|\bsummary\(|add_graph|wandb\.watch|grad_?cam|"
     r"profile\(|make_dot|DistributedDataParallel|\bDDP\(|\.share_memory|"
-    r"\.to\(\s*[\"']cpu[\"']\s*\)|autograd\.Function|_forward_impl|__call__",
+    r"\.to\(\s*[\"']cpu[\"']\s*\)|(model|net|network|generator)(\.eval\(\))?\.cpu\(|"
+    r"autograd\.Function|_forward_impl|__call__",
     re.IGNORECASE,
 )
 # What releases that are in use have compiled to wrong gradients.
@@ -40,7 +41,7 @@ def compiled_in_place(script: Script, found: Uncompiled) -> Rewrite | str:
     for index in run_together(script):
         looks = _LOOKED_INTO.search(index.source.text)
         if looks is not None:
-            return f"`{looks[0].strip('(')}` may not go with a compiled model"
+            return f"`{looks[0].rstrip('(')}` may not go with a compiled model"
     if any(_WRONG.search(name) for n in found.networks for name in _all_names(n)):
         return "resizing and chunks have been compiled to wrong gradients"
     if len(_models(script, found)) != 1:
