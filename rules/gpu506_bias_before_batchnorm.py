@@ -59,7 +59,8 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.idle_biases import find_idle_biases, trained_on_gpu
+from gpulint.script.idle_biases import find_idle_biases
+from gpulint.script.started import trained_on_gpu
 
 
 class BiasBeforeBatchnorm(Rule):

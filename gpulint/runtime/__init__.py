@@ -6,7 +6,7 @@ or standard error where no logging is set up). Arguments come first, then these
 environment variables, then the policy:
 
 GPULINT_RUNTIME=off    the script's original behaviour everywhere
-GPULINT_DEBUG=1        no worker processes, no mixed precision, augmentation on the CPU
+GPULINT_DEBUG=1        no workers, mixed precision or compiling; the CPU augments
 GPULINT_NUM_WORKERS=4  workers of each loader
 GPULINT_BATCH_SIZE=64  samples in a batch; GPULINT_BATCH_SIZE_EVAL in evaluation
 GPULINT_AMP=bf16       mixed precision's dtype: off, fp16 or bf16
@@ -19,6 +19,7 @@ starts no GPU; torch is imported when a helper needs it.
 from __future__ import annotations
 
 from ._batch_size import batch_size, forget_batch_sizes, scaled_lr, warmup
+from ._compiled import maybe_compile
 from ._device import device
 from ._environment import Environment, environment
 from ._explain import explain
@@ -49,6 +50,7 @@ __all__ = [
     "explain",
     "hardware",
     "loader_kwargs",
+    "maybe_compile",
     "resident",
     "scaled_lr",
     "split_augmentation",

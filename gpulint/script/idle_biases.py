@@ -9,12 +9,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index.walk import walk
-from gpulint.script.neighbours import programs
-from gpulint.script.started import trains_on_gpu
 
 if TYPE_CHECKING:
     from gpulint.index import Function
-    from gpulint.script.loops import Loop
     from gpulint.script.model import Script
 
 _CONVOLUTION = re.compile(r"^torch\.nn\.Conv(Transpose)?[123]d$")
@@ -26,7 +23,6 @@ _GIVEN_WEIGHTS = re.compile(
     r"from_checkpoint|_urls?\b",
     re.IGNORECASE,
 )
-MAX_PROGRAMS = 20
 
 
 class IdleBias(NamedTuple):
@@ -42,17 +38,6 @@ def find_idle_biases(script: Script) -> list[IdleBias]:
         return []
     found = dict.fromkeys([*_in_sequences(script), *_in_forward(script)])
     return sorted(found, key=lambda idle: (idle.layer.lineno, idle.layer.col_offset))
-
-
-def trained_on_gpu(script: Script) -> Loop | None:
-    """A training loop on a GPU, of this file or of a program that it is a part of."""
-    for index in programs(script)[:MAX_PROGRAMS]:
-        if "backward(" in index.source.text:
-            program = script.of(index.tree)
-            loops = () if program.is_test else program.training_loops
-            if loops and trains_on_gpu(program):
-                return loops[0]
-    return None
 
 
 def _has_idle_bias(script: Script, layer: ast.AST, norm: ast.AST) -> bool:

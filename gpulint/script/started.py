@@ -6,18 +6,22 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from gpulint.index import Target
+from gpulint.index import FileIndex, Target
 from gpulint.index.walk import dotted, walk
 from gpulint.script.edits import InsertAfter, Rewrite
+from gpulint.script.neighbours import programs, run_together
 from gpulint.script.training_step import find_steps, is_loss
 
 if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
     from gpulint.script.model import Script
 
 _DOUBLE = re.compile(r"(^|\.)(float64|double|DoubleTensor)$")
+_MPS = re.compile(r"(?<![a-z])mps(?![a-z])")
 _TRAINERS = re.compile(r"Trainer$|TrainingArguments$")
 # Frameworks that set precision and backends themselves.
 _OWN_SETTINGS = frozenset({"lightning", "fastai", "deepspeed", "ignite", "xla"})
+MAX_PROGRAMS = 20
 _SETUP = frozenset("os sys warnings logging random math matplotlib plt".split())
 
 
@@ -27,9 +31,30 @@ def trains_on_gpu(script: Script) -> bool:
     if wanted and wanted <= {Target.CPU, Target.MPS}:
         return False
     text = script.source.text
-    if "mps" in text and "cuda" not in text and "gpu" not in text.lower():
+    named = _MPS.search(text) is not None  # `dumps` has the letters too
+    if named and "cuda" not in text and "gpu" not in text.lower():
         return False
     return script.uses_gpu or (_comes_back(script) and not _made_here(script))
+
+
+def trained_on_gpu(script: Script) -> Loop | None:
+    """A training loop on a GPU, of this file or of a program that it is a part of."""
+    return _first_on_gpu(script, programs(script)[:MAX_PROGRAMS])
+
+
+def trained_beside(script: Script) -> Loop | None:
+    """The same, also of another file that such a program imports."""
+    return trained_on_gpu(script) or _first_on_gpu(script, run_together(script))
+
+
+def _first_on_gpu(script: Script, files: list[FileIndex]) -> Loop | None:
+    for index in files:
+        if "backward(" in index.source.text:
+            program = script.of(index.tree)
+            loops = () if program.is_test else program.training_loops
+            if loops and trains_on_gpu(program):
+                return loops[0]
+    return None
 
 
 def _comes_back(script: Script) -> bool:
