@@ -85,7 +85,10 @@ from gpulint.script.amp_switches import (
     parameter_of,
 )
 from gpulint.script.edits import ReplaceCode, Rewrite
+from gpulint.script.old_torch import runs_only_before
 from gpulint.script.setting_values import is_setting
+
+SINCE = (1, 6)  # the first torch with mixed precision of its own
 
 
 class AmpSwitchedOff(Rule):
@@ -96,6 +99,8 @@ class AmpSwitchedOff(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for a flag."""
+        if runs_only_before(script, SINCE):
+            return
         for flag in switched_off(script):
             if not is_setting(script, flag.value.node):  # else GPU902
                 yield self._report(script, flag)

@@ -223,6 +223,8 @@ class Loops:
         for loop in self.by_node.values():
             if loop.train and is_trial(self.resolver, loop):
                 loop.kind = "other"
+            if loop.eval and isinstance(loop.node.body[-1], (ast.Break, ast.Return)):
+                loop.kind = "other"  # it shows what the model makes of one batch
             if loop.train and not any(
                 map(is_backward, self.index.calls_below(loop.node))
             ):

@@ -69,7 +69,8 @@ def _read(script: Script, loop: Loop, backward: ast.Call, row: int = 0) -> Step:
     made_of = tuple(s for s in found if s.lineno > row)
     plain = [s for s in made_of if not differentiates(script, s)]
     calls = (c for s in [*plain, *made_of] for c in model_calls(script, s))
-    forward = next(calls, None) or next(model_calls(script, backward), None)
+    trained = (c for c in calls if not script.without_grad(c))
+    forward = next(trained, None) or next(model_calls(script, backward), None)
     return Step(loop, script.index.function(backward), backward, made_of, forward)
 
 

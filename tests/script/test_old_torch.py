@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from gpulint.engine import Options, check_source
 from gpulint.index import build_index
+from gpulint.registry import select_rules
 from gpulint.script import Script
 from gpulint.script.old_torch import runs_only_before
 from gpulint.source import Source
+
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def script(text: str, newest: tuple[int, int] | None = None) -> Script:
@@ -50,3 +54,13 @@ def test_modules_that_are_gone(line: str, old: bool) -> None:
 def test_modules_that_are_gone_later() -> None:
     text = "from torchvision.transforms import functional_tensor\n"
     assert not runs_only_before(script(text), (2, 0))
+
+
+@pytest.mark.parametrize("newest, codes", [((1, 2), []), ((1, 13), ["GPU306"])])
+def test_a_switch_is_off_for_good_where_torch_has_no_autocast(
+    newest: tuple[int, int], codes: list[str]
+) -> None:
+    path = Path("fixtures/gpu306_amp_switched_off/bad.py")
+    options = Options(select_rules(("GPU306",)), newest_torch=newest)
+    found = check_source(Source(path, (ROOT / path).read_text("utf-8")), options)
+    assert [finding.code for finding in found.findings] == codes
