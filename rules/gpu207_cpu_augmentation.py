@@ -75,7 +75,7 @@ dataset is made. Elsewhere do the same by hand, for training batches alone:
 ## When not
 What validation or test data alone go through, and crops that give images of any size
 their final one: those make the copy to the GPU smaller. Nothing but flips, which cost
-less than reading the image. Samples that are made once and
+less than reading the image, is a note. Samples that are made once and
 kept. Datasets with boxes or key points, which would have to move with the images.
 Programs that train on the CPU, or that augment batches with Kornia already. Operations
 that an option asks for which is off by default.
@@ -90,7 +90,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Effect, Finding, Severity
 from gpulint.index.build import last_name
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
@@ -120,8 +120,7 @@ class CpuAugmentation(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each pipeline."""
         for found in find_augmentations(script):
-            if not only_flips(script, found):
-                yield self._finding(script, found)
+            yield self._finding(script, found)
 
     def _finding(self, script: Script, found: Augmentation) -> Finding:
         first, *rest = found.operations
@@ -133,6 +132,7 @@ class CpuAugmentation(Rule):
             fix=fix,
             withheld=withheld,
             related=[(node, "at random as well") for node in rest],
+            severity=Severity.NOTE if only_flips(script, found) else None,
             evidence=[(found.loader.call, "makes the samples that are trained on")],
         )
 

@@ -49,7 +49,7 @@ _PLAIN_SAMPLERS = frozenset(
 _HEAVY = re.compile(
     r"diffusion|ddpm|\bunet|wide_?resnet|\bwrn|pixelcnn|pixel_cnn|glow|stylegan|"
     r"biggan|vit_?(l|h|g)\b|vit_(large|huge|giant)|_large|xlarge|huge|swin_(b|l)|"
-    r"convnext_(base|large)|efficientnet_?b[4-7]|spikingjelly|snntorch|norse|neural_?ode"
+    r"convnext_(base|large)|efficientnet_?b[4-7]|pixel_?snail|spikingjelly|snntorch|norse|neural_?ode"
     r"|odeint|deq\b|capsule",
     re.IGNORECASE,
 )
