@@ -26,12 +26,8 @@ def nvml_facts(index: int) -> NvmlFacts | None:
     None without the library or a driver, on any NVML error, and where it is not
     certain which of NVML's devices CUDA means.
     """
-    nvml = _library()
+    nvml = _started()
     if nvml is None:
-        return None
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:
         return None
     # Shut down at once: a forked worker must not inherit the connection.
     try:
@@ -68,12 +64,8 @@ def open_gpu(uuid: str | None, index: int) -> OpenGpu | None:
 
     None as for `nvml_facts`.
     """
-    nvml = _library()
+    nvml = _started()
     if nvml is None:
-        return None
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:
         return None
     handle = None
     with contextlib.suppress(nvml.NVMLError):
@@ -90,6 +82,18 @@ def _identified(nvml: Any, uuid: str) -> Any:
         return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
     except nvml.NVMLError:  # PyTorch leaves the prefix out
         return nvml.nvmlDeviceGetHandleByUUID(f"MIG-{uuid}")
+
+
+def _started() -> Any:
+    """The library, connected to the driver; None where either is missing."""
+    nvml = _library()
+    if nvml is None:
+        return None
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return None
+    return nvml
 
 
 def _library() -> Any:

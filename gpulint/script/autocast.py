@@ -97,8 +97,8 @@ class _Inserter:
         around = [loop.node for loop in script.loops_around(step.backward)]
         if self.place not in (*around, *self.update.block) and len(self.regions) > 1:
             raise CannotFix("no device is named where all models run")
-        self.scaler = self._free("scaler", "grad_scaler")
-        self.dtype = self._free("amp_dtype", "autocast_dtype")
+        self.scaler = script.free_name("scaler", "grad_scaler")
+        self.dtype = script.free_name("amp_dtype", "autocast_dtype")
 
     def rewrite(self) -> Rewrite:
         """All edits, in the order in which they stand at the same place."""
@@ -130,16 +130,6 @@ class _Inserter:
         """A number that is smaller for an optimizer that is made later."""
         origins = self.script.resolver.origins(optimizer)
         return min(-getattr(o.node, "lineno", 0) for o in origins)
-
-    def _free(self, *names: str) -> str:
-        """The first name that the file uses for nothing."""
-        index = self.script.index
-        taken = {a.attr for a in index.all(ast.Attribute)}
-        taken |= index.bound_names | set(index.imports)
-        for name in names:
-            if name not in taken:
-                return name
-        raise CannotFix(f"the name `{names[-1]}` is taken")
 
     def _constructor(self, anchor: ast.stmt) -> str:
         """The scaler as it is made after a statement."""

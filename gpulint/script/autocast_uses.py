@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index.walk import walk
 from gpulint.script.half import reached_from
+from gpulint.script.loss_scaling import SCALERS
+from gpulint.script.neighbours import run_together
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 _AUTOCAST = {"torch.autocast": 1, "torch.cuda.amp.autocast": 1}
-_SCALERS = ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler")
+# What makes halves that may need a scale, here and in other files.
+_FLOAT16 = re.compile(r"(?<!b)float16|fp16|\.half\(|HalfTensor")
+_HALVES = re.compile(rf"autocast|{_FLOAT16.pattern}")
 
 
 def needless_scalers(script: Script) -> list[ast.Call]:
     """Scalers that are on where every autocast of the program is in bfloat16."""
-    made = [c for name in _SCALERS for c in script.index.calls.get(name, ())]
+    made = [c for name in SCALERS for c in script.index.calls.get(name, ())]
     if not made or not _all_bfloat16(script):
         return []
     return [call for call in made if _is_on(call)]
@@ -33,14 +38,17 @@ def _is_on(call: ast.Call) -> bool:
 
 
 def _all_bfloat16(script: Script) -> bool:
-    """Whether all halves of this file are bfloat16, and no other file has any."""
+    """Whether all halves of this file are bfloat16, and files beside it have none."""
     index = script.index
+    files = run_together(script)
+    if any(_HALVES.search(i.source.text) for i in files if i is not index):
+        return False
     casts = [
         (call, place)
         for name, place in _AUTOCAST.items()
         for call in index.calls.get(name, ())
     ]
-    if not casts or "float16" in script.source.text.replace("bfloat16", ""):
+    if not casts or _FLOAT16.search(script.source.text):
         return False
     if index.source.text.count("autocast(") > len(casts):
         return False

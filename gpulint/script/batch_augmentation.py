@@ -92,7 +92,7 @@ class _Split:
         """The dataset gets one part of the transform, the loop's batches the other."""
         script = self.script
         runtime, imports = script.runtime
-        augment = self._free("augment", "augment_batch")
+        augment = script.free_name("augment", "augment_batch")
         handed = _Handed(script, augment)
         handed.reach(self.iterated)
         if handed.passed and not is_started(script):
@@ -129,7 +129,7 @@ class _Split:
             scopes = {index.scope(n) for n in same}
             if reads == [self.transform] and len(scopes) == 1:
                 return self.transform.id
-        return self._free("train_transform", "cpu_transform")
+        return self.script.free_name("train_transform", "cpu_transform")
 
     # The transform
 
@@ -405,14 +405,3 @@ class _Split:
         if device is None:
             raise CannotFix("the device has no name where the transform is made")
         return self.script.text(device)
-
-    def _free(self, *names: str) -> str:
-        """The first name that the file uses for nothing."""
-        index = self.script.index
-        taken = {a.attr for a in index.all(ast.Attribute)}
-        taken |= {n.id for n in index.all(ast.Name)} | index.bound_names
-        taken |= set(index.imports)
-        for name in names:
-            if name not in taken:
-                return name
-        raise CannotFix(f"the name `{names[-1]}` is taken")

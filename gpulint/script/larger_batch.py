@@ -13,7 +13,7 @@ from gpulint.index.build import last_name
 from gpulint.index.walk import COMPREHENSIONS, dotted, walk
 from gpulint.script.batch_size_reasons import files_of
 from gpulint.script.edits import CannotFix, Edit, InsertBefore, Replace, Rewrite
-from gpulint.script.learning_rates import Rate, rates_to_scale
+from gpulint.script.learning_rates import OF_BATCH, Rate, rates_to_scale
 from gpulint.script.syntax import code, set_keywords
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
     from gpulint.script.small_batches import SmallBatch
 
-_BATCH = re.compile(r"batch|(^|_)bs(z|$|_)", re.IGNORECASE)
 _SIZE = re.compile(r"batch_?size|(^|_)bs(z|$|_)", re.IGNORECASE)
 # Whose arguments are sizes of tensors, or numbers of rounds.
 _SIZED = frozenset(
@@ -115,7 +114,7 @@ def _is_of_batches(script: Script, node: ast.expr) -> bool:
         names = [dotted(n) or "" for t in targets if t for n in walk(t)]
     elif isinstance(above, ast.Call) and node in above.args:
         names = [_parameter(script, above, above.args.index(node))]
-    return any(map(_BATCH.search, names))
+    return any(map(OF_BATCH.search, names))
 
 
 def _parameter(script: Script, call: ast.Call, position: int) -> str:
@@ -207,7 +206,7 @@ def is_given_size(script: Script, call: ast.Call, size: int, written: ast.expr) 
     """Whether a call is given a size again, which is `written` first, as a number."""
     if _makes_loader(script, call):
         return False
-    given = [k.value for k in call.keywords if _BATCH.search(k.arg or "")]
+    given = [k.value for k in call.keywords if OF_BATCH.search(k.arg or "")]
     if last_name(call) in _SIZED:
         given += call.args
     return any(

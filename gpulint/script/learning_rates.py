@@ -29,7 +29,8 @@ _LENGTHS = frozenset(
     "T_max T_0 total_iters total_steps steps_per_epoch step_size milestones "
     "num_training_steps".split()
 )
-_BATCH = re.compile(r"batch|(^|_)bs(z|$|_)", re.IGNORECASE)
+# Names of what counts the samples of a step.
+OF_BATCH = re.compile(r"batch|(^|_)bs(z|$|_)", re.IGNORECASE)
 _STEPS = ("step", "step_update")
 MAX_STEPS = 3
 
@@ -106,7 +107,7 @@ def _rate(script: Script, call: ast.Call) -> Rate:
 
 
 def _written(script: Script, call: ast.Call, node: ast.expr, rule: str) -> Rate:
-    if any(_BATCH.search(name) for name in _names_behind(script, node)):
+    if any(OF_BATCH.search(name) for name in _names_behind(script, node)):
         raise CannotFix("the learning rate is computed from the batch size")
     text = script.text(node)
     return Rate(call, node, ast.unparse(node) if "\n" in text else text, rule)

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 from gpulint.index import Function
 from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.loops import is_step
-from gpulint.script.training_step import block_of
+from gpulint.script.training_step import block_of, clips
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
-_CLIP = re.compile(r"^torch\.nn\.utils\.(clip_grad\.)?clip_grad_(norm|value)_?$")
-_SCALERS = frozenset({"torch.cuda.amp.GradScaler", "torch.amp.GradScaler"})
+SCALERS = frozenset({"torch.cuda.amp.GradScaler", "torch.amp.GradScaler"})
 _SWITCH = re.compile(r"amp|16|half|precision|scaler", re.IGNORECASE)
 
 
@@ -27,7 +26,7 @@ class Unscaled:
     """Gradients that are clipped while they are scaled.
 
     `fix` is whether `unscale_` can stand before the clipping: it runs whenever the
-    scaler's `step` and no loss is left as it is.
+    scaler's `step`, which is of one optimizer, and no loss is left as it is.
     """
 
     scaler: str
@@ -92,7 +91,7 @@ class LossScaling:
         made = [o.call for o in self.script.resolver.origins(self.holder)]
         calls = [call for call in made if call is not None]
         kinds = {self.index.home(c).qualified(c.func) or "" for c in calls}
-        if not all(kind in _SCALERS for kind in kinds):
+        if not all(kind in SCALERS for kind in kinds):
             return False
         for call in calls:
             switch = next((k.value for k in call.keywords if k.arg == "enabled"), None)
@@ -107,7 +106,7 @@ class LossScaling:
         """The first clipping of each `scaler.step` that comes without `unscale_`."""
         steps, seen = self.of_scaler("step"), set[ast.Call]()
         for clip in self.calls:
-            if not _CLIP.match(self.index.qualified(clip.func) or ""):
+            if not clips(self.index, clip):
                 continue
             scaled = [b for b in self.backward if self._follows(clip, b)]
             after = [s for s in steps if self._follows(s, clip)]
@@ -117,7 +116,8 @@ class LossScaling:
             if self._is_unscaled(backward, clip) or self._is_switched(clip, backward):
                 continue
             seen.add(step)
-            fix = self._always(clip, backward) and self._together(clip, step)
+            alone = len({self.script.text(a) for s in steps for a in s.args}) == 1
+            fix = self._always(clip, backward) and self._together(clip, step) and alone
             yield Unscaled(self.name, clip, step, backward, fix)
 
     def _follows(self, later: ast.Call, earlier: ast.Call) -> bool:

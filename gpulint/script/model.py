@@ -216,6 +216,17 @@ class Script:
         """Local name of `gpulint.runtime`, and the import it lacks."""
         return self.name_for("gpulint.runtime", "runtime")
 
+    def free_name(self, *names: str) -> str:
+        """The first of some names that the file uses for nothing, or CannotFix."""
+        index = self.index
+        taken = {a.attr for a in index.all(ast.Attribute)}
+        taken |= {n.id for n in index.all(ast.Name)} | index.bound_names
+        taken |= set(index.imports)
+        for name in names:
+            if name not in taken:
+                return name
+        raise CannotFix(f"the name `{names[-1]}` is taken")
+
     # Facts
 
     @cached_property

@@ -12,7 +12,14 @@ from gpulint.index.walk import LOOPS, dotted, walk
 from gpulint.script.edits import CannotFix
 from gpulint.script.half import reached_from
 from gpulint.script.loops import is_step
-from gpulint.script.training_step import Step, block_of, loads, model_calls, step_after
+from gpulint.script.training_step import (
+    Step,
+    block_of,
+    clips,
+    loads,
+    model_calls,
+    step_after,
+)
 from gpulint.script.update_groups import Group, groups_of
 
 if TYPE_CHECKING:
@@ -21,7 +28,6 @@ if TYPE_CHECKING:
 _GRADIENTS = re.compile(
     r"optim|(^|_)opt|^(model|net|module)|_(model|net)$|parameters|params", re.IGNORECASE
 )
-_CLIP = re.compile(r"^torch\.nn\.utils\.(clip_grad\.)?clip_grad_(norm|value)_?$")
 
 
 @dataclass(eq=False)
@@ -166,7 +172,7 @@ class ScaledUpdate:
             if not isinstance(node, ast.Call):
                 continue
             chain = [node, *self.index.ancestors(node)]
-            if any(isinstance(a, ast.Call) and self._is_clip(a) for a in chain):
+            if any(isinstance(a, ast.Call) and clips(self.index, a) for a in chain):
                 continue
             values = [*node.args, *(k.value for k in node.keywords)]
             holds = any(map(self.script.tensors.is_module, values))
@@ -179,13 +185,10 @@ class ScaledUpdate:
 
     # Clipping
 
-    def _is_clip(self, call: ast.Call) -> bool:
-        return bool(_CLIP.match(self.index.qualified(call.func) or ""))
-
     def _find_clips(self) -> None:
         """Set before which statements gradients are unscaled."""
         for call in self.step.loop.calls:
-            if self._is_clip(call):
+            if clips(self.index, call):
                 update, holder = self._clipped(call)
                 first = update.unscale_at
                 if first is None or holder.lineno < first.lineno:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpulint.index import Function
+from gpulint.index import FileIndex, Function
 from gpulint.index.walk import LOOPS, dotted, walk, walk_scope
 from gpulint.script.loops import Loop
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _LOSS = re.compile(
     r"loss|crit|objective|entropy|^(ce|bce|mse|l1|nll|kl|kld)$", re.IGNORECASE
 )
+_CLIP = re.compile(r"^torch\.nn\.utils\.(clip_grad\.)?clip_grad_(norm|value)_?$")
 _NOT_FORWARD = frozenset(
     "parameters named_parameters train eval zero_grad state_dict load_state_dict to "
     "cuda cpu children named_children modules named_modules requires_grad_ buffers "
@@ -72,6 +73,11 @@ def _read(script: Script, loop: Loop, backward: ast.Call, row: int = 0) -> Step:
     trained = (c for c in calls if not script.without_grad(c))
     forward = next(trained, None) or next(model_calls(script, backward), None)
     return Step(loop, script.index.function(backward), backward, made_of, forward)
+
+
+def clips(index: FileIndex, call: ast.Call) -> bool:
+    """Whether a call is one of torch's that clip gradients."""
+    return bool(_CLIP.match(index.qualified(call.func) or ""))
 
 
 def block_of(script: Script, statement: ast.stmt) -> list[ast.stmt]:
