@@ -78,6 +78,7 @@ def cases() -> list[tuple[Path, type[ast.NodeTransformer]]]:
     return [(path, TWISTS[n % len(TWISTS)]) for n, path in enumerate(inputs)]
 
 
+@pytest.mark.no_cover  # the fixtures' own tests run these lines too
 @pytest.mark.parametrize(
     "path, twist", cases(), ids=lambda x: getattr(x, "stem", None) or x.__name__
 )

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import struct
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-OVERLAY = Path(__file__).resolve().parent / "overlay"
+from .client import plain_server
 
-# No accelerator, and one thread: sums are split the same way in every run, and two
-# runs side by side do not wait for each other's threads.
-FIXED = {
-    "CUDA_VISIBLE_DEVICES": "",
-    "HIP_VISIBLE_DEVICES": "",
-    "MKL_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "PYTHONHASHSEED": "0",
-}
 SHOWN_LINES = 30
 
 
@@ -67,28 +54,21 @@ def run_script(
         if isinstance(text_or_path, Path)
         else text_or_path.encode()
     )
-    with tempfile.TemporaryDirectory(prefix="equivalence-") as folder:
-        script = Path(folder) / name
-        script.write_bytes(text)
-        try:
-            done = subprocess.run(
-                [sys.executable, str(script), *args, "--json"],
-                cwd=folder,
-                env=_environment(env or {}, moves_copy),
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                stdin=subprocess.DEVNULL,
-                timeout=timeout,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            message = f"{name} did not end within {timeout:g} s"
-            raise ScriptFailed(message) from error
-    if done.returncode != 0:
-        tail = _tail(done.stderr)
-        raise ScriptFailed(f"{name} ended with status {done.returncode}:\n{tail}")
-    return _result(name, done.stdout, done.stderr)
+    job = {
+        "name": name,
+        "text": text.decode("utf-8"),
+        "arguments": [*args, "--json"],
+        "environment": dict(env or {}),
+        "moves_copy": moves_copy,
+        "timeout": timeout,
+    }
+    done = plain_server().ask(job)
+    if done["status"] is None:
+        raise ScriptFailed(f"{name} did not end within {timeout:g} s")
+    if done["status"] != 0:
+        tail = _tail(done["stderr"])
+        raise ScriptFailed(f"{name} ended with status {done['status']}:\n{tail}")
+    return _result(name, done["stdout"], done["stderr"])
 
 
 def assert_same_losses(before: RunResult, after: RunResult) -> None:
@@ -108,14 +88,6 @@ def assert_same_losses(before: RunResult, after: RunResult) -> None:
             f"{len(before.losses)} losses before, {len(after.losses)} after;"
             " the common ones are the same"
         )
-
-
-def _environment(added: Mapping[str, str], moves_copy: bool) -> dict[str, str]:
-    environment = {**os.environ, **FIXED, **added}
-    if moves_copy:
-        paths = [str(OVERLAY), environment.get("PYTHONPATH", "")]
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    return environment
 
 
 def _result(name: str, stdout: str, stderr: str) -> RunResult:

@@ -5,25 +5,19 @@ from __future__ import annotations
 import atexit
 import functools
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-from .harness import FIXED
+from .client import Server
 from .situation import Outcome, Situation
 
-TESTS = Path(__file__).resolve().parent.parent
 PLAIN = Situation()
 
 
 class Runner:
-    """A server that is started when first needed."""
+    """A server with a pretended GPU, started when first needed."""
 
     def __init__(self) -> None:
-        self._server: subprocess.Popen[str] | None = None
+        self._server = Server("server")
         self._known: dict[tuple[str, str], Outcome] = {}
 
     def run(self, script: str, situation: Situation = PLAIN) -> Outcome:
@@ -36,7 +30,7 @@ class Runner:
     def run_again(self, script: str, situation: Situation = PLAIN) -> Outcome:
         """Run a script, whether it is known or not."""
         job = {"script": script, "situation": situation.as_json()}
-        return Outcome.from_json(self._ask(job))
+        return Outcome.from_json(self._server.ask(job))
 
     def forget(self) -> None:
         """Forget the outcomes, not the server."""
@@ -44,13 +38,7 @@ class Runner:
 
     def close(self) -> None:
         """End the server."""
-        if self._server is not None:
-            assert self._server.stdin is not None
-            self._server.stdin.close()
-            self._server.wait()
-            if self._server.stdout is not None:
-                self._server.stdout.close()
-            self._server = None
+        self._server.close()
 
     def __enter__(self) -> Runner:
         return self
@@ -63,20 +51,6 @@ class Runner:
     ) -> None:
         self.close()
 
-    def _ask(self, job: dict[str, Any]) -> dict[str, Any]:
-        if self._server is None:
-            self._server = start()
-        server = self._server
-        assert server.stdin is not None
-        assert server.stdout is not None
-        server.stdin.write(json.dumps(job) + "\n")
-        server.stdin.flush()
-        answer = server.stdout.readline()
-        if not answer:
-            raise RuntimeError(f"the server ended with status {server.wait()}")
-        outcome: dict[str, Any] = json.loads(answer)
-        return outcome
-
 
 @functools.cache
 def shared_runner() -> Runner:
@@ -84,20 +58,3 @@ def shared_runner() -> Runner:
     runner = Runner()
     atexit.register(runner.close)
     return runner
-
-
-def start() -> subprocess.Popen[str]:
-    """Start a server that finds this checkout's packages."""
-    path = os.pathsep.join([str(TESTS), str(TESTS.parent)])
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("GPULINT_", "COVERAGE_"))
-    }
-    return subprocess.Popen(
-        [sys.executable, "-m", "equivalence.server"],
-        env={**kept, **FIXED, "PYTHONPATH": path},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        encoding="utf-8",
-    )

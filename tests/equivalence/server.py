@@ -17,7 +17,6 @@ import signal
 import sys
 import tempfile
 import traceback
-import types
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,6 +30,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
 from . import draws, gpu, gpu_memory, gpu_patches  # noqa: E402
+from .child import redirect, run_as_main, seed  # noqa: E402
 
 NAME = "train.py"
 SHOWN_LINES = 20
@@ -100,19 +100,12 @@ def run_child(text: str, situation: dict[str, Any], folder: Path) -> None:
 
 def prepare(situation: dict[str, Any], folder: Path) -> None:
     """Make the process what the situation asks for."""
-    for number, name in ((0, os.devnull), (1, "out"), (2, "err")):
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
-        os.dup2(os.open(folder / name, flags, 0o600), number)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115
-    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    redirect(folder)
     os.chdir(folder / "run")
     os.environ.update(situation["environment"])
     signal.alarm(situation["timeout"])
     torch.multiprocessing.set_start_method("fork", force=True)
-    random.seed(0)  # a fork seeds it from the clock
-    np.random.seed(0)
-    torch.manual_seed(0)
+    seed(0)  # a fork seeds `random` from the clock
     if situation["record"]:
         draws.write_down(folder / "run" / NAME, folder / "draws")
     if situation["seeds"]:
@@ -122,16 +115,6 @@ def prepare(situation: dict[str, Any], folder: Path) -> None:
         gpu_patches.pretend_gpu((major, minor))
     if situation["constant"]:
         draws.make_constant()
-
-
-def run_as_main(text: str, path: Path, arguments: list[str]) -> None:
-    """Run a script as Python would run the file."""
-    path.write_text(text, "utf-8")
-    module = types.ModuleType("__main__")
-    module.__file__ = str(path)
-    sys.modules["__main__"] = module
-    sys.argv = [str(path), *arguments]
-    exec(compile(text, str(path), "exec"), module.__dict__)
 
 
 class Watch:
