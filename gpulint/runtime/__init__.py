@@ -11,6 +11,7 @@ GPULINT_NUM_WORKERS=4  workers of each loader
 GPULINT_BATCH_SIZE=64  samples in a batch; GPULINT_BATCH_SIZE_EVAL in evaluation
 GPULINT_AMP=bf16       mixed precision's dtype: off, fp16 or bf16
 GPULINT_ENV=cloud      what `environment()` says: local or cloud
+GPULINT_POLICY=local-cloud  settings by that; see `configure`. Default: measured
 
 They are read once. Importing this package imports the standard library alone and
 starts no GPU; torch is imported when a helper needs it.
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 from ._batch_size import batch_size, forget_batch_sizes, scaled_lr, warmup
 from ._compiled import maybe_compile
+from ._configure import configure
 from ._device import device
 from ._environment import Environment, environment
 from ._explain import explain
@@ -28,6 +30,7 @@ from ._limits import available_cpus
 from ._loader import loader_kwargs
 from ._log import forget_decisions
 from ._monitor import Monitor
+from ._policy import forget_policy
 from ._precision import accumulator_dtype, amp_dtype, forget_precisions
 from ._resident import ResidentArray, resident
 from ._settings import forget_settings
@@ -45,6 +48,7 @@ __all__ = [
     "amp_dtype",
     "available_cpus",
     "batch_size",
+    "configure",
     "device",
     "environment",
     "explain",
@@ -66,3 +70,4 @@ def _reset() -> None:
     forget_introduction()
     forget_precisions()
     forget_batch_sizes()
+    forget_policy()

@@ -39,7 +39,12 @@ SIGNS: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("cloud", "cloud shell", ("CLOUD_SHELL", "GOOGLE_CLOUD_SHELL"), ()),
     ("cloud", "runpod", ("RUNPOD_POD_ID",), ()),
     ("cloud", "vast", ("VAST_CONTAINERLABEL",), ()),
-    ("cloud", "kubernetes", ("KUBERNETES_SERVICE_HOST",), ()),
+    (
+        "cloud",
+        "kubernetes",
+        ("KUBERNETES_SERVICE_HOST",),
+        ("run/secrets/kubernetes.io", "var/run/secrets/kubernetes.io"),
+    ),
 )
 LOCAL_SIGNS: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("local", "slurm", ("SLURM_JOB_ID",), ()),
@@ -50,8 +55,11 @@ LOCAL_SIGNS: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
         (".dockerenv", "run/.containerenv"),
     ),
 )
-VENDOR_FILE = "sys/class/dmi/id/sys_vendor"
-VENDORS = {"Alibaba Cloud": "aliyun", "Amazon EC2": "aws"}
+# What a virtual machine's firmware says of its maker and of itself.
+MAKERS = {
+    "sys/class/dmi/id/sys_vendor": {"Alibaba Cloud": "aliyun", "Amazon EC2": "aws"},
+    "sys/class/dmi/id/product_name": {"Google Compute Engine": "google cloud"},
+}
 
 
 @dataclass(frozen=True)
@@ -113,9 +121,10 @@ def _set_variable(name: str, variables: Mapping[str, str]) -> str | None:
 
 
 def _vendor(root: Path) -> Iterator[Environment]:
-    try:
-        vendor = (root / VENDOR_FILE).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return
-    if vendor in VENDORS:
-        yield Environment("cloud", VENDORS[vendor], f"the machine's maker is {vendor}")
+    for file, names in MAKERS.items():
+        try:
+            name = (root / file).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if name in names:
+            yield Environment("cloud", names[name], f"the machine's maker is {name}")

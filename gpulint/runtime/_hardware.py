@@ -11,6 +11,7 @@ from ._gpu import Gpu, read_gpu
 from ._limits import available_cpus, ram_limit, shm_free
 from ._log import decide, speaks
 from ._placement import choose_device
+from ._policy import follow_policy
 from ._ranks import in_worker, local_world_size
 from ._settings import settings
 
@@ -57,14 +58,16 @@ def hardware() -> Hardware:
 
 
 def introduce() -> None:
-    """Log the machine once, before the first decision about it."""
+    """Log the machine once, before the first decision about it, and its policy."""
     if _introduced or in_worker():
         return
     _introduced.append(True)
     if settings().off:
         decide("runtime", "off (GPULINT_RUNTIME), the script runs as it was written")
-    elif speaks():  # the other ranks leave this rank's GPU alone
+        return
+    if speaks():  # the other ranks leave this rank's GPU alone
         decide("hardware", describe(hardware()))
+    follow_policy()
 
 
 mark_constant(introduce)

@@ -9,7 +9,7 @@ from ._hardware import introduce
 from ._log import decide
 from ._placement import ASYNC_KINDS, usable_kind
 from ._settings import settings
-from ._workers import WorkerPlan, plan_workers
+from ._workers import WorkerPlan, batches_ahead, plan_workers
 
 if TYPE_CHECKING:
     from ._placement import DeviceLike
@@ -59,6 +59,9 @@ def loader_kwargs(
     options["pin_memory"] = _pins(kind, before)
     if persistent and plan.count:
         options["persistent_workers"] = True
+    ahead = None if plan.as_before else batches_ahead(plan.count)
+    if ahead is not None:
+        options["prefetch_factor"] = ahead
     options |= given
     name = "loader" if train else "eval loader"
     _drop_illegal(options, name)
@@ -92,4 +95,7 @@ def _summary(plan: WorkerPlan, options: Mapping[str, Any]) -> str:
         text += ", pinned"
     if options.get("persistent_workers"):
         text += ", persistent"
+    ahead = options.get("prefetch_factor")
+    if ahead is not None:
+        text += f", {ahead} batch{'' if ahead == 1 else 'es'} ahead each"
     return text

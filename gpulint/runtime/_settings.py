@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 SWITCHED_ON = ("1", "true", "yes", "on")
 SWITCHED_OFF = ("0", "false", "no", "off")
+POLICIES = ("measured", "local-cloud")
 BATCH_SIZE_VARIABLE = re.compile(r"GPULINT_BATCH_SIZE(?:_(\w+))?")
 
 
@@ -21,6 +22,7 @@ class Settings:
     num_workers: int | None  # GPULINT_NUM_WORKERS
     amp: str | None  # GPULINT_AMP: "off", "fp16" or "bf16"
     batch_sizes: Mapping[str, int]  # GPULINT_BATCH_SIZE, GPULINT_BATCH_SIZE_EVAL, …
+    policy: str  # GPULINT_POLICY: "measured" or "local-cloud"
 
 
 _settings: list[Settings] = []
@@ -45,6 +47,7 @@ def _read_settings() -> Settings:
         num_workers=_read_count("GPULINT_NUM_WORKERS"),
         amp=read_choice("GPULINT_AMP", ("off", "fp16", "bf16")),
         batch_sizes=_read_batch_sizes(),
+        policy=read_choice("GPULINT_POLICY", POLICIES) or "measured",
     )
 
 

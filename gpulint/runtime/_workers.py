@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ._limits import available_cpus, cpus_per_rank, shm_free
 from ._main_guard import why_no_workers
+from ._policy import policy
 from ._ranks import local_world_size
 from ._settings import settings
 
@@ -18,6 +20,7 @@ MOST_EVAL = 4  # both loaders live at once
 MOST_LIGHT = 4  # the augmentation runs on the GPU
 MOST_BY_KIND = {"cpu": 2, "mps": 4}  # on a CPU the workers take from the training
 SHM_PER_WORKER = 128 * 1024**2  # bytes of /dev/shm: two batches in flight and more
+SHM_PER_BATCH = SHM_PER_WORKER // 2
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,27 @@ def plan_workers(
         return WorkerPlan(0, "a debugger is attached")
     most = MOST_TRAIN if train else MOST_EVAL
     most = min(most, MOST_LIGHT) if light else most
-    return _plan_by_resources(min(most, MOST_BY_KIND.get(kind, most)), before)
+    most = min(most, MOST_BY_KIND.get(kind, most))
+    plan = _plan_by_resources(most, before)
+    return _plan_by_policy(plan) if train else plan
+
+
+def batches_ahead(workers: int) -> int | None:
+    """Return how many batches each worker prepares, None where no policy says so."""
+    queue = policy().queue
+    if queue is None or workers == 0 or settings().debug:
+        return None
+    each, free = math.ceil(queue / workers), shm_free()
+    if free is not None:
+        each = min(each, free // local_world_size() // workers // SHM_PER_BATCH)
+    return max(1, each)
+
+
+def _plan_by_policy(plan: WorkerPlan) -> WorkerPlan:
+    most = policy().most_workers
+    if most is None or plan.as_before or plan.count <= most:
+        return plan
+    return replace(plan, count=most, why=f"{plan.why}, {policy().why}: at most {most}")
 
 
 def _plan_by_resources(most: int, before: Mapping[str, Any]) -> WorkerPlan:

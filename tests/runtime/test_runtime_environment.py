@@ -30,6 +30,12 @@ Files = Callable[[dict[str, str]], Path]
         ({"SLURM_JOB_ID": "12"}, "local", "slurm"),
         ({"APPTAINER_CONTAINER": "x.sif"}, "local", "container"),
         ({"CLOUD_SHELL": ""}, "local", "workstation"),
+        ({"TRAINING_JOB_NAME": "x"}, "cloud", "sagemaker"),
+        ({"KUBERNETES_SERVICE_HOST": "h", "SLURM_JOB_ID": "1"}, "cloud", "kubernetes"),
+        ({"SLURM_JOB_ID": "1", "container": "podman"}, "local", "slurm"),
+        # torchrun, Open MPI and a name that starts like a platform's say nothing
+        ({"TORCHELASTIC_RUN_ID": "x", "LOCAL_RANK": "0"}, "local", "workstation"),
+        ({"OMPI_COMM_WORLD_RANK": "0", "PAINT": "1"}, "local", "workstation"),
         ({}, "local", "workstation"),
     ],
 )
@@ -45,12 +51,29 @@ def test_variables(
     "tree,kind,label,evidence",
     [
         ({".dockerenv": ""}, "local", "container", "/.dockerenv exists"),
+        ({"run/.containerenv": ""}, "local", "container", "/run/.containerenv exists"),
         ({"opt/ml/input/x": ""}, "cloud", "sagemaker", "/opt/ml/input exists"),
         (
             {"sys/class/dmi/id/sys_vendor": "Alibaba Cloud\n"},
             "cloud",
             "aliyun",
             "the machine's maker is Alibaba Cloud",
+        ),
+        (
+            {
+                "sys/class/dmi/id/sys_vendor": "Google\n",
+                "sys/class/dmi/id/product_name": "Google Compute Engine\n",
+                "sys/fs/cgroup/cpu.max": "100000 100000",
+            },
+            "cloud",
+            "google cloud",
+            "the machine's maker is Google Compute Engine",
+        ),
+        (
+            {"var/run/secrets/kubernetes.io/token": "", ".dockerenv": ""},
+            "cloud",
+            "kubernetes",
+            "/var/run/secrets/kubernetes.io exists",
         ),
         (
             {"sys/class/dmi/id/sys_vendor": "Dell Inc.\n", "mnt/data/x": ""},
