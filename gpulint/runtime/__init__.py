@@ -23,6 +23,7 @@ from ._batch_size import batch_size, forget_batch_sizes, scaled_lr, warmup
 from ._compiled import maybe_compile
 from ._configure import configure
 from ._device import device
+from ._distributed import Distributed, distributed, forget_ranks
 from ._environment import Environment, environment
 from ._explain import explain
 from ._hardware import Hardware, forget_introduction, hardware
@@ -39,6 +40,7 @@ from ._tensor_loader import TensorLoader
 from ._transfer import to_device
 
 __all__ = [
+    "Distributed",
     "Environment",
     "Hardware",
     "Monitor",
@@ -50,6 +52,7 @@ __all__ = [
     "batch_size",
     "configure",
     "device",
+    "distributed",
     "environment",
     "explain",
     "hardware",
@@ -71,3 +74,4 @@ def _reset() -> None:
     forget_precisions()
     forget_batch_sizes()
     forget_policy()
+    forget_ranks()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ._compile import mark_constant
-from ._gpu import read_gpu
+from ._gpu import Gpu, read_gpu
 from ._hardware import introduce
 from ._log import decide
-from ._placement import as_device, exists
+from ._placement import as_device, choose_device, exists
+from ._ranks import of_all_ranks
 from ._settings import settings
 
 if TYPE_CHECKING:
@@ -16,9 +17,11 @@ if TYPE_CHECKING:
 
     from ._placement import DeviceLike
 
-PREFERENCES = ("auto", "bf16", "fp16")
+FORMATS = ("bf16", "fp16")
+PREFERENCES = ("auto", *FORMATS)
 
 _amp_dtypes: dict[tuple[DeviceLike, str], torch.dtype | None] = {}
+_shared_formats: list[str] = list(FORMATS)  # those that all ranks may use
 
 
 def amp_dtype(device: DeviceLike, prefer: str = "auto") -> torch.dtype | None:
@@ -59,6 +62,25 @@ mark_constant(accumulator_dtype)
 def forget_precisions() -> None:
     """Begin anew, as in a fresh process."""
     _amp_dtypes.clear()
+    _shared_formats[:] = FORMATS
+
+
+def agree_on_formats() -> None:
+    """Let `amp_dtype` decide alike on all ranks, which must all call this."""
+    brought = of_all_ranks(_usable_formats())
+    _shared_formats[:] = [f for f in FORMATS if all(f in its for its in brought)]
+    _amp_dtypes.clear()
+
+
+def _usable_formats() -> list[str]:
+    if settings().debug or settings().amp == "off":
+        return []
+    gpu = read_gpu(choose_device())
+    return [] if gpu is None else _native(gpu)
+
+
+def _native(gpu: Gpu) -> list[str]:
+    return [name for name in FORMATS if getattr(gpu, name)]
 
 
 def _decide_amp(device: DeviceLike, prefer: str) -> torch.dtype | None:
@@ -83,14 +105,18 @@ def _choose_amp(device: torch.device, prefer: str) -> tuple[str, str]:
     gpu = read_gpu(device) if exists(device) else None
     if gpu is None:
         return "off", "no GPU"
-    native = [name for name in ("bf16", "fp16") if getattr(gpu, name)]
-    if not native:
+    its_own = _native(gpu)
+    if not its_own:
         return "off", f"{gpu.name} gains nothing by it"
+    native = [name for name in its_own if name in _shared_formats]
+    if not native:
+        return "off", "other ranks gain nothing by it"
     if prefer in native:
         return prefer, "as the script prefers"
     if prefer == "auto" and asked in native:
         return asked, "GPULINT_AMP"
-    return native[0], f"{gpu.name} has {' and '.join(native)}"
+    has = f"{gpu.name} has {' and '.join(its_own)}"
+    return native[0], has if native == its_own else f"{has}, other ranks less"
 
 
 def _dtype(name: str) -> torch.dtype | None:

@@ -6,7 +6,9 @@ import multiprocessing
 import os
 import re
 import sys
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 WORLD_SIZE_VARIABLES = (
@@ -21,7 +23,7 @@ SLURM_GROUP = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 
 def global_rank() -> int:
     """Return the rank in the whole run, 0 where there is only one process."""
-    distributed = _initialised_distributed()
+    distributed = initialised_distributed()
     if distributed is not None:
         return int(distributed.get_rank())
     return next((n for n in map(env_count, RANK_VARIABLES) if n is not None), 0)
@@ -31,18 +33,22 @@ def ranks_cannot_agree() -> bool:
     """Say whether other ranks run that cannot be asked, as there is no group yet."""
     sizes = map(env_count, WORLD_SIZE_VARIABLES)
     several = any(size is not None and size > 1 for size in sizes)
-    return several and _initialised_distributed() is None
+    return several and initialised_distributed() is None
 
 
 def agree_on_minimum(number: int) -> int:
     """Return the lowest number that any rank brings; all ranks must call this."""
-    distributed = _initialised_distributed()
+    return min(of_all_ranks(number))
+
+
+def of_all_ranks(value: T) -> list[T]:
+    """Return what each rank brings, by rank; all ranks must call this."""
+    distributed = initialised_distributed()
     ranks = 1 if distributed is None else int(distributed.get_world_size())
-    if ranks == 1:
-        return number
-    brought = [number] * ranks
-    distributed.all_gather_object(brought, number)
-    return min(brought)
+    brought = [value] * ranks
+    if ranks > 1:
+        distributed.all_gather_object(brought, value)
+    return brought
 
 
 def local_rank() -> int | None:
@@ -97,7 +103,7 @@ def env_count(name: str) -> int | None:
 
 
 def _group_size_on_one_machine() -> int:
-    distributed = _initialised_distributed()
+    distributed = initialised_distributed()
     if distributed is None:
         return 1
     import torch
@@ -107,7 +113,8 @@ def _group_size_on_one_machine() -> int:
     return min(size, torch.cuda.device_count() or size)
 
 
-def _initialised_distributed() -> Any:
+def initialised_distributed() -> Any:
+    """Return `torch.distributed` where there is a process group, else None."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available():
         return None

@@ -11,14 +11,60 @@ import pytest
 
 from gpulint import runtime
 
+# Ranks that differ in what they have and are asked, and must do the same.
 TORCHRUN = """
 import os
+import sys
+import time
+from pathlib import Path
+
+rank = int(os.environ["RANK"])
+os.environ["GPULINT_BATCH_SIZE"] = ("64", "48")[rank]
+
+import torch
+import torch.distributed
+from torch.utils.data import DataLoader
+
 from gpulint import runtime
+from gpulint.runtime import _gpu, _precision
+
+ampere = _gpu.Gpu("cuda", "Ampere", bf16=True, fp16=True)
+volta = _gpu.Gpu("cuda", "Volta", fp16=True)
+_precision.read_gpu = lambda device: (ampere, volta)[rank]
 
 device = runtime.device()
-options = runtime.loader_kwargs(device)
+ranks = runtime.distributed()
+assert torch.distributed.get_backend() == "gloo"
+assert runtime.distributed() is ranks
+assert (ranks.rank, ranks.local_rank, ranks.world_size) == (rank, rank, 2)
 assert runtime.hardware().local_world_size == 2
-print("rank", os.environ["RANK"], device, options["num_workers"], flush=True)
+assert runtime.batch_size(32) == 48
+assert runtime.amp_dtype("cpu") is torch.float16
+
+options = runtime.loader_kwargs(device)
+data = list(range(10))
+sampler = ranks.sampler(data)
+loader = DataLoader(data, 2, sampler=sampler, shuffle=sampler is None, **options)
+passes = [[int(i) for batch in loader for i in batch] for _ in range(2)]
+sampler.set_epoch(0)
+assert [int(i) for batch in loader for i in batch] == passes[0]
+everyones = [None, None]
+torch.distributed.all_gather_object(everyones, passes)
+for number in range(2):
+    parts = [its[number] for its in everyones]
+    assert sorted(parts[0] + parts[1]) == data, parts
+assert passes[0] != passes[1]
+
+written = Path(sys.argv[1], "written")
+with ranks.main_first():
+    if ranks.is_main:
+        time.sleep(0.1)
+        written.write_text("once")
+    assert written.read_text() == "once"
+if ranks.is_main:
+    assert "fp16 on cpu (Ampere has bf16 and fp16, other ranks less)" in runtime.explain()
+    assert "ranks: 2 (gloo, by the launcher's variables)" in runtime.explain()
+print("rank", rank, device, options["num_workers"], flush=True)
 """
 SPAWNED = """
 import torch.distributed
@@ -30,6 +76,7 @@ def train(rank, store):
         "gloo", init_method=f"file://{store}", rank=rank, world_size=2
     )
     assert runtime.hardware().local_world_size == 2
+    assert runtime.distributed().world_size == 2
     print("workers", runtime.loader_kwargs("cpu")["num_workers"], flush=True)
     torch.distributed.destroy_process_group()
 
@@ -52,7 +99,7 @@ def test_both_ranks_run_and_one_speaks(
     script = tmp_path / "train.py"
     script.write_text(text)
     done = subprocess.run(
-        [sys.executable, *launcher, str(script)],
+        [sys.executable, *launcher, str(script), str(tmp_path)],
         capture_output=True,
         text=True,
         check=False,
@@ -67,3 +114,6 @@ def test_both_ranks_run_and_one_speaks(
     assert done.stdout.count(line) == 2, done.stdout + done.stderr
     assert done.stderr.count("gpulint: loader: ") == 1
     assert done.stderr.count("gpulint: hardware: ") == 1
+    assert done.stderr.count("gpulint: ranks: 2 (gloo") == 1
+    assert "Traceback" not in done.stderr
+    assert "destroy_process_group" not in done.stderr  # torch's complaint
