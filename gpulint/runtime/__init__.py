@@ -30,6 +30,7 @@ from ._hardware import Hardware, forget_introduction, hardware
 from ._limits import available_cpus
 from ._loader import loader_kwargs
 from ._log import forget_decisions
+from ._microbatches import microbatches
 from ._monitor import Monitor
 from ._policy import forget_policy
 from ._precision import accumulator_dtype, amp_dtype, forget_precisions
@@ -58,6 +59,7 @@ __all__ = [
     "hardware",
     "loader_kwargs",
     "maybe_compile",
+    "microbatches",
     "resident",
     "scaled_lr",
     "split_augmentation",

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import dataclasses
-from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._hardware import introduce
+from ._nested import rebuilt
 from ._placement import ASYNC_KINDS, as_device
 from ._settings import settings
 
@@ -32,57 +30,19 @@ def to_device(batch: Batch, device: DeviceLike) -> Batch:
     introduce()
     target = as_device(device)
     ahead = target.type in ASYNC_KINDS and not settings().off
-    moved: Batch = _moved(batch, target, ahead)
-    return moved
+
+    def moved(part: Any) -> Any:
+        return _moved(part, target, ahead)
+
+    result: Batch = rebuilt(batch, moved)
+    return result
 
 
-def _moved(value: Any, device: torch.device, ahead: bool) -> Any:
+def _moved(part: Any, device: torch.device, ahead: bool) -> Any:
     import torch
 
-    if isinstance(value, torch.Tensor):
-        return value.to(device, non_blocking=ahead and value.device.type == "cpu")
-    if callable(getattr(value, "to", None)) and not isinstance(value, type):
-        return value.to(device)
-    if isinstance(value, Mapping):
-        return _moved_mapping(value, device, ahead)
-    if isinstance(value, list):
-        return _moved_list(value, device, ahead)
-    if isinstance(value, tuple):
-        return _moved_tuple(value, device, ahead)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _moved_dataclass(value, device, ahead)
-    return value
-
-
-def _moved_mapping(value: Mapping[Any, Any], device: torch.device, ahead: bool) -> Any:
-    items = {key: _moved(item, device, ahead) for key, item in value.items()}
-    if type(value) is dict or not isinstance(value, MutableMapping):
-        return items
-    moved = copy.copy(value)  # a subclass keeps what else it carries
-    moved.update(items)
-    return moved
-
-
-def _moved_list(value: list[Any], device: torch.device, ahead: bool) -> Any:
-    items = [_moved(item, device, ahead) for item in value]
-    if type(value) is list:
-        return items
-    moved = copy.copy(value)
-    moved[:] = items
-    return moved
-
-
-def _moved_tuple(value: tuple[Any, ...], device: torch.device, ahead: bool) -> Any:
-    items = [_moved(item, device, ahead) for item in value]
-    if hasattr(value, "_fields"):
-        return type(value)(*items)
-    return type(value)(items)
-
-
-def _moved_dataclass(value: Any, device: torch.device, ahead: bool) -> Any:
-    moved = copy.copy(value)
-    for field in dataclasses.fields(value):
-        if hasattr(value, field.name):
-            item = _moved(getattr(value, field.name), device, ahead)
-            object.__setattr__(moved, field.name, item)  # frozen ones too
-    return moved
+    if isinstance(part, torch.Tensor):
+        return part.to(device, non_blocking=ahead and part.device.type == "cpu")
+    if callable(getattr(part, "to", None)) and not isinstance(part, type):
+        return part.to(device)
+    return NotImplemented

@@ -55,6 +55,17 @@ for number in range(2):
     assert sorted(parts[0] + parts[1]) == data, parts
 assert passes[0] != passes[1]
 
+# Ranks with different numbers of chunks have the gradient of both batches.
+torch.manual_seed(0)
+model = torch.nn.Linear(3, 1).double()
+both = [torch.randn(5, 3).double(), torch.randn(3, 3).double()]
+mean = sum(model(its).square().mean() for its in both) / 2
+expected = torch.autograd.grad(mean, model.weight)[0]
+parallel = torch.nn.parallel.DistributedDataParallel(model)
+for chunk, weight in runtime.microbatches(both[rank], 2, model=parallel):
+    (weight * parallel(chunk).square().mean()).backward()
+torch.testing.assert_close(model.weight.grad, expected)
+
 written = Path(sys.argv[1], "written")
 with ranks.main_first():
     if ranks.is_main:
