@@ -12,6 +12,7 @@ GPULINT_BATCH_SIZE=64  samples in a batch; GPULINT_BATCH_SIZE_EVAL in evaluation
 GPULINT_AMP=bf16       mixed precision's dtype: off, fp16 or bf16
 GPULINT_ENV=cloud      what `environment()` says: local or cloud
 GPULINT_POLICY=local-cloud  settings by that; see `configure`. Default: measured
+GPULINT_STAGE_DIR=/disk  where `stage_local` copies data to
 
 They are read once. Importing this package imports the standard library alone and
 starts no GPU; torch is imported when a helper needs it.
@@ -38,6 +39,7 @@ from ._probe import find_batch_size
 from ._resident import ResidentArray, resident
 from ._settings import forget_settings
 from ._split import split_augmentation
+from ._staging import stage_local
 from ._tensor_loader import TensorLoader
 from ._transfer import to_device
 
@@ -65,6 +67,7 @@ __all__ = [
     "resident",
     "scaled_lr",
     "split_augmentation",
+    "stage_local",
     "to_device",
     "warmup",
 ]

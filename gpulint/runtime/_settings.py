@@ -23,6 +23,7 @@ class Settings:
     amp: str | None  # GPULINT_AMP: "off", "fp16" or "bf16"
     batch_sizes: Mapping[str, int]  # GPULINT_BATCH_SIZE, GPULINT_BATCH_SIZE_EVAL, …
     policy: str  # GPULINT_POLICY: "measured" or "local-cloud"
+    stage_folder: str | None  # GPULINT_STAGE_DIR
 
 
 _settings: list[Settings] = []
@@ -48,6 +49,7 @@ def _read_settings() -> Settings:
         amp=read_choice("GPULINT_AMP", ("off", "fp16", "bf16")),
         batch_sizes=_read_batch_sizes(),
         policy=read_choice("GPULINT_POLICY", POLICIES) or "measured",
+        stage_folder=os.environ.get("GPULINT_STAGE_DIR") or None,
     )
 
 
