@@ -64,4 +64,6 @@ def _reason(preferred: DeviceLike | None, chosen: torch.device) -> str:
         return f" (this machine has no {as_device(preferred)})"
     if _takes_rank(preferred, chosen):
         return f" (LOCAL_RANK={local_rank()})"
-    return ""
+    if preferred is not None:
+        return " (as the script asks)"
+    return " (no GPU was found)" if chosen.type == "cpu" else " (the first found)"

@@ -36,6 +36,12 @@ def decide(helper: str, text: str) -> None:
         _say(str(decision))
 
 
+def note(helper: str, text: str) -> None:
+    """Remember for `explain()` what goes without saying."""
+    if len(_decisions) < MOST_DECISIONS:
+        _decisions[Decision(helper, text)] = None
+
+
 def report(helper: str, text: str) -> None:
     """Log what was measured, each time, on rank 0."""
     if speaks():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ._compile import mark_constant
 from ._gpu import Gpu, read_gpu
 from ._hardware import introduce
-from ._log import decide
+from ._log import decide, note
 from ._placement import as_device, choose_device, exists
 from ._ranks import of_all_ranks
 from ._settings import settings
@@ -52,6 +52,8 @@ def accumulator_dtype(device: DeviceLike) -> torch.dtype:
     if as_device(device).type == "mps":
         decide("accumulator", "float32 (MPS has no float64)")
         return torch.float32
+    if not settings().off:
+        note("accumulator", "float64 (as Python's own floats sum)")
     return torch.float64
 
 

@@ -88,6 +88,12 @@ def in_worker() -> bool:
     return multiprocessing.current_process().daemon or bootstrapping()
 
 
+def in_loader_worker() -> bool:
+    """Say whether a DataLoader has started this process to read samples."""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None
+
+
 def bootstrapping() -> bool:
     """Say whether a spawned process is still importing its parent's main module.
 

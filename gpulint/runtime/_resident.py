@@ -20,7 +20,7 @@ from ._indexing import NotTranslatable, host_index, index_on, torch_index
 from ._limits import ram_limit
 from ._log import decide
 from ._placement import ASYNC_KINDS, as_device, exists, numbered
-from ._ranks import local_world_size
+from ._ranks import bootstrapping, in_loader_worker, local_world_size
 from ._settings import settings
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class ResidentArray:
         return "host" if self._bank is None else "pinned"
 
     def __getitem__(self, index: Any) -> torch.Tensor:
+        if self.device.type in ASYNC_KINDS and in_loader_worker():
+            _refuse_worker(self.device)
         if self._bank is None:
             return self._copied(index)
         try:
@@ -124,18 +126,26 @@ def resident(
     array stays as it is and each indexing copies. Later changes of the array are not
     seen in a copy of it.
 
-    Use it in the main process: a loader's worker cannot share the device. Raises
-    TypeError for anything that is no array, ValueError for a fraction outside 0 to 1.
+    Index it in the main process: in a loader's worker, which cannot share the device,
+    that raises RuntimeError for CUDA, ROCm and XPU. Under torchrun each rank has its
+    own copy, on its device; pinned copies share the quarter of the host's memory, and
+    ranks that read a memory-mapped file share its pages.
+
+    Raises TypeError for anything that is no array, ValueError for a fraction outside
+    0 to 1.
     """
     require_array(array)
     if not 0 <= max_fraction <= 1:
         raise ValueError(f"max_fraction={max_fraction!r} is not between 0 and 1")
     introduce()
     target = as_device(device)
-    if settings().off:
-        return ResidentArray(array, target)
+    if settings().off or in_loader_worker() or bootstrapping():
+        return ResidentArray(array, target)  # a worker takes no memory of the device
     target = numbered(target) if exists(target) else target
     bank, where = _find_place(array, target, max_fraction)
+    ranks = local_world_size()
+    if bank is not None and ranks > 1:
+        where += f", a copy for each of {ranks} local ranks"
     shape = " × ".join(map(str, array.shape))
     size = in_units(total_bytes(array))
     decide("resident", f"{size} ({shape}, {array.dtype}) {where}")
@@ -183,6 +193,14 @@ def _in_pinned_memory(array: Any, dtype: torch.dtype) -> torch.Tensor | None:
     except RuntimeError:
         return None
     return load_into(bank, array)
+
+
+def _refuse_worker(device: torch.device) -> None:
+    if not settings().off:  # else the script's own way, whatever comes of it
+        raise RuntimeError(
+            f"a resident array gives tensors on {device}, which a loader's worker "
+            "cannot share: index it in the training loop, or load with num_workers=0"
+        )
 
 
 def _picked(bank: torch.Tensor, index: tuple[Any, ...]) -> torch.Tensor:

@@ -84,7 +84,7 @@ def test_hardware_is_named_once(cuda: Callable[..., None], said: Said) -> None:
     assert said() == [
         "gpulint: hardware: NVIDIA Test GPU, CUDA 12.4, 24.0 GiB of GPU memory",
         "gpulint: amp: bf16 on cuda (NVIDIA Test GPU has bf16 and fp16)",
-        "gpulint: device: cuda",
+        "gpulint: device: cuda (the first found)",
     ]
 
 
@@ -199,6 +199,48 @@ def test_explain_before_and_after_a_decision(
     assert runtime.explain().endswith(
         "  amp: bf16 on cuda (NVIDIA GeForce RTX 3090 has bf16 and fp16)"
     )
+
+
+def test_every_decision_is_explained_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, cuda: Callable[..., None]
+) -> None:
+    cuda()
+    monkeypatch.setenv("GPULINT_POLICY", "local-cloud")
+    monkeypatch.setenv("GPULINT_ENV", "local")
+    monkeypatch.setenv("GPULINT_BATCH_SIZE", "48")
+    model = torch.nn.Linear(2, 2)
+    try:
+        device = runtime.device()
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    runtime.distributed()
+    runtime.amp_dtype(device)
+    runtime.accumulator_dtype(device)
+    runtime.batch_size(32)
+    runtime.scaled_lr(0.1, batch_size=48, base_batch_size=32, rule="sqrt")
+    runtime.loader_kwargs(device)
+    runtime.stage_local("s3://bucket/train")
+    runtime.resident(torch.zeros(4), "cpu")
+    runtime.find_batch_size(print, start=8, max_size=64, restore=[model])
+    list(runtime.microbatches(torch.zeros(4, 2), 2, model=model))
+    lines = [line.strip() for line in runtime.explain().splitlines()[5:]]
+    assert [line.partition(":")[0] for line in lines] == [
+        "TF32",
+        "threads",
+        "device",
+        "ranks",
+        "amp",
+        "accumulator",
+        "batch size",
+        "learning rate",
+        "loader",
+        "stage_local",
+        "resident",
+        "batch size search",
+        "microbatches",
+    ]
+    assert all("(" in line for line in lines)
+    runtime._reset()
 
 
 @pytest.mark.parametrize(

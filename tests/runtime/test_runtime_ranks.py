@@ -55,6 +55,9 @@ for number in range(2):
     assert sorted(parts[0] + parts[1]) == data, parts
 assert passes[0] != passes[1]
 
+bank = runtime.resident(torch.arange(10.0), device)
+assert bank[passes[0]].tolist() == passes[0]
+
 # Ranks with different numbers of chunks have the gradient of both batches.
 torch.manual_seed(0)
 model = torch.nn.Linear(3, 1).double()

@@ -234,6 +234,23 @@ def test_read_only_memory_map(tmp_path: Path, array: np.ndarray[Any, Any]) -> No
     assert torch.equal(held_by_torch(mapped)[[4, 2]], torch.from_numpy(array[[4, 2]]))
 
 
+@pytest.mark.parametrize("keep", [held_by_torch, lambda a: runtime.resident(a, "cpu")])
+@pytest.mark.parametrize("index", [[4, 0], np.array([1, 1]), torch.tensor([2]), 3])
+def test_half_precision_that_is_mapped_and_then_widened(
+    keep: Callable[[Any], ResidentArray],
+    index: Any,
+    tmp_path: Path,
+    array: np.ndarray[Any, Any],
+) -> None:
+    np.save(tmp_path / "bank.npy", array.astype(np.float16))
+    mapped = np.load(tmp_path / "bank.npy", mmap_mode="r")
+    bank = keep(mapped)
+    before = torch.from_numpy(np.array(mapped[to_numpy(index)].astype(np.float32)))
+    assert bank[index].dtype == torch.float16
+    assert torch.equal(bank[index].to(torch.float32), before)
+    assert bank.astype(np.float32).dtype == np.float32  # the array's own, all of it
+
+
 def test_on_a_cpu_memory_is_shared_as_before(array: np.ndarray[Any, Any]) -> None:
     assert runtime.resident(array, "cpu")[2:4].data_ptr() == array[2:4].ctypes.data
 
@@ -403,6 +420,78 @@ def test_ranks_share_the_hosts_memory(
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     runtime.resident(np.ones(5 * MIB, np.uint8), "cuda")
     assert found == []
+
+
+def test_each_rank_says_that_it_has_its_own_copy(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places()
+    runtime.resident(np.ones(MIB, np.uint8), "cuda")
+    assert "on cuda:0\n" in runtime.explain() + "\n"
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    runtime.resident(np.ones(MIB, np.uint8), "cuda")
+    assert "on cuda:0, a copy for each of 2 local ranks" in runtime.explain()
+
+
+class Indexing(torch.utils.data.Dataset[Any]):
+    """What a bank is not for."""
+
+    def __init__(self, bank: ResidentArray) -> None:
+        self.bank = bank
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> Any:
+        return self.bank[index]
+
+
+REFUSAL = (
+    "a resident array gives tensors on cuda:0, which a loader's worker cannot share: "
+    "index it in the training loop, or load with num_workers=0"
+)
+
+
+def test_a_workers_index_is_refused(
+    places: Places, array: np.ndarray[Any, Any]
+) -> None:
+    places()
+    bank = runtime.resident(array, "cuda")
+    loader = torch.utils.data.DataLoader(Indexing(bank), num_workers=1)
+    with pytest.raises(RuntimeError, match=REFUSAL):
+        next(iter(loader))
+
+
+@pytest.mark.parametrize("kind", ["worker", "importing"])
+def test_a_worker_takes_no_memory_of_the_device(
+    kind: str,
+    places: Places,
+    array: np.ndarray[Any, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken = places()
+    if kind == "worker":
+        monkeypatch.setattr(torch.utils.data, "get_worker_info", object)
+    else:
+        monkeypatch.setattr("gpulint.runtime._resident.bootstrapping", lambda: True)
+    bank = runtime.resident(array, "cuda:0")
+    assert taken == []
+    assert bank.place == "host"
+    assert runtime.resident(array, "cpu")[[1, 2]].shape == (2, 4, 3)
+    if kind == "worker":
+        with pytest.raises(RuntimeError, match=REFUSAL):
+            bank[0]
+
+
+def test_a_worker_of_a_script_that_is_off_goes_its_own_way(
+    array: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPULINT_RUNTIME", "off")
+    monkeypatch.setattr(torch.utils.data, "get_worker_info", object)
+    moved: list[Any] = []
+    monkeypatch.setattr(torch.Tensor, "to", lambda its, device: moved.append(device))
+    runtime.resident(array, "cuda:0")[0]
+    assert moved == [torch.device("cuda:0")]
 
 
 @pytest.mark.parametrize(
