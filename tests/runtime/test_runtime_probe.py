@@ -109,6 +109,7 @@ def test_the_largest_that_fits(
     found = runtime.find_batch_size(its.step, start=start, max_size=most, restore=())
     assert explained() == expected
     assert found == int(expected.split()[0])
+    assert its.held == 0.0  # what was tried leaves no memory behind
     assert its.tried[: len(tried)] == tried
     assert len(its.tried) == len(set(its.tried))
 
@@ -142,12 +143,13 @@ def test_each_try_is_told(gpu: Gpu, caplog: pytest.LogCaptureFixture) -> None:
 
 def test_memory_of_a_failed_step_is_free_for_the_next(gpu: Gpu) -> None:
     its = gpu(100)
-    left: list[weakref.ref[nn.Module]] = []
+    left: list[tuple[int, weakref.ref[nn.Module]]] = []
 
     def step(size: int) -> None:
-        assert all(reference() is None for reference in left)
+        assert all(held() is None for tried, held in left if tried != size)
         activations = nn.Module()
-        left.append(weakref.ref(activations))
+        object.__setattr__(activations, "itself", activations)  # a cycle
+        left.append((size, weakref.ref(activations)))
         its.step(size)
 
     gc.disable()
