@@ -160,6 +160,7 @@ def _search(
             put_back()
             _free_memory(device)
 
+    _free_memory(device)
     first = tried(start)
     if first.rate is None:
         size = _between(tried, 0, start)
@@ -202,7 +203,6 @@ def _tried(step: Step, size: int, device: torch.device) -> Trial:
     import torch
 
     accelerator: Any = getattr(torch, device.type)
-    _free_memory(device)
     accelerator.reset_peak_memory_stats(device)
     seconds = _seconds(step, size, device)
     if seconds is None:
