@@ -18,6 +18,7 @@ starts no GPU; torch is imported when a helper needs it.
 
 from __future__ import annotations
 
+from ._augmentation import augmentation
 from ._batch_size import batch_size, forget_batch_sizes, scaled_lr, warmup
 from ._compiled import maybe_compile
 from ._device import device
@@ -43,6 +44,7 @@ __all__ = [
     "TensorLoader",
     "accumulator_dtype",
     "amp_dtype",
+    "augmentation",
     "available_cpus",
     "batch_size",
     "device",
