@@ -16,6 +16,7 @@ from gpulint.script.edits import (
     ReplaceCode,
     Rewrite,
 )
+from gpulint.script.hand_augmentation import move_samples_to_batches
 from gpulint.script.image_operations import TORCHVISION, draws_for_each
 from gpulint.script.started import is_started
 from gpulint.script.trained_dataset import check_uses, free_name
@@ -49,7 +50,9 @@ _SIZING = frozenset("CenterCrop RandomResizedCrop RandomCrop".split())
 def move_to_batches(
     script: Script, found: Augmentation
 ) -> tuple[Rewrite | None, str | None]:
-    """The rewrite that splits the transform, or why there is none."""
+    """The rewrite, or why there is none; lines after the first are to be put in."""
+    if found.by_hand:
+        return move_samples_to_batches(script, found)
     try:
         return _Split(script, found).rewrite(), None
     except CannotFix as reason:
@@ -64,8 +67,6 @@ class _Split:
         self.loader = found.loader
         if found.others:
             raise CannotFix("samples that are not trained on go through it as well")
-        if found.by_hand:
-            raise CannotFix("the operations are written by hand")
         compose = self._compose(found.whole)
         self.dataset = self._dataset()
         self._check_moves(compose)
