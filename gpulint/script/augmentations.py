@@ -292,6 +292,9 @@ class Samples:
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             inner = self._value(test.operand)
             return None if inner is None else not inner
+        if isinstance(test, ast.BoolOp):
+            decides = isinstance(test.op, ast.Or)  # what one part alone decides
+            return decides if decides in map(self._value, test.values) else None
         if not isinstance(test, (ast.Name, ast.Attribute, ast.Constant, ast.Subscript)):
             return None
         if isinstance(test, ast.Attribute) and self._runtime_decides(test.attr):

@@ -168,6 +168,8 @@ class _Moved:
         for operation in found.operations:
             if not any(index.inside(operation, s) for s in statements):
                 raise CannotFix(f"line {operation.lineno} is not understood")
+        for test in self.reader.undecided:
+            raise CannotFix(f"it is not known whether `{self.script.text(test)}` holds")
         for draw in self.reader.unread:
             raise CannotFix(f"line {draw.lineno} draws for something else as well")
         for node in walk(*self.owner.body):

@@ -76,17 +76,30 @@ def lines_by_hand(script: Script, found: Augmentation) -> list[str]:
         return []
     runtime, imports = script.runtime
     device, names = _named(script, found, operations)
-    first = min(s.lineno for its in operations for s in its.statements)
-    last = max(s.end_lineno or 0 for its in operations for s in its.statements)
     made = call_of(runtime, operations, device, 0, "augment")
     return [
         *imports,
         *f"augment = {made}".splitlines(),
         "train_set.on_batches = augment.on_batches  # False without a GPU",
-        f"if not self.on_batches:  # lines {first} to {last}; it is False at first",
+        f"if not self.on_batches:  # {_places(operations)}; False in __init__",
         f"{names} = augment({names})  # on the device, in the training loop",
         *_doubts(reader, operations),
     ]
+
+
+def _places(operations: list[Operation]) -> str:
+    """Where the operations stand: "lines 20 to 24 and 30"."""
+    runs: list[list[int]] = []
+    spans = {(s.lineno, s.end_lineno or 0) for o in operations for s in o.statements}
+    for first, last in sorted(spans):
+        if runs and first == runs[-1][1] + 1:
+            runs[-1][1] = last
+        else:
+            runs.append([first, last])
+    texts = [f"{a} to {b}" if a < b else f"{a}" for a, b in runs]
+    return f"around {'lines' if len(texts) > 1 or 'to' in texts[0] else 'line'} " + (
+        " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
+    )
 
 
 def _reader(script: Script, found: Augmentation) -> Reader:

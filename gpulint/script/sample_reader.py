@@ -44,8 +44,9 @@ Known = dict[str, Picture]
 class Reader:
     """Follows one function, statement by statement; `made` is the dataset's call.
 
-    `operations` are those that are understood; `returned` is what is known of the parts
-    of a sample, None where its end is not clear.
+    `operations` are those that are understood; `undecided` the tests before them that
+    may hold or not. `returned` is what is known of the parts of a sample, None where
+    its end is not clear.
     """
 
     def __init__(self, script: Script, entry: Function, made: ast.Call | None) -> None:
@@ -53,6 +54,7 @@ class Reader:
         self.made = made
         self.operations: list[Operation] = []
         self.entered: list[Function] = [entry]
+        self.undecided: list[ast.expr] = []  # tests of what only the run tells
         self._changes = Changes(script)
         self._pictures = Pictures(script)
         self.returned = self._run(entry, {})
@@ -186,8 +188,11 @@ class Reader:
             self._block(statement.body if holds else statement.orelse, known)
             return
         either = dict(known)
+        before = len(self.operations)
         self._block(statement.body, either)
         self._block(statement.orelse, known)
+        if len(self.operations) > before:
+            self.undecided.append(statement.test)
         for name in {*either, *known}:
             if either.get(name) != known.get(name):
                 known[name] = UNKNOWN
