@@ -97,13 +97,14 @@ def augmentation(
     given = {name: value for name, value in named.items() if value is not None}
     if interpolation not in INTERPOLATIONS:
         raise ValueError(f"interpolation={interpolation!r} is not bilinear or nearest")
-    stages = {
-        start: _checked({**(PRESETS[name] if name else {}), **given})
+    asked = {
+        start: {**(PRESETS[name] if name else {}), **given}
         for start, name in _schedule(preset, schedule).items()
     }
+    stages = {start: _checked(operations) for start, operations in asked.items()}
     if not given and not any(stages.values()):
         raise ValueError("augmentation needs a preset or an operation")
-    parts = _parts(p or {}, {name for its in stages.values() for name in its})
+    parts = _parts(p or {}, {name for its in asked.values() for name in its})
     reason = _reason_against(device)
     _tell(stages, reason, device)
 

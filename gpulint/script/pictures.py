@@ -192,11 +192,10 @@ class Pictures:
     def _cut(self, node: ast.Subscript, known: dict[str, Picture]) -> Picture:
         """`mask[None]`, and `image[:, :, ::-1]`: the order of the colours."""
         picture = self.of(node.value, known)
-        text = ast.unparse(node.slice)
+        text = ast.unparse(node.slice).strip("()")
         if text in ("None", "np.newaxis") and picture.layout == "hw":
             return picture._replace(layout="chw", channels=1)
-        colours = text in ("(slice(None), slice(None), ::-1)", ":, :, ::-1")
-        if (colours or text == "..., ::-1") and picture.layout == "hwc":
+        if text in (":, :, ::-1", "..., ::-1") and picture.layout == "hwc":
             return picture
         return UNKNOWN
 

@@ -266,7 +266,9 @@ class Reader:
         """`image = np.fliplr(image)`, also of several images at once; else none."""
         layouts = {name: picture.layout for name, picture in known.items()}
         if isinstance(statement, ast.AugAssign):
-            read = ast.Name(getattr(statement.target, "id", ""), ast.Load())
+            if not isinstance(statement.target, ast.Name):
+                return []
+            read = ast.Name(statement.target.id, ast.Load())
             pairs = [(read, ast.BinOp(read, statement.op, statement.value))]
         elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             target, value = statement.targets[0], statement.value

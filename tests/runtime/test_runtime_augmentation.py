@@ -262,9 +262,10 @@ def test_a_schedule_changes_the_preset_with_the_epoch() -> None:
 
 def test_an_operation_of_nothing_is_left_out() -> None:
     images = same_images()
-    assert torch.equal(
-        runtime.augmentation("minimal", horizontal_flip=0)(images), images
+    augment = runtime.augmentation(
+        "minimal", horizontal_flip=0, brightness=(1, 1), p={"brightness": 0.5}
     )
+    assert torch.equal(augment(images), images)
 
 
 def test_a_preset_is_the_one_before_its_schedule() -> None:
