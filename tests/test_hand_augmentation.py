@@ -336,25 +336,22 @@ def test_lines_to_put_in_are_calls_that_the_runtime_takes(name: str) -> None:
     if name in ("done_twice", "label_follows"):
         assert lines == []
         return
-    end = next(n for n, line in enumerate(lines) if ".on_batches = " in line)
+    end = next(n for n, line in enumerate(lines) if "augment" in line and n > made[0])
     call = ast.parse("\n".join(lines[made[0] : end])).body[0]
     assert isinstance(call, ast.Assign)
     assert isinstance(call.value, ast.Call)
     given = {k.arg: ast.unparse(k.value) for k in call.value.keywords}
-    assert given.pop("device") == "device"
+    assert given.pop("device", "device") == "device"
     inspect.signature(runtime.augmentation).bind(**given)
     values = {name: ast.literal_eval(text) for name, text in given.items()}
     assert runtime.augmentation(**values) is not None
 
 
-GUARD = (
-    "if not self.on_batches:  # around lines 25 to 27 and 29 to 31; False in __init__"
-)
-
-
 def test_lines_to_put_in_have_the_numbers_and_names_of_the_script() -> None:
     assert withheld("masks_change_type")[1:] == [
         "from gpulint import runtime",
+        "on_batches = False  # at the top of the class",
+        "if not self.on_batches:  # around lines 25 to 27 and 29 to 31",
         "augment = runtime.augmentation(",
         "    horizontal_flip=0.6,",
         "    rotation_degrees=15,",
@@ -364,8 +361,16 @@ def test_lines_to_put_in_have_the_numbers_and_names_of_the_script() -> None:
         "    device=device,",
         ")",
         "train_set.on_batches = augment.on_batches  # False without a GPU",
-        GUARD,
         "scans, masks = augment(scans, masks)  # on the device, in the training loop",
+    ]
+
+
+def test_lines_of_code_outside_of_the_dataset() -> None:
+    assert withheld("object_of_its_own")[1:] == [
+        "from gpulint import runtime",
+        "# without lines 15 to 16",
+        "augment = runtime.augmentation(horizontal_flip=0.5)",
+        "images = augment(images)  # on the device, in the training loop",
     ]
 
 
@@ -396,6 +401,7 @@ def test_other_forms_are_rewritten_too(made: Callable[[], str]) -> None:
     assert torch.equal(before.batches, after.batches)
 
 
+FLIP = f"{LINE}        image = image[::-1, :]"
 UNSURE = {
     "a second object": (
         "masks_by_hand",
@@ -446,6 +452,51 @@ UNSURE = {
         "masks_by_hand",
         "return TF.to_tensor(image), ",
         "return TF.to_tensor(image) * 2, ",
+    ),
+    "a batch that is one name": (
+        "masks_by_hand",
+        "    for scans, masks in loader:",
+        "    for scans, (masks, names) in loader:",
+    ),
+    "colours are not known": (
+        "masks_by_hand",
+        '(Image.open(self.images[index]).convert("RGB"), (256, 256))',
+        "(Image.open(self.images[index]), (256, 256))",
+    ),
+    "an heir": (
+        "flipped_by_hand",
+        "train_set = Photos(train_paths, train_labels)",
+        "class More(Photos):\n    pass\n\n\ntrain_set = Photos(train_paths, train_labels)",
+    ),
+    "a decorated method": (
+        "flipped_by_hand",
+        "    def __getitem__(self, index):",
+        "    @retry\n    def __getitem__(self, index):",
+    ),
+    "another one calls it": (
+        "masks_by_hand",
+        "@torch.no_grad()",
+        "def look(some):\n    return some.augment(1, 2)\n\n\n@torch.no_grad()",
+    ),
+    "no masks on the device": (
+        "masks_by_hand",
+        "        masks = masks.to(device)\n",
+        "",
+    ),
+    "masks with no name": (
+        "masks_by_hand",
+        "        masks = masks.to(device)\n",
+        "        masks = [masks.to(device)]\n",
+    ),
+    "operations in two blocks": (
+        "flipped_by_hand",
+        "        if np.random.rand() > 0.9:\n            image = image[::-1, :]",
+        f"        if 1:{LINE}    if np.random.rand() > 0.9:{FLIP}",
+    ),
+    "a loader that is made elsewhere": (
+        "masks_by_hand",
+        "        fit(model, train_loader, optimizer, device)",
+        "        fit(model, make(train_loader), optimizer, device)",
     ),
     "moved apart": (
         "masks_by_hand",

@@ -56,7 +56,7 @@ class _Moved:
     def __init__(self, script: Script, found: Augmentation) -> None:
         self.script = script
         self.dataset, self.owner = self._dataset(found)
-        self.entry, self.init = self._methods()
+        self.entry = self._entry()
         self.reader = Reader(script, self.entry, self.dataset)
         self.operations = self.reader.operations
         self._check_draws(found)
@@ -90,7 +90,7 @@ class _Moved:
         name = script.text(statement.targets[0])
         own = script.resolver.self_name(self._method())
         edits: list[Edit] = [
-            self._at_first(f"{self._self()}.{flag} = False"),
+            self._at_first(f"{flag} = False"),
             Wrap(self.run, f"if not {own}.{flag}:"),
             InsertBefore(statement, f"{augment} = {made}"),
             InsertAfter(statement, f"{name}.{flag} = {augment}.on_batches"),
@@ -123,8 +123,8 @@ class _Moved:
             raise CannotFix("the dataset is not made in a statement of its own")
         return call, owner
 
-    def _methods(self) -> tuple[Function, Function]:
-        """`__getitem__` and `__init__` of a plain class."""
+    def _entry(self) -> Function:
+        """`__getitem__` of a plain class."""
         owner, resolver = self.owner, self.script.resolver
         bases = [self.script.index.qualified(base) for base in owner.bases]
         own = {f.name: f for f in owner.body if isinstance(f, ast.FunctionDef)}
@@ -139,26 +139,18 @@ class _Moved:
         named = (n for n in walk(*owner.body) if isinstance(n, ast.Name))
         if not _OWN_WAYS.isdisjoint(own) or any(n.id == "__slots__" for n in named):
             raise CannotFix(f"`{owner.name}` handles its attributes itself")
-        entry, init = own.get("__getitem__"), own.get("__init__")
-        if entry is None or init is None or entry.decorator_list or init.decorator_list:
-            raise CannotFix(f"`{owner.name}` has no plain `__getitem__` and `__init__`")
-        return entry, init
+        entry = own.get("__getitem__")
+        if entry is None or entry.decorator_list:
+            raise CannotFix(f"`{owner.name}` has no plain `__getitem__`")
+        return entry
 
     def _at_first(self, line: str) -> Edit:
-        """A line of `__init__`, behind its docstring and `super().__init__()`."""
-        body = self.init.body
-        for statement in body:
-            value = statement.value if isinstance(statement, ast.Expr) else None
-            begins = isinstance(value, ast.Call) and last_name(value) == "__init__"
-            if not begins and not isinstance(value, ast.Constant):
-                return InsertBefore(statement, line)
-        return InsertAfter(body[-1], line)
-
-    def _self(self) -> str:
-        name = self.script.resolver.self_name(self.init)
-        if name is None:
-            raise CannotFix("`__init__` has no `self`")
-        return name
+        """A line at the top of the class: objects that are made elsewhere have it."""
+        body = self.owner.body
+        text = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
+        first = body[1] if text else body[0]
+        apart = "\n" if hasattr(first, "body") else ""
+        return InsertBefore(first, line + apart)
 
     # What it does to samples
 
@@ -225,6 +217,8 @@ class _Moved:
         """That the numbers mean the same on batches: black is 0, and white is known."""
         if operation.kind in FLIPS:
             return
+        if image.channels not in (1, 3):
+            raise CannotFix("it is not known which colours the images have")
         shifted = image.shifted or (bool(other.done) and other.shifted)
         if shifted:
             raise CannotFix("images are normalized behind it")

@@ -22,8 +22,11 @@ INDENT = "    "
 def call_of(
     runtime: str, operations: list[Operation], device: str, column: int, target: str
 ) -> str:
-    """`runtime.augmentation(horizontal_flip=0.5, device=device)`."""
-    given = [*_arguments(operations), f"device={device}"]
+    """`runtime.augmentation(horizontal_flip=0.5, device=device)`.
+
+    Without a device, nobody else augments.
+    """
+    given = _arguments(operations) + ([f"device={device}"] if device else [])
     call = f"{runtime}.augmentation({', '.join(given)})"
     if column + len(target) + len(" = ") + len(call) <= LINE:
         return call
@@ -76,15 +79,29 @@ def lines_by_hand(script: Script, found: Augmentation) -> list[str]:
         return []
     runtime, imports = script.runtime
     device, names = _named(script, found, operations)
-    made = call_of(runtime, operations, device, 0, "augment")
+    places = _places(operations)
+    own = script.resolver.self_name(found.whole)
+    in_dataset = own is not None and script.index.owner(found.whole) is reader.owner
+    made = call_of(runtime, operations, device if in_dataset else "", 0, "augment")
+    guarded = [
+        "on_batches = False  # at the top of the class",
+        f"if not {own}.on_batches:  # around {places}",
+        *f"augment = {made}".splitlines(),
+        f"{_dataset(found)}.on_batches = augment.on_batches  # False without a GPU",
+    ]
+    moved = [f"# without {places}", *f"augment = {made}".splitlines()]
     return [
         *imports,
-        *f"augment = {made}".splitlines(),
-        "train_set.on_batches = augment.on_batches  # False without a GPU",
-        f"if not self.on_batches:  # {_places(operations)}; False in __init__",
+        *(guarded if in_dataset else moved),
         f"{names} = augment({names})  # on the device, in the training loop",
         *_doubts(reader, operations),
     ]
+
+
+def _dataset(found: Augmentation) -> str:
+    """What the script calls the dataset of a loader."""
+    direct = found.loader.argument("dataset").direct
+    return direct.id if isinstance(direct, ast.Name) else "train_set"
 
 
 def _places(operations: list[Operation]) -> str:
@@ -96,10 +113,9 @@ def _places(operations: list[Operation]) -> str:
             runs[-1][1] = last
         else:
             runs.append([first, last])
-    texts = [f"{a} to {b}" if a < b else f"{a}" for a, b in runs]
-    return f"around {'lines' if len(texts) > 1 or 'to' in texts[0] else 'line'} " + (
-        " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
-    )
+    *most, end = (f"{a} to {b}" if a < b else f"{a}" for a, b in runs)
+    word = "line" if not most and end.isdecimal() else "lines"
+    return f"{word} {', '.join(most)} and {end}" if most else f"{word} {end}"
 
 
 def _reader(script: Script, found: Augmentation) -> Reader:

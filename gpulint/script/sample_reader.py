@@ -60,6 +60,11 @@ class Reader:
         self.returned = self._run(entry, {})
 
     @property
+    def owner(self) -> ast.ClassDef | None:
+        """The class of the dataset, where its samples are read from their entry."""
+        return self.script.index.owner(self.entered[0]) if self.made else None
+
+    @property
     def unread(self) -> list[ast.Call]:
         """Draws in the code that no operation accounts for, or several do."""
         draws = [c for o in self.operations for c in o.draws]
