@@ -368,7 +368,7 @@ def test_lines_to_put_in_have_the_numbers_and_names_of_the_script() -> None:
 def test_lines_of_code_outside_of_the_dataset() -> None:
     assert withheld("object_of_its_own")[1:] == [
         "from gpulint import runtime",
-        "# without lines 15 to 16",
+        "# instead of lines 15 to 16",
         "augment = runtime.augmentation(horizontal_flip=0.5)",
         "images = augment(images)  # on the device, in the training loop",
     ]
@@ -386,6 +386,10 @@ def test_what_is_not_sure_is_said() -> None:
 LINE = "\n        "  # the next one of a method
 FIXED: dict[str, Callable[[], str]] = {
     "other names": lambda: text_of("masks_by_hand", ("self", "this")),
+    "an option beside": lambda: text_of(
+        "masks_by_hand",
+        ("if random.random() > 0.4:", "if self.train and random.random() > 0.4:"),
+    ),
     "a draw beside": lambda: text_of(
         "flipped_by_hand",
         ("if random.random() < 0.5:", f"flip = random.random() < 0.5{LINE}if flip:"),
@@ -497,6 +501,16 @@ UNSURE = {
         "masks_by_hand",
         "        fit(model, train_loader, optimizer, device)",
         "        fit(model, make(train_loader), optimizer, device)",
+    ),
+    "an option of the run beside": (
+        "masks_by_hand",
+        "if random.random() > 0.4:",
+        "if self.train and random.random() > 0.4 and args.flip:",
+    ),
+    "a type that is not known": (
+        "masks_by_hand",
+        "        return image, mask\n",
+        "        return image.to(image.dtype), mask\n",
     ),
     "moved apart": (
         "masks_by_hand",

@@ -36,7 +36,8 @@ class Sometimes(Step):
 class Augmentation(nn.Module):
     """What `runtime.augmentation` returns: `augment(images, masks=None, epoch=None)`.
 
-    Images are (N, C, H, W), bytes or floats; what comes back has their type. Masks are
+    Images are (N, C, H, W), bytes or floats, for flips alone of any type; what comes
+    back has their type. Masks are
     (N, H, W) or (N, 1, H, W) and get the geometry of their images, of the nearest
     pixel and 0 from outside; with masks, `(images, masks)` comes back. The batch
     itself is left as it is, and nothing is differentiated. Under `eval()`, and where
@@ -83,7 +84,8 @@ class Augmentation(nn.Module):
     ) -> None:
         if images.dim() != 4:
             raise ValueError(f"images are (N, C, H, W), not {tuple(images.shape)}")
-        if images.dtype is not torch.uint8 and not images.is_floating_point():
+        whole = images.dtype is not torch.uint8 and not images.is_floating_point()
+        if whole and any(step.needs_floats for step in steps):
             raise ValueError(f"images are uint8 or floats, not {images.dtype}")
         if masks is not None:
             number, _, *sides = images.shape

@@ -222,6 +222,8 @@ class _Moved:
         shifted = image.shifted or (bool(other.done) and other.shifted)
         if shifted:
             raise CannotFix("images are normalized behind it")
+        if not image.values:
+            raise CannotFix("the type of the images is not known")
         if operation.kind == "rotation_degrees":
             if other.done and set(operation.interpolations) != {"nearest"}:
                 raise CannotFix("masks are not rotated by the nearest pixel")

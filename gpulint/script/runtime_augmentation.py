@@ -89,7 +89,7 @@ def lines_by_hand(script: Script, found: Augmentation) -> list[str]:
         *f"augment = {made}".splitlines(),
         f"{_dataset(found)}.on_batches = augment.on_batches  # False without a GPU",
     ]
-    moved = [f"# without {places}", *f"augment = {made}".splitlines()]
+    moved = [f"# instead of {places}", *f"augment = {made}".splitlines()]
     return [
         *imports,
         *(guarded if in_dataset else moved),

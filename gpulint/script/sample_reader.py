@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Function
 from gpulint.index.walk import dotted, walk
+from gpulint.script.branches import all_of
 from gpulint.script.drawn import Chance, Drawn
 from gpulint.script.image_operations import DRAWS, FUNCTIONAL, TORCHVISION
 from gpulint.script.pictures import UNKNOWN, Picture, Pictures
@@ -183,7 +184,7 @@ class Reader:
     # Conditions
 
     def _if(self, statement: ast.If, known: Known) -> None:
-        chance = self._changes.numbers.chance(statement.test)
+        chance = self._chance(statement.test)
         changes = self._changes_in(statement.body, known) if chance else []
         if chance and changes and not statement.orelse:
             self._add(changes, chance, known)
@@ -201,6 +202,13 @@ class Reader:
         for name in {*either, *known}:
             if either.get(name) != known.get(name):
                 known[name] = UNKNOWN
+
+    def _chance(self, test: ast.expr) -> Chance | None:
+        """How often a test holds, `self.train and random.random() < 0.5` included."""
+        parts = all_of(test)
+        if len(parts) > 1:
+            parts = [part for part in parts if self._holds(part) is not True]
+        return self._changes.numbers.chance(parts[0]) if len(parts) == 1 else None
 
     def _changes_in(
         self, body: list[ast.stmt], known: Known

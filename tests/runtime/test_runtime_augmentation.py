@@ -233,6 +233,12 @@ def test_any_number_of_channels_and_of_images(channels: int, count: int) -> None
     assert labels.shape == masks.shape
 
 
+def test_flips_are_for_any_type() -> None:
+    images = torch.arange(64).view(1, 1, 8, 8)
+    flipped = runtime.augmentation(horizontal_flip=1.0)(images)
+    assert torch.equal(flipped, images.flip(-1))
+
+
 def test_nothing_is_differentiated() -> None:
     images = same_images().requires_grad_()
     assert not runtime.augmentation("strong")(images).requires_grad
