@@ -135,6 +135,7 @@ class CpuAugmentation(Rule):
         "rand ::-1",
         "rand warp",
         "rand adjust_",
+        "rand ImageEnhance",
     )
     torch = (2, 3)
 

@@ -109,12 +109,22 @@ def _changes_image(script: Script, node: ast.expr) -> bool:
         return True  # of the program's own
     if name.startswith(FUNCTIONAL):
         return last in _FUNCTIONS
-    return (
-        isinstance(node.func, ast.Attribute)
-        and node.func.attr == "transpose"
-        and len(node.args) == 1
-        and (dotted(node.args[0]) or "").endswith(_FLIPS)
-    )
+    return isinstance(node.func, ast.Attribute) and _is_pillows(script, node, node.func)
+
+
+def _is_pillows(script: Script, call: ast.Call, func: ast.Attribute) -> bool:
+    """`image.transpose(FLIP_…)`, `image.rotate(…)`, `Brightness(image).enhance(…)`."""
+    if func.attr == "transpose":
+        return len(call.args) == 1 and (dotted(call.args[0]) or "").endswith(_FLIPS)
+    if func.attr == "rotate":
+        origins = script.index.imports.values()
+        return isinstance(func.value, ast.Name) and any(
+            origin == "PIL" or origin.startswith("PIL.") for origin in origins
+        )
+    if func.attr == "enhance" and isinstance(func.value, ast.Call):
+        maker = script.index.qualified(func.value.func) or ""
+        return maker.startswith("PIL.ImageEnhance.")
+    return False
 
 
 def _turns_around(node: ast.Subscript) -> bool:
