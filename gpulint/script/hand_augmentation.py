@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function, Move
 from gpulint.index.build import last_name
-from gpulint.index.walk import dotted, walk
+from gpulint.index.walk import walk
 from gpulint.script.augmentations import Augmentation
-from gpulint.script.drawn import Numbers
 from gpulint.script.edits import (
     CannotFix,
     Edit,
@@ -19,6 +18,7 @@ from gpulint.script.edits import (
     Rewrite,
     Wrap,
 )
+from gpulint.script.operation_run import run_of
 from gpulint.script.pictures import Picture
 from gpulint.script.runtime_augmentation import call_of, lines_by_hand
 from gpulint.script.sample_operations import FLIPS, GEOMETRY, ORDER
@@ -62,7 +62,7 @@ class _Moved:
         self._check_draws(found)
         self._check_operations()
         self.masks = self._check_sample()
-        self.run = self._run()
+        self.run, self.method = run_of(script, self.owner, self.entry, self.operations)
         self.batches = TrainingBatches(script, found.loader)
         names = self.batches.pair()
         self.moves = [self.batches.move_of(names[0])]
@@ -88,7 +88,7 @@ class _Moved:
         device = self.batches.device(self.moves[0], self.dataset)
         made = call_of(runtime, self.operations, device, statement.col_offset, augment)
         name = script.text(statement.targets[0])
-        own = script.resolver.self_name(self._method())
+        own = script.resolver.self_name(self.method)
         edits: list[Edit] = [
             self._at_first(f"{flag} = False"),
             Wrap(self.run, f"if not {own}.{flag}:"),
@@ -229,76 +229,6 @@ class _Moved:
                 raise CannotFix("masks are not rotated by the nearest pixel")
         elif image.values not in ("bytes", "unit"):
             raise CannotFix("it is not known what white is on the batch")
-
-    # The statements that do it
-
-    def _method(self) -> Function:
-        method = self.script.index.function(self.run[0])
-        assert method is not None
-        return method
-
-    def _run(self) -> tuple[ast.stmt, ...]:
-        """The statements of all operations, in one block with nothing between them."""
-        index = self.script.index
-        done = list(dict.fromkeys(s for o in self.operations for s in o.statements))
-        for draw in (d for o in self.operations for d in o.draws):
-            if not any(index.inside(draw, s) for s in done):
-                done.append(index.statement(draw))
-        block = self._block(done[0])
-        if not all(s in block for s in done):
-            raise CannotFix("the operations do not stand together")
-        places = [block.index(s) for s in done]
-        run = tuple(block[min(places) : max(places) + 1])
-        if any(s not in done and not self._is_draw(s) for s in run):
-            raise CannotFix("other code stands between the operations")
-        self._check_method(index.function(run[0]))
-        images = {name for o in self.operations for name in o.images}
-        for node in walk(*run):
-            if isinstance(node, ast.NamedExpr):
-                raise CannotFix("a condition binds a name")
-            if not isinstance(node, ast.Name) or node.id in images:
-                continue
-            if isinstance(node.ctx, ast.Store):
-                self._check_local(node, run)
-        return run
-
-    def _check_method(self, method: Function | None) -> None:
-        """That the object whose method augments is the dataset itself."""
-        index, resolver = self.script.index, self.script.resolver
-        its_self = resolver.self_name(method) if method is not None else None
-        if method is None or its_self is None or method not in self.owner.body:
-            raise CannotFix("the operations stand in no method of the dataset")
-        calls = resolver.callers(method) if method is not self.entry else []
-        for call in calls:
-            caller = index.function(call)
-            mine = resolver.self_name(caller) if caller in self.owner.body else None
-            if mine is None or dotted(call.func) != f"{mine}.{method.name}":
-                raise CannotFix(f"`{method.name}` is called for another object")
-
-    def _block(self, statement: ast.stmt) -> list[ast.stmt]:
-        above = self.script.index.parent(statement)
-        for name in ("body", "orelse", "finalbody"):
-            statements = getattr(above, name, None)
-            if isinstance(statements, list) and statement in statements:
-                return statements
-        raise CannotFix("the operations do not stand together")
-
-    def _is_draw(self, statement: ast.stmt) -> bool:
-        if not isinstance(statement, ast.Assign):
-            return False
-        numbers = Numbers(self.script)
-        value = statement.value
-        return numbers.read(value) is not None or numbers.chance(value) is not None
-
-    def _check_local(self, name: ast.Name, run: tuple[ast.stmt, ...]) -> None:
-        """That what is drawn beside an operation is read nowhere else."""
-        index = self.script.index
-        function = index.function(name)
-        assert function is not None
-        for node in walk(*function.body):
-            same = isinstance(node, ast.Name) and node.id == name.id
-            if same and not any(index.inside(node, s) for s in run):
-                raise CannotFix(f"`{name.id}` is used for something else as well")
 
     # The batches
 

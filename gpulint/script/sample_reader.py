@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpulint.index import Function
 from gpulint.index.walk import dotted, walk
 from gpulint.script.branches import all_of
+from gpulint.script.dataset_options import DatasetOptions
 from gpulint.script.drawn import Chance, Drawn
 from gpulint.script.image_operations import DRAWS, FUNCTIONAL, TORCHVISION
 from gpulint.script.pictures import UNKNOWN, Picture, Pictures
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_DEPTH = 2  # methods that `__getitem__` hands images to
-_UNKNOWN = object()
 
 
 class Operation(NamedTuple):
@@ -57,6 +57,7 @@ class Reader:
         self.entered: list[Function] = [entry]
         self.undecided: list[ast.expr] = []  # tests of what only the run tells
         self._changes = Changes(script)
+        self._options = DatasetOptions(script, made)
         self._pictures = Pictures(script)
         self.returned = self._run(entry, {})
 
@@ -189,7 +190,7 @@ class Reader:
         if chance and changes and not statement.orelse:
             self._add(changes, chance, known)
             return
-        holds = self._holds(statement.test)
+        holds = self._options.holds(statement.test)
         if holds is not None:
             self._block(statement.body if holds else statement.orelse, known)
             return
@@ -207,7 +208,7 @@ class Reader:
         """How often a test holds, `self.train and random.random() < 0.5` included."""
         parts = all_of(test)
         if len(parts) > 1:
-            parts = [part for part in parts if self._holds(part) is not True]
+            parts = [part for part in parts if self._options.holds(part) is not True]
         return self._changes.numbers.chance(parts[0]) if len(parts) == 1 else None
 
     def _changes_in(
@@ -228,50 +229,6 @@ class Reader:
             return False
         drawn = self._changes.numbers.read(statement.value)
         return isinstance(statement.targets[0], ast.Name) and drawn is not None
-
-    def _holds(self, test: ast.expr) -> bool | None:
-        """Whether a test of what the dataset was made with holds."""
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            inner = self._holds(test.operand)
-            return None if inner is None else not inner
-        if isinstance(test, ast.Compare) and len(test.ops) == 1:
-            left = self._option(test.left)
-            right = self._option(test.comparators[0])
-            if left is _UNKNOWN or right is _UNKNOWN:
-                return None
-            if isinstance(test.ops[0], ast.Eq):
-                return left == right
-            return left != right if isinstance(test.ops[0], ast.NotEq) else None
-        value = self._option(test)
-        return None if value is _UNKNOWN else bool(value)
-
-    def _option(self, node: ast.expr) -> object:
-        """A constant, or what `self.train` is for the dataset that is trained on."""
-        if isinstance(node, ast.Constant):
-            return node.value
-        function = self.script.index.function(node)
-        its_self = self.script.resolver.self_name(function) if function else None
-        if not isinstance(node, ast.Attribute) or dotted(node.value) != its_self:
-            return _UNKNOWN
-        owner = self.script.index.owner(node)
-        init = self.script.resolver.methods(owner).get("__init__") if owner else None
-        writes = self.script.index.attribute_writes.get(node.attr, [])
-        if init is None or self.made is None or len(writes) != 1:
-            return _UNKNOWN
-        kept = self.script.index.parent(writes[0])
-        value = kept.value if isinstance(kept, ast.Assign) else None
-        if kept not in init.body or not isinstance(value, ast.Name):
-            return value.value if isinstance(value, ast.Constant) else _UNKNOWN
-        return self._given(init, value.id)
-
-    def _given(self, init: Function, name: str) -> object:
-        assert self.made is not None
-        given, clear = self.script.resolver.given(self.made, init, name)
-        own = self.script.resolver.flow(init).definitions.get(name, [])
-        if not clear or len(own) != 1 or own[0].kind != "parameter":
-            return _UNKNOWN
-        passed = given[0] if given else own[0].value
-        return passed.value if isinstance(passed, ast.Constant) else _UNKNOWN
 
     # Operations
 
