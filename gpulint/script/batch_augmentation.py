@@ -19,7 +19,7 @@ from gpulint.script.edits import (
 from gpulint.script.hand_augmentation import move_samples_to_batches
 from gpulint.script.image_operations import TORCHVISION, draws_for_each
 from gpulint.script.started import is_started
-from gpulint.script.trained_dataset import check_uses, free_name
+from gpulint.script.trained_dataset import check_uses
 from gpulint.script.training_batches import Handed, TrainingBatches
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class _Split:
         """The dataset gets one part of the transform, the loop's batches the other."""
         script = self.script
         runtime, imports = script.runtime
-        augment = free_name(script, "augment", "augment_batch")
+        augment = script.free_name("augment", "augment_batch")
         handed = Handed(script, augment)
         handed.reach(self.batches.iterated)
         if handed.passed and not is_started(script):
@@ -115,7 +115,7 @@ class _Split:
             scopes = {index.scope(n) for n in same}
             if reads == [self.transform] and len(scopes) == 1:
                 return self.transform.id
-        return free_name(self.script, "train_transform", "cpu_transform")
+        return self.script.free_name("train_transform", "cpu_transform")
 
     # The transform
 

@@ -24,7 +24,7 @@ from gpulint.script.runtime_augmentation import call_of, lines_by_hand
 from gpulint.script.sample_operations import FLIPS, GEOMETRY, ORDER
 from gpulint.script.sample_reader import Operation, Reader
 from gpulint.script.started import is_started
-from gpulint.script.trained_dataset import check_uses, free_name
+from gpulint.script.trained_dataset import check_uses
 from gpulint.script.training_batches import Handed, TrainingBatches
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ class _Moved:
         """Samples are augmented only where the runtime says so."""
         script = self.script
         runtime, imports = script.runtime
-        augment = free_name(script, "augment", "augment_batch")
-        flag = free_name(script, "on_batches", "augments_batches")
+        augment = script.free_name("augment", "augment_batch")
+        flag = script.free_name("on_batches", "augments_batches")
         handed = Handed(script, augment)
         handed.reach(self.batches.iterated)
         if handed.passed and not is_started(script):

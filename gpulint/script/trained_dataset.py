@@ -53,15 +53,3 @@ def uses_of(script: Script, name: ast.Name) -> list[ast.AST]:
 def _reads(script: Script, node: ast.Name, scope: ast.AST) -> bool:
     found = script.definitions(node)
     return not found or any(script.index.scope(d.node) is scope for d in found)
-
-
-def free_name(script: Script, *names: str) -> str:
-    """The first name that the file uses for nothing."""
-    index = script.index
-    taken = {a.attr for a in index.all(ast.Attribute)}
-    taken |= {n.id for n in index.all(ast.Name)} | index.bound_names
-    taken |= set(index.imports)
-    for name in names:
-        if name not in taken:
-            return name
-    raise CannotFix(f"the name `{names[-1]}` is taken")
