@@ -16,6 +16,7 @@ COMMANDS = {
     "explain": "gpulint.cli.rules:explain",
     "fix": "gpulint.cli.fix:fix",
     "rules": "gpulint.cli.rules:rules",
+    "vendor": "gpulint.cli.vendor:vendor",
 }
 INTERRUPTED = 130
 

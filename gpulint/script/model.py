@@ -24,6 +24,7 @@ from gpulint.index import (
 from gpulint.index.loaded_settings import is_settings
 from gpulint.index.walk import dotted
 from gpulint.rule import Rule
+from gpulint.runtime_name import RUNTIME, VENDORED
 from gpulint.script.backpropagated import Backpropagated
 from gpulint.script.batches import Batches
 from gpulint.script.columns import Columns, find_columns
@@ -75,11 +76,13 @@ class Script:
         torch_version: tuple[int, int] | None = None,
         beside: Script | None = None,
         newest_torch: tuple[int, int] | None = None,
+        vendor: bool = False,
     ) -> None:
         self.source = source
         self.index = index
         self.torch_version = torch_version
         self.newest_torch = newest_torch
+        self.vendor = vendor
         self._all: dict[FileIndex, Script] = beside._all if beside else {}
         self._all[index] = self
         resolver = Resolver(index)
@@ -92,7 +95,10 @@ class Script:
         """The script model of the file in which a node stands: this one or another."""
         index = self.index.home(node)
         if index not in self._all:
-            Script(index.source, index, self.torch_version, self, self.newest_torch)
+            newest = self.newest_torch
+            Script(
+                index.source, index, self.torch_version, self, newest, self.vendor
+            )
         return self._all[index]
 
     def called_only_by(self, callers: dict[Function, list[ast.Call]]) -> Script:
@@ -213,8 +219,14 @@ class Script:
 
     @cached_property
     def runtime(self) -> tuple[str, tuple[str, ...]]:
-        """Local name of `gpulint.runtime`, and the import it lacks."""
-        return self.name_for("gpulint.runtime", "runtime")
+        """Local name of `gpulint.runtime`, and the import it lacks.
+
+        A file that imports it already, as a package or vendored, keeps its form.
+        """
+        name, imports = self.name_for(RUNTIME, "runtime")
+        if imports and self.vendor:
+            imports = (f"import {VENDORED} as {name}",)
+        return name, imports
 
     def free_name(self, *names: str) -> str:
         """The first of some names that the file uses for nothing, or CannotFix."""
