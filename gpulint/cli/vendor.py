@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     help="What to call the file; must end with `gpulint_runtime.py`.",
 )
 @click.option(
-    "--check", is_flag=True, help="Write nothing; exit with 1 where a file is not right."
+    "--check",
+    is_flag=True,
+    help="Write nothing; exit with 1 where a file is wrong.",
 )
 @click.option(
     "--list", "as_list", is_flag=True, help="Write nothing; list helpers and users."
@@ -130,7 +132,9 @@ def _check(
     asked = [
         file
         for file in files
-        if dest or file.written is not None or file.scripts - file.others - named
+        if dest
+        or file.written is not None
+        or file.scripts - file.others - named
         or file.scripts & named
     ]
     faults = [(file.path, file.fault) for file in asked]

@@ -96,9 +96,7 @@ class Script:
         index = self.index.home(node)
         if index not in self._all:
             newest = self.newest_torch
-            Script(
-                index.source, index, self.torch_version, self, newest, self.vendor
-            )
+            Script(index.source, index, self.torch_version, self, newest, self.vendor)
         return self._all[index]
 
     def called_only_by(self, callers: dict[Function, list[ast.Call]]) -> Script:

@@ -1,4 +1,4 @@
-"""One file with the helpers of `gpulint.runtime` that scripts use, to stand beside them.
+"""One file with the helpers of `gpulint.runtime` that scripts use, beside them.
 
 - `scopes`, `modules`: what the statements of the runtime's modules bind and read
 - `names`: what things are called where many modules become one

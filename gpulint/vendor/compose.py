@@ -24,7 +24,7 @@ from gpulint.vendor.modules import (
     Unit,
     runtime,
 )
-from gpulint.vendor.names import Names
+from gpulint.vendor.names import Names, words
 
 WIDTH = 88
 TYPE_CHECKING = Imported("typing", "TYPE_CHECKING", "TYPE_CHECKING")
@@ -187,8 +187,11 @@ class _Composition:
 
     def _renamings(self, unit: Unit) -> Iterator[Replacement]:
         source = self.runtime.modules[unit.module].source
+        local = words(unit) - {node.id for node in unit.names}
         for node in unit.names:
             new = self.names.of(unit.module, node.id)
+            if new in local:
+                raise CannotVendor(f"{unit.module}: a variable is called `{new}`")
             if new != node.id:
                 yield (*node_span(source, node), new)
         name = getattr(unit.node, "name", None)
@@ -216,7 +219,10 @@ class _Composition:
                 yield (*node_span(source, node), f"{definer(node.module)}()")
                 continue
             row = node.end_lineno + 1  # with the empty line behind a group of its own
-            alone = not (source.line(node.lineno - 1) or source.line(row)).strip()
+            others = (
+                source.line(node.lineno - 1).lstrip().startswith(("from", "import"))
+            )
+            alone = not (others or source.line(row).strip())
             yield begin, source.starts[row if alone else row - 1], ""
 
 

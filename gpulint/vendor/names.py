@@ -32,9 +32,9 @@ class Names:
         self._names: dict[Thing, str] = {thing: thing.wanted for thing in imports}
         self.repeated: set[Unit] = set()
         units = list(units)
-        words = {name for unit in units for name in _words(unit)}
+        used = {name for unit in units for name in words(unit)}
         self._taken = {*kept, *self._names.values()}
-        self._taken |= {w for w in words & BUILTINS if self._is_read(w, units)}
+        self._taken |= {w for w in used & BUILTINS if self._is_read(w, units)}
         self._merge(units)
         defined = [Defined(u.module, name) for u in units for name in sorted(u.binds)]
         public = [d for d in defined if d in runtime.helpers.values()]
@@ -43,7 +43,7 @@ class Names:
         imported.sort(key=lambda t: (t.module, t.name or ""))
         for thing in (*public, *imported, *defined):
             if self._same.get(thing, thing) not in self._names:
-                self._names[thing] = self._choose(thing, words)
+                self._names[thing] = self._choose(thing, used)
 
     def of(self, module: str, name: str) -> str:
         """What the one file calls that which a module calls `name`."""
@@ -84,7 +84,7 @@ class Names:
                 self._same[thing] = first
                 self.repeated.add(unit)
 
-    def _choose(self, thing: Thing, words: set[str]) -> str:
+    def _choose(self, thing: Thing, used: set[str]) -> str:
         wanted = thing.wanted if isinstance(thing, Imported) else thing.name
         name = wanted
         if name in self._taken:
@@ -92,7 +92,7 @@ class Names:
                 raise CannotVendor(f"a helper has the name of a builtin: {name}")
             module = thing.module.strip("_").replace(".", "_")
             name = _joined(wanted, module)
-            while name in self._taken or name in words:
+            while name in self._taken or name in used:
                 name += "_"
         self._taken.add(name)
         return name
@@ -107,7 +107,7 @@ def _joined(name: str, module: str) -> str:
     return f"{name}_of_{module}"
 
 
-def _words(unit: Unit) -> set[str]:
+def words(unit: Unit) -> set[str]:
     """All names and parameters in a statement."""
     nodes = list(ast.walk(unit.node))
     names = {node.id for node in nodes if isinstance(node, ast.Name)}

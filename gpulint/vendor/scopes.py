@@ -94,7 +94,9 @@ def _names(node: ast.AST, hidden: _Names, here: _Names) -> Iterator[ast.Name]:
 
 def _declared_global(body: Iterable[ast.AST]) -> set[str]:
     nodes = (node for part in body for node in ast.walk(part))
-    return {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+    return {
+        name for node in nodes if isinstance(node, ast.Global) for name in node.names
+    }
 
 
 def _defaults(arguments: ast.arguments) -> list[ast.AST]:

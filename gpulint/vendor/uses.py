@@ -96,9 +96,7 @@ def homes(index: FileIndex, project: Project) -> frozenset[Path]:
     are the folders from which the files that import it name it.
     """
     path = index.source.path
-    found = {
-        folder for user in project.users(index) for folder in _roots(user, index)
-    }
+    found = {folder for user in project.users(index) for folder in _roots(user, index)}
     if not found or is_run(index):
         found |= {path.parent, outside_packages(path.parent)}
     return frozenset(found)
