@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -29,6 +30,7 @@ from gpulint.vendor.names import Names, words
 WIDTH = 88
 TYPE_CHECKING = Imported("typing", "TYPE_CHECKING", "TYPE_CHECKING")
 KEPT = ("__all__", "__getattr__", "_once")
+_IMPORT = re.compile(r"from |import ")
 Replacement = tuple[int, int, str]
 
 
@@ -148,7 +150,7 @@ class _Composition:
     def _body(self, units: list[Unit]) -> str:
         """The text of one module's statements, with the empty lines between them."""
         text = self._code(units[0])
-        for before, unit in zip(units, units[1:], strict=False):
+        for before, unit in itertools.pairwise(units):
             wide = unit.is_definition or before.is_definition
             apart = unit.first - before.last > 1
             text += "\n" * (2 if wide else int(apart)) + self._code(unit)
@@ -202,9 +204,9 @@ class _Composition:
             )
             assert found is not None
             yield (*found.span(1), new)
-        for node in ast.walk(unit.node):
-            if isinstance(node, ast.Global) and any(
-                self.names.of(unit.module, n) != n for n in node.names
+        for part in ast.walk(unit.node):
+            if isinstance(part, ast.Global) and any(
+                self.names.of(unit.module, n) != n for n in part.names
             ):
                 raise CannotVendor(f"{unit.module}: `global` names one that clashes")
 
@@ -219,10 +221,8 @@ class _Composition:
                 yield (*node_span(source, node), f"{definer(node.module)}()")
                 continue
             row = node.end_lineno + 1  # with the empty line behind a group of its own
-            others = (
-                source.line(node.lineno - 1).lstrip().startswith(("from", "import"))
-            )
-            alone = not (others or source.line(row).strip())
+            above = source.line(node.lineno - 1).lstrip()
+            alone = not (_IMPORT.match(above) or source.line(row).strip())
             yield begin, source.starts[row if alone else row - 1], ""
 
 

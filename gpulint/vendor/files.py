@@ -112,7 +112,7 @@ def check_name(name: str) -> None:
     stem, dot, suffix = name.rpartition(".")
     if not (stem.isidentifier() and stem.endswith(ENDING) and dot and suffix == "py"):
         raise VendorError(
-            f"{name!r} does not end with `{ENDING}.py`, by which a vendored file is known"
+            f"{name!r} does not end with `{ENDING}.py`, as vendored files do"
         )
 
 

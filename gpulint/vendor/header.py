@@ -89,7 +89,7 @@ def render(helpers: Iterable[str]) -> str:
 
 
 def read_header(text: str) -> Header | None:
-    """What a text with plain newlines says of itself; None: gpulint did not write it."""
+    """What a text (plain newlines) says of itself; None: gpulint did not write it."""
     first = _FIRST.match(text)
     if first is None:
         return None

@@ -219,7 +219,7 @@ def _inner_imports(node: ast.stmt) -> Iterator[ast.ImportFrom]:
 
 def _first_row(source: Source, last: int, node: ast.stmt) -> int:
     """The row of the comment that stands right above a statement, or its own."""
-    decorators = getattr(node, "decorator_list", [])
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     row = min([node.lineno, *(d.lineno for d in decorators)])
     while row - 1 > last and source.line(row - 1).lstrip().startswith("#"):
         row -= 1

@@ -41,7 +41,8 @@ class Names:
         read = {self._meaning(u, n.id) for u in units for n in u.names}
         imported = [t for t in read if isinstance(t, Imported)]
         imported.sort(key=lambda t: (t.module, t.name or ""))
-        for thing in (*public, *imported, *defined):
+        things: list[Thing] = [*public, *imported, *defined]
+        for thing in things:
             if self._same.get(thing, thing) not in self._names:
                 self._names[thing] = self._choose(thing, used)
 

@@ -67,13 +67,12 @@ def _asked(index: FileIndex) -> Iterator[tuple[int, str]]:
 def _asked_at(
     index: FileIndex, node: ast.expr, hidden: bool = False
 ) -> Iterator[tuple[int, str]]:
-    """What is asked of the module where it is read; `hidden`: it may be another thing."""
+    """What is asked where the module is read; `hidden`: it may be another thing."""
     above = index.parent(node)
     if not isinstance(above, ast.Attribute):
         yield node.lineno, ALL
-    elif not above.attr.startswith("__"):
-        if not hidden or above.attr in runtime().helpers:
-            yield node.lineno, above.attr
+    elif above.attr in runtime().helpers or not (hidden or above.attr[:2] == "__"):
+        yield node.lineno, above.attr
 
 
 def _modules(index: FileIndex) -> Iterator[str]:
