@@ -168,4 +168,5 @@ def _write(files: list[VendoredFile]) -> None:
         click.echo(f"{name}: written, with {', '.join(file.users)}")
     for path in sorted({path for file in files for path in file.others}):
         line = f"import {files[0].path.stem} as runtime"
-        complain(f"{report.path(path)} imports gpulint still; write `{line}`", "note")
+        where = f"{report.path(path)} imports gpulint still"
+        complain(f"{where}; write in its place `{line}`", "note")
