@@ -98,7 +98,7 @@ def _files(
     files: list[VendoredFile] = []
     for project in {id(p): p for p in map(run.projects.of, scripts)}.values():
         its = {path for path in scripts if run.projects.of(path) is project}
-        found_here = project_files(project, named & its, name)
+        found_here = project_files(project, named & its, name, others=its)
         files += found_here or project_files(project, its, name)
     return [file for file in files if not file.scripts.isdisjoint(scripts)]
 

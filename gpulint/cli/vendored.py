@@ -41,7 +41,8 @@ def _of_project(project: Project, scripts: set[Path]) -> Iterable[VendoredFile]:
     indexes = filter(None, map(project.index, sorted(scripts)))
     modules = {module for index in indexes for module in read_uses(index).modules}
     for name in sorted({m.rpartition(".")[2] for m in modules if is_vendored(m)}):
-        files = project_files(project, scripts, f"{name}.py")
-        for file in files:
-            if not file.scripts.isdisjoint(scripts) and file.fault is not None:
-                yield file
+        for file in project_files(project, scripts, f"{name}.py"):
+            if not file.scripts.isdisjoint(scripts):
+                file = file.keeping_more()  # other scripts may need it, unseen
+                if file.fault is not None:
+                    yield file

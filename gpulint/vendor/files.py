@@ -16,6 +16,7 @@ from gpulint.index import Project, Projects
 from gpulint.runtime_name import ENDING, VENDORED
 from gpulint.source import Source, write_source
 from gpulint.vendor.header import Header, read_header, render
+from gpulint.vendor.modules import runtime
 from gpulint.vendor.uses import Uses, homes, read_uses
 
 FILE = f"{VENDORED}.py"
@@ -65,6 +66,15 @@ class VendoredFile:
             return ""
         except OSError as error:
             raise VendorError(f"{self.path}: {error.strerror or error}") from None
+
+    def keeping_more(self) -> VendoredFile:
+        """The same with all helpers that the file holds now, whoever uses them."""
+        held = self.header.helpers if self.header is not None else frozenset[str]()
+        more = dict.fromkeys(held & runtime().helpers.keys(), ())
+        users = {**more, **self.users}
+        return VendoredFile(
+            self.path, {h: users[h] for h in sorted(users)}, self.others
+        )
 
     @property
     def header(self) -> Header | None:
@@ -117,13 +127,17 @@ def check_name(name: str) -> None:
 
 
 def project_files(
-    project: Project, given: Collection[Path] = (), name: str = FILE
+    project: Project,
+    given: Collection[Path] = (),
+    name: str = FILE,
+    others: Collection[Path] = (),
 ) -> list[VendoredFile]:
     """The vendored files that the scripts of a project import, in order.
 
     `given`: scripts that need not import it yet: they may import the package.
+    `others`: scripts to look at, of which the project may not know.
     """
-    scripts = _scripts(project, given, name)
+    scripts = _scripts(project, given, name, others)
     folders = sorted({home for script in scripts for home in script.homes})
     return [
         _file(folder / name, [s for s in scripts if _serves(folder, s)])
@@ -152,10 +166,15 @@ def mentions(path: Path) -> bool:
         return False
 
 
-def _scripts(project: Project, given: Collection[Path], name: str) -> list[_Script]:
+def _scripts(
+    project: Project,
+    given: Collection[Path],
+    name: str,
+    others: Collection[Path] = (),
+) -> list[_Script]:
     """Scripts that import the vendored file, and given ones that use the package."""
     module = name.removesuffix(".py")
-    asked = [*project.mentioning(module), *given]
+    asked = [*project.mentioning(module), *given, *others]
     found = []
     for path in sorted(set(asked)):
         index = project.index(path)

@@ -287,7 +287,7 @@ def test_a_folder_that_may_not_be_written(
     write({"train.py": VENDORED + CALL})
     if there:
         write({FILE: render(["device"])})
-    before = sorted(os.listdir())
+    before = sorted(Path().iterdir())
 
     def refuse(path: Path, target: Path) -> None:
         raise PermissionError(13, "Permission denied")
@@ -296,7 +296,7 @@ def test_a_folder_that_may_not_be_written(
     result = run("vendor")
     assert result.exit_code == 2
     assert result.stderr.endswith(f"{FILE}: not written: Permission denied\n")
-    assert sorted(os.listdir()) == before
+    assert sorted(Path().iterdir()) == before
 
 
 def test_a_folder_in_place_of_the_file(run: Call, write: Write) -> None:
@@ -392,6 +392,20 @@ class TestPlaces:
         )
         run("vendor")
         assert held(Path(FILE)) == held(Path("pkg", FILE)) == {"device", "hardware"}
+
+    def test_modules_of_a_program_that_is_no_project(
+        self, run: Call, write: Write, folder: Path
+    ) -> None:
+        (folder / ".git").rmdir()
+        write(
+            {
+                "train.py": VENDORED + "from pkg.loop import fit\nruntime.device()\n",
+                "pkg/__init__.py": "",
+                "pkg/loop.py": VENDORED + f"def fit():\n    {CALL}",
+            }
+        )
+        run("vendor")
+        assert held(Path(FILE)) == {"device", "scaled_lr"}
 
     def test_the_same_name_elsewhere(self, run: Call, write: Write) -> None:
         write(
@@ -499,6 +513,12 @@ class TestFix:
         assert Path("b/b.py").read_text().startswith(VENDORED)
         assert PACKAGE not in Path("b/b.py").read_text()
         assert {"hardware", "accumulator_dtype"} <= held(Path("b", FILE))
+
+    def test_what_the_file_holds_is_kept(self, run: Call, write: Write) -> None:
+        """A script that was not looked at may use it."""
+        write({"train.py": SLOW, FILE: render(["device"])})
+        run("fix", "--runtime", "vendor")
+        assert {"device", "accumulator_dtype"} <= held(Path(FILE))
 
     def test_a_file_of_another_name_is_kept_up(self, run: Call, write: Write) -> None:
         name = "my_gpulint_runtime.py"
