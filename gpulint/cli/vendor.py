@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from gpulint.vendor.files import VendoredFile
 
 
+FLAGS = Flags(
+    overrides=Overrides(),
+    config=None,
+    isolated=False,
+    stdin_filename=None,
+    exit_zero=False,
+    quiet=True,
+    verbose=False,
+)
+
+
 @click.command
 @click.argument("paths", nargs=-1, metavar="[PATHS]...")
 @click.option(
@@ -67,7 +78,7 @@ def vendor(
     tolerant_output()
     if check and as_list:
         raise click.UsageError("--check and --list exclude each other")
-    run = Run(Flags(Overrides(), None, False, None, False, True, False))
+    run = Run(FLAGS)
     try:
         check_name(name)
         with one_line_errors():
@@ -134,7 +145,7 @@ def _check(
         for file in files
         if dest
         or file.written is not None
-        or file.scripts - file.others - named
+        or file.scripts - file.others
         or file.scripts & named
     ]
     faults = [(file.path, file.fault) for file in asked]

@@ -186,7 +186,8 @@ def _scripts(
             for row, unknown in uses.unknown:
                 raise VendorError(f"{path}:{row}: there is no helper `{unknown}`")
             if uses.helpers:
-                found.append(_Script(path, uses, homes(index, project), imports))
+                places = homes(index, project, uses.modules)
+                found.append(_Script(path, uses, places, imports))
     return found
 
 

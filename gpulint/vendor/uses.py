@@ -10,7 +10,7 @@ from typing import NamedTuple
 from gpulint.index import FileIndex, Project
 from gpulint.index.project import is_run, outside_packages
 from gpulint.index.walk import dotted
-from gpulint.runtime_name import RUNTIME, canonical
+from gpulint.runtime_name import RUNTIME, VENDORED, canonical, is_vendored
 from gpulint.vendor.modules import runtime
 
 
@@ -80,7 +80,8 @@ def _modules(index: FileIndex) -> Iterator[str]:
         yield from (a.name for a in statement.names if canonical(a.name) == RUNTIME)
     for origin in index.all(ast.ImportFrom):
         module = _origin(origin)
-        inside = (f"{module}.{alias.name}" for alias in origin.names)
+        dot = "" if module.endswith(".") else "."
+        inside = (f"{module}{dot}{alias.name}" for alias in origin.names)
         yield from (n for n in (module, *inside) if canonical(n) == RUNTIME)
 
 
@@ -88,7 +89,28 @@ def _origin(statement: ast.ImportFrom) -> str:
     return "." * statement.level + (statement.module or "")
 
 
-def homes(index: FileIndex, project: Project) -> frozenset[Path]:
+def homes(
+    index: FileIndex, project: Project, modules: frozenset[str]
+) -> frozenset[Path]:
+    """Folders in which a file looks for the vendored one, under the names it uses.
+
+    `_gpulint_runtime` stands beside scripts, `._gpulint_runtime` in the file's own
+    folder. What imports the package so far will look beside scripts.
+    """
+    found = set()
+    for module in modules:
+        name = module if is_vendored(module) else VENDORED
+        *above, _ = name.lstrip(".").split(".")
+        level = len(name) - len(name.lstrip("."))
+        if level:
+            starts = {index.source.path.parents[level - 1]}
+        else:
+            starts = _starts(index, project)
+        found |= {start.joinpath(*above) for start in starts}
+    return frozenset(found)
+
+
+def _starts(index: FileIndex, project: Project) -> set[Path]:
     """Folders in which an `import` of a file looks for modules beside scripts.
 
     Python looks where the script lies that it was started with, so for a module these
@@ -98,7 +120,7 @@ def homes(index: FileIndex, project: Project) -> frozenset[Path]:
     found = {folder for user in project.users(index) for folder in _roots(user, index)}
     if not found or is_run(index):
         found |= {path.parent, outside_packages(path.parent)}
-    return frozenset(found)
+    return found
 
 
 def _roots(user: FileIndex, index: FileIndex) -> Iterator[Path]:

@@ -371,6 +371,27 @@ class TestPlaces:
         assert not Path("pkg", FILE).exists()
         assert not Path("pkg/sub", FILE).exists()
 
+    @pytest.mark.parametrize(
+        "form",
+        [
+            "from . import _gpulint_runtime as runtime\n",
+            "from pkg import _gpulint_runtime as runtime\n",
+            "import pkg._gpulint_runtime as runtime\n",
+        ],
+    )
+    def test_a_package_that_holds_the_file(
+        self, form: str, run: Call, write: Write
+    ) -> None:
+        write(
+            {
+                "train.py": "from pkg.loop import fit\nfit()\n",
+                "pkg/__init__.py": "",
+                "pkg/loop.py": f"{form}def fit():\n    {CALL}",
+            }
+        )
+        assert run("vendor").stdout.startswith(f"pkg/{FILE}: written")
+        assert not Path(FILE).exists()
+
     def test_folders_that_are_no_packages(self, run: Call, write: Write) -> None:
         write(
             {
