@@ -1,9 +1,10 @@
 """Runs scripts on the CPU in forks of one process that has torch loaded.
 
-Reads one job a line from standard input (`name`, `text`, `beside`: texts by file
-name, `arguments`, `environment`, `moves_copy`, and `timeout` in seconds) and writes a line with the `status`, None after
-the time-out, and what the script printed. Each script runs in a child of its own, in
-an empty folder, as `__main__`. `server.py` is the one with a pretended GPU.
+Reads one job a line from standard input (`name`, `text`, texts by file name in
+`beside`, `arguments`, `environment`, `moves_copy`, and `timeout` in seconds) and writes
+a line with the `status`, None after the time-out, and what the script printed. Each
+script runs in a child of its own, in an empty folder, as `__main__`. `server.py` is the
+one with a pretended GPU.
 """
 
 from __future__ import annotations
