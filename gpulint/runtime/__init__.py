@@ -19,6 +19,7 @@ starts no GPU; torch is imported when a helper needs it.
 from __future__ import annotations
 
 from ._augmentation import augmentation
+from ._async_save import async_save, flush, forget_saves
 from ._batch_size import batch_size, forget_batch_sizes, scaled_lr, warmup
 from ._compiled import maybe_compile
 from ._device import device
@@ -45,11 +46,13 @@ __all__ = [
     "accumulator_dtype",
     "amp_dtype",
     "augmentation",
+    "async_save",
     "available_cpus",
     "batch_size",
     "device",
     "environment",
     "explain",
+    "flush",
     "hardware",
     "loader_kwargs",
     "maybe_compile",
@@ -68,3 +71,4 @@ def _reset() -> None:
     forget_introduction()
     forget_precisions()
     forget_batch_sizes()
+    forget_saves()

@@ -6,7 +6,7 @@ import math
 import os
 from pathlib import Path
 
-from ._cgroups import cpu_quota, memory_limit
+from ._cgroups import cpu_quota, memory_left, memory_limit
 from ._ranks import env_count, slurm_tasks_per_node
 
 SYSTEM_ROOT = Path("/")
@@ -44,6 +44,24 @@ def ram_limit(*, root: Path = SYSTEM_ROOT) -> int | None:
     """Return the bytes of memory this process may use, None where unknown."""
     limits = [n for n in (_physical_memory(), memory_limit(root)) if n is not None]
     return min(limits, default=None)
+
+
+def free_memory(*, root: Path = SYSTEM_ROOT) -> int | None:
+    """Return the bytes of memory that are free for this process, None where unknown.
+
+    The lower of what the machine has left, files in memory not counted, and what the
+    control group has.
+    """
+    free = memory_left(root)
+    try:
+        text = (root / "proc/meminfo").read_text(encoding="utf-8")
+    except OSError:
+        return free
+    for line in text.splitlines():
+        if line.startswith("MemAvailable:"):
+            available = int(line.split()[1]) * 1024
+            return available if free is None else min(free, available)
+    return free
 
 
 def shm_free(*, root: Path = SYSTEM_ROOT) -> int | None:

@@ -1,0 +1,218 @@
+"""Save checkpoints while training goes on."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from ._hardware import introduce
+from ._log import decide
+from ._ranks import in_worker
+from ._replacement import Replacement, replace_file
+from ._settings import settings
+
+if TYPE_CHECKING:
+    from ._snapshot import Snapshot
+
+Handler = Callable[[int, FrameType | None], Any]
+
+
+def async_save(obj: object, path: Any) -> None:
+    """Save like `torch.save(obj, path)`, and write the file while training goes on.
+
+    What `obj` holds now is what is saved: this pickles it and copies its tensors to
+    host memory, before it returns. A thread then writes a new file beside `path`,
+    brings it to the disk and puts it in the place of the old one, so that a crash at
+    any time leaves the old file or the new one, whole. Links are followed, the file's
+    mode is kept. A call waits for the save before it; so does the end of the script,
+    also by SIGTERM. `flush()` waits too: call it before anything reads the file.
+
+    Raises what pickling raises. An error of writing (a full disk) is raised by the next
+    call or `flush()`; at the end of the script it is printed and the exit code is 1.
+
+    Waits until the file is in place in worker processes, and where the copy would take
+    more than half of the free memory. Is `torch.save` for file objects, where a rename
+    would do something else (devices, files with several names or of another user,
+    folders that take no new file), and when switched off.
+    """
+    import torch
+
+    introduce()
+    if settings().off:
+        torch.save(obj, path)
+        return
+    with _lock[0]:
+        flush()
+        name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+        new = replace_file(name) if isinstance(name, str) else None
+        if new is None:
+            torch.save(obj, path)
+            decide("async_save", "torch.save: no new file can take this one's place")
+        else:
+            _save_to(new, obj)
+
+
+def flush() -> None:
+    """Wait until the last `async_save` is on the disk; raises what it met."""
+    with _lock[0]:
+        error = _waited()
+        if error is not None:
+            raise error
+
+
+class _Save(threading.Thread):
+    """Writes one snapshot. The interpreter waits for it before it ends."""
+
+    def __init__(self, snapshot: Snapshot, new: Replacement) -> None:
+        super().__init__(name="gpulint-save", daemon=False)
+        self.work: tuple[Snapshot, Replacement] | None = (snapshot, new)
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        assert self.work is not None
+        snapshot, new = self.work
+        self.work = None  # the memory is free when this function ends
+        try:
+            snapshot.write_to(new)
+        except BaseException as error:
+            new.discard()
+            self.error = error
+            return
+        try:
+            new.commit()
+        except BaseException as error:
+            self.error = error
+
+
+_lock = [threading.RLock()]  # a signal may come in the middle, and saves as well
+_running: list[_Save] = []  # one, or two if the handler of a signal has saved
+_prepared: list[bool] = []
+_handlers: list[tuple[Any, Any]] = []  # of SIGTERM: the one set here, the one before
+
+
+def _save_to(new: Replacement, obj: object) -> None:
+    """Write to a new file, in a thread if a copy of the object can be taken."""
+    import torch
+
+    from ._snapshot import Snapshot, TooLarge
+
+    try:
+        try:
+            if not in_worker():
+                _start(Snapshot(obj), new)
+                return
+            why = "this is a worker process"
+        except TooLarge:
+            why = "there is too little memory for a copy"
+        except Exception:  # torch.save says it better, if it is not for a copy alone
+            why = "no copy could be taken"
+        torch.save(obj, new)  # type: ignore[arg-type]
+    except BaseException:
+        new.discard()
+        raise
+    new.commit()
+    decide("async_save", f"the script waits for its checkpoints: {why}")
+
+
+def _start(snapshot: Snapshot, new: Replacement) -> None:
+    _prepare()
+    save = _Save(snapshot, new)
+    try:
+        save.start()
+    except RuntimeError:  # the interpreter ends: no new threads
+        save.run()
+    _running.append(save)
+    decide("async_save", "checkpoints are written while training goes on")
+
+
+def _waited() -> BaseException | None:
+    """Wait for the save that runs; return what it met."""
+    error = None
+    while _running:
+        save = _running[0]
+        if save.ident is not None:
+            save.join()
+        with contextlib.suppress(ValueError):  # another thread has waited as well
+            _running.remove(save)
+            error = error or save.error
+    return error
+
+
+def forget_saves() -> None:
+    """Begin anew, as in a fresh process, once what runs is done."""
+    _waited()
+
+
+# The end of the process, and its children
+
+
+def _prepare() -> None:
+    if not _prepared:
+        _prepared.append(True)
+        atexit.register(_end)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_forget_parent)
+    if threading.current_thread() is threading.main_thread():
+        _catch_termination()
+
+
+def _end() -> None:
+    """Print the error of the last save, and let the exit code say so as well.
+
+    What else is to be done at exit is done first; Python offers no other way to
+    change the exit code here.
+    """
+    error = _waited()
+    if error is not None:
+        _print_error(error)
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(1)
+
+
+def _print_error(error: BaseException) -> None:
+    with contextlib.suppress(Exception):
+        sys.stderr.write("gpulint: async_save: the last checkpoint was not saved\n")
+        traceback.print_exception(error)
+
+
+def _catch_termination() -> None:
+    """Let SIGTERM wait for the save, then do what it did; not where it is ignored."""
+    before = signal.getsignal(signal.SIGTERM)
+    ours = bool(_handlers) and before is _handlers[-1][0]
+    if ours or not (before is signal.SIG_DFL or callable(before)):
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        error = _waited()
+        if error is not None:
+            _print_error(error)
+        if callable(before):
+            before(number, frame)
+        else:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    _handlers.append((handle, before))
+    signal.signal(signal.SIGTERM, handle)
+
+
+def _forget_parent() -> None:
+    """In a forked child: the thread is the parent's, and so is what it writes."""
+    _running.clear()
+    _lock[0] = threading.RLock()
+    for handler, before in reversed(_handlers):
+        if signal.getsignal(signal.SIGTERM) is handler:
+            with contextlib.suppress(ValueError):
+                signal.signal(signal.SIGTERM, before)
+    _handlers.clear()
