@@ -55,8 +55,7 @@ class Replacement:
             self._file.replace(self.target)
         except OSError as error:
             self.discard()
-            error.filename, error.filename2 = str(self.target), None
-            raise
+            raise type(error)(error.errno, error.strerror, str(self.target)) from error
         with contextlib.suppress(OSError):  # Windows opens no folders
             _sync_folder(self.target.parent)
 

@@ -27,6 +27,7 @@ from gpulint.rule import Rule
 from gpulint.runtime_name import RUNTIME, VENDORED
 from gpulint.script.backpropagated import Backpropagated
 from gpulint.script.batches import Batches
+from gpulint.script.checkpoints import Checkpoint, find_checkpoints
 from gpulint.script.columns import Columns, find_columns
 from gpulint.script.edits import CannotFix, Rewrite
 from gpulint.script.invariants import Invariants
@@ -412,6 +413,11 @@ class Script:
     def transfers(self) -> tuple[Transfer, ...]:
         """Copies of batch parts that the host waits for, in step loops."""
         return find_transfers(self)
+
+    @cached_property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """Calls that save in a loop which trains."""
+        return tuple(find_checkpoints(self))
 
     def where(self, node: ast.AST) -> Where:
         """Host, device, plain Python or unknown, for one expression."""

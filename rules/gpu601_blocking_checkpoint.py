@@ -1,0 +1,118 @@
+"""Training waits until a checkpoint is written to the disk.
+
+## Why
+`torch.save` returns when the file is written: the weights and the optimizer's state are
+copied to the host, packed and handed to the file system, and the GPU has nothing to do.
+For a gigabyte that takes seconds, on a network drive far longer. Only the copy to the
+host has to be waited for; and a run that is killed in the middle of `torch.save` leaves
+half a file in the place of the last good one.
+
+## Example
+```python
+import torch
+
+
+def train(model, loader, criterion, optimizer, epochs):
+    for epoch in range(epochs):
+        for x, y in loader:
+            loss = criterion(model(x.cuda()), y.cuda())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        torch.save(model.state_dict(), f"epoch_{epoch}.pt")
+```
+becomes
+```python
+import torch
+from gpulint import runtime
+
+
+def train(model, loader, criterion, optimizer, epochs):
+    for epoch in range(epochs):
+        for x, y in loader:
+            loss = criterion(model(x.cuda()), y.cuda())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        runtime.async_save(model.state_dict(), f"epoch_{epoch}.pt")
+```
+
+## Fix
+`runtime.async_save` pickles the object and copies its tensors to host memory, and then
+writes in the background: a new file beside the old one, which it replaces when it is
+whole. One is written at a time, and the end of the script waits, also by SIGTERM.
+`runtime.flush()` is put before each `torch.load` that may read the file. An error of
+writing is raised by the next save.
+
+No fix where something else may look for the file: the path, or its folder, is given to
+a function that is not known (a copy, an upload, a size, a listing), another program is
+started, other processes wait for the save at a barrier. Nor where an error of the save
+is handled, the script may leave by `os._exit`, the file is open already, `torch.save`
+has options, or the path cannot be followed. `save_pretrained` writes several files; its
+time is reported, by hand `model.state_dict()` can be saved in between.
+
+## When not
+After the training; one epoch in ten or fewer, one step in a thousand or fewer, the
+first or last of them alone; an option that is off. Networks that are known to have
+fewer than 5 million weights, which are 20 MB. Every step or every few steps (GPU602).
+Evaluation. Frameworks that save by themselves.
+
+## Source
+Gao et al., "An Empirical Study on Low GPU Utilization of Deep Learning Jobs", ICSE
+2024: synchronous checkpoints are 16 % of the cases; PyTorch, "Asynchronous Saving with
+Distributed Checkpoint"; Mohan et al., "CheckFreq", FAST 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding, Severity
+from gpulint.rule import Rule, Words
+from gpulint.script import Script
+from gpulint.script.async_saves import async_save
+from gpulint.script.checkpoints import Checkpoint, is_pretrained
+from gpulint.script.edits import CannotFix
+
+
+class BlockingCheckpoint(Rule):
+    effect = Effect.EXACT
+    needs = Words("torch save(", "save_pretrained(")
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """One finding for each call; once an epoch is a note."""
+        for found in script.checkpoints:
+            done = script.index.qualified(found.call.func) != "torch.save"
+            if found.too_often or found.seldom:
+                continue
+            if is_pretrained(script, found.call):
+                withheld = "`save_pretrained` writes its files itself"
+                yield self._finding(script, found, withheld)
+            elif not done:
+                yield self._finding(script, found, None)
+
+    def _finding(
+        self, script: Script, found: Checkpoint, withheld: str | None
+    ) -> Finding:
+        fix = None
+        try:
+            fix = async_save(script, found) if withheld is None else None
+        except CannotFix as error:
+            withheld = str(error)
+        return self.finding(
+            script,
+            found.call.func,
+            f"training waits until a checkpoint is written, {_often(found)}: "
+            f"`{script.text(found.call.func)}`",
+            fix=fix,
+            withheld=withheld,
+            severity=Severity.WARNING if found.rhythm == "step" else Severity.NOTE,
+            evidence=[(found.loop.node, "runs in this loop")],
+        )
+
+
+def _often(found: Checkpoint) -> str:
+    if found.sometimes or found.every is None:
+        return f"after some {found.rhythm}s"
+    many = f"{found.every} {found.rhythm}s" if found.every > 1 else found.rhythm
+    return f"after every {many}"
