@@ -40,9 +40,9 @@ def train(model, loader, criterion, optimizer, epochs):
 ## Fix
 `runtime.async_save` pickles the object and copies its tensors to host memory, and then
 writes in the background: a new file beside the old one, which it replaces when it is
-whole. One is written at a time, and the end of the script waits, also by SIGTERM.
-`runtime.flush()` is put before each `torch.load` that may read the file. An error of
-writing is raised by the next save.
+whole. The end of the script waits for it, also by SIGTERM. `runtime.flush()` is put
+before each `torch.load` that may read the file. An error of writing is raised by a
+later save, or at the end.
 
 No fix where something else may look for the file: the path, or its folder, is given to
 a function that is not known (a copy, an upload, a size, a listing), another program is
@@ -65,14 +65,18 @@ Distributed Checkpoint"; Mohan et al., "CheckFreq", FAST 2021.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.async_saves import async_save
+from gpulint.script.async_saves import async_save, joined
 from gpulint.script.checkpoints import Checkpoint, is_pretrained
-from gpulint.script.edits import CannotFix
+from gpulint.script.edits import CannotFix, Rewrite
+
+DONE = "gpulint.runtime.async_save"
 
 
 class BlockingCheckpoint(Rule):
@@ -80,35 +84,44 @@ class BlockingCheckpoint(Rule):
     needs = Words("torch save(", "save_pretrained(")
 
     def check(self, script: Script) -> Iterator[Finding]:
-        """One finding for each call; once an epoch is a note."""
+        """One finding a loop and outcome, other calls are related."""
+        groups: dict[tuple[ast.AST, str | None], list[Save]] = {}
         for found in script.checkpoints:
-            done = script.index.qualified(found.call.func) != "torch.save"
-            if found.too_often or found.seldom:
-                continue
-            if is_pretrained(script, found.call):
-                withheld = "`save_pretrained` writes its files itself"
-                yield self._finding(script, found, withheld)
-            elif not done:
-                yield self._finding(script, found, None)
+            done = script.index.qualified(found.call.func) == DONE
+            if not (done or found.too_often or found.seldom):
+                save = _save(script, found)
+                groups.setdefault((found.loop.node, save.withheld), []).append(save)
+        for (loop, withheld), (first, *others) in groups.items():
+            rewrites = [x.fix for x in (first, *others) if x.fix is not None]
+            step = any(x.found.rhythm == "step" for x in (first, *others))
+            yield self.finding(
+                script,
+                first.found.call.func,
+                f"training waits until a checkpoint is written, {_often(first.found)}: "
+                f"`{script.text(first.found.call.func)}`",
+                fix=joined(rewrites) if rewrites else None,
+                withheld=withheld,
+                severity=Severity.WARNING if step else Severity.NOTE,
+                related=[(x.found.call.func, "here as well") for x in others],
+                evidence=[(loop, "runs in this loop")],
+            )
 
-    def _finding(
-        self, script: Script, found: Checkpoint, withheld: str | None
-    ) -> Finding:
-        fix = None
-        try:
-            fix = async_save(script, found) if withheld is None else None
-        except CannotFix as error:
-            withheld = str(error)
-        return self.finding(
-            script,
-            found.call.func,
-            f"training waits until a checkpoint is written, {_often(found)}: "
-            f"`{script.text(found.call.func)}`",
-            fix=fix,
-            withheld=withheld,
-            severity=Severity.WARNING if found.rhythm == "step" else Severity.NOTE,
-            evidence=[(found.loop.node, "runs in this loop")],
-        )
+
+class Save(NamedTuple):
+    """A call with its fix, or what is against it."""
+
+    found: Checkpoint
+    fix: Rewrite | None
+    withheld: str | None
+
+
+def _save(script: Script, found: Checkpoint) -> Save:
+    if is_pretrained(script, found.call):
+        return Save(found, None, "`save_pretrained` writes its files itself")
+    try:
+        return Save(found, async_save(script, found), None)
+    except CannotFix as error:
+        return Save(found, None, str(error))
 
 
 def _often(found: Checkpoint) -> str:

@@ -37,11 +37,13 @@ Checkpointing", FAST 2021.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
+from gpulint.script.checkpoints import Checkpoint
 
 
 class CheckpointTooOften(Rule):
@@ -50,14 +52,18 @@ class CheckpointTooOften(Rule):
     needs = Words("torch save(", "save_pretrained(")
 
     def check(self, script: Script) -> Iterator[Finding]:
-        """One finding for each call that saves."""
+        """One finding a loop, other calls are related."""
+        loops: dict[ast.AST, list[Checkpoint]] = {}
         for found in script.checkpoints:
             if found.too_often:
-                often = f"{found.every} steps" if found.every != 1 else "step"
-                yield self.finding(
-                    script,
-                    found.call.func,
-                    f"a checkpoint is written every {often}: "
-                    f"`{script.text(found.call.func)}`",
-                    evidence=[(found.loop.node, "the training loop")],
-                )
+                loops.setdefault(found.loop.node, []).append(found)
+        for loop, (first, *others) in loops.items():
+            often = f"{first.every} steps" if first.every != 1 else "step"
+            yield self.finding(
+                script,
+                first.call.func,
+                f"a checkpoint is written every {often}: "
+                f"`{script.text(first.call.func)}`",
+                related=[(other.call.func, "here as well") for other in others],
+                evidence=[(loop, "the training loop")],
+            )

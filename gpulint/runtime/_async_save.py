@@ -10,17 +10,16 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ._hardware import introduce
 from ._log import decide
 from ._ranks import in_worker
 from ._replacement import Replacement, replace_file
 from ._settings import settings
-
-if TYPE_CHECKING:
-    from ._snapshot import Snapshot
+from ._snapshot import Snapshot, TooLarge
 
 Handler = Callable[[int, FrameType | None], Any]
 
@@ -32,11 +31,13 @@ def async_save(obj: object, path: Any) -> None:
     host memory, before it returns. A thread then writes a new file beside `path`,
     brings it to the disk and puts it in the place of the old one, so that a crash at
     any time leaves the old file or the new one, whole. Links are followed, the file's
-    mode is kept. A call waits for the save before it; so does the end of the script,
-    also by SIGTERM. `flush()` waits too: call it before anything reads the file.
+    mode is kept. One file is written at a time; a call waits where the same file, or
+    eight others, are still to be written, and the end of the script, also by SIGTERM,
+    waits for all. `flush()` waits too: call it before anything reads the file.
 
     Raises what pickling raises. An error of writing (a full disk) is raised by the next
-    call or `flush()`; at the end of the script it is printed and the exit code is 1.
+    call that finds it, or by `flush()`; at the end of the script it is printed and the
+    exit code is 1.
 
     Waits until the file is in place in worker processes, and where the copy would take
     more than half of the free memory. Is `torch.save` for file objects, where a rename
@@ -50,10 +51,12 @@ def async_save(obj: object, path: Any) -> None:
         torch.save(obj, path)
         return
     with _lock[0]:
-        flush()
         name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
-        new = replace_file(name) if isinstance(name, str) else None
+        target = Path(os.path.realpath(name)) if isinstance(name, str) else None
+        _raise_first(_waited(target))
+        new = replace_file(target) if target is not None else None
         if new is None:
+            flush()
             torch.save(obj, path)
             decide("async_save", "torch.save: no new file can take this one's place")
         else:
@@ -61,25 +64,31 @@ def async_save(obj: object, path: Any) -> None:
 
 
 def flush() -> None:
-    """Wait until the last `async_save` is on the disk; raises what it met."""
+    """Wait until all that `async_save` was given is on the disk.
+
+    Raises the first error that was met.
+    """
     with _lock[0]:
-        error = _waited()
-        if error is not None:
-            raise error
+        _raise_first(_waited())
 
 
 class _Save(threading.Thread):
-    """Writes one snapshot. The interpreter waits for it before it ends."""
+    """Writes one snapshot after another thread. The interpreter waits for it to end."""
 
     def __init__(self, snapshot: Snapshot, new: Replacement) -> None:
         super().__init__(name="gpulint-save", daemon=False)
-        self.work: tuple[Snapshot, Replacement] | None = (snapshot, new)
+        self.target = new.target
         self.error: BaseException | None = None
+        self._before = _running[-1] if _running else None
+        self._work: tuple[Snapshot, Replacement] | None = (snapshot, new)
 
     def run(self) -> None:
-        assert self.work is not None
-        snapshot, new = self.work
-        self.work = None  # the memory is free when this function ends
+        before, self._before = self._before, None
+        if before is not None and before.ident is not None:
+            before.join()
+        assert self._work is not None
+        snapshot, new = self._work
+        self._work = None  # the memory is free when this function ends
         try:
             snapshot.write_to(new)
         except BaseException as error:
@@ -92,8 +101,10 @@ class _Save(threading.Thread):
             self.error = error
 
 
+MOST_WAITING = 8  # files that one epoch saves; memory is looked after as well
+
 _lock = [threading.RLock()]  # a signal may come in the middle, and saves as well
-_running: list[_Save] = []  # one, or two if the handler of a signal has saved
+_running: list[_Save] = []  # the first writes, the others wait for their turn
 _prepared: list[bool] = []
 _handlers: list[tuple[Any, Any]] = []  # of SIGTERM: the one set here, the one before
 
@@ -102,12 +113,10 @@ def _save_to(new: Replacement, obj: object) -> None:
     """Write to a new file, in a thread if a copy of the object can be taken."""
     import torch
 
-    from ._snapshot import Snapshot, TooLarge
-
     try:
         try:
             if not in_worker():
-                _start(Snapshot(obj), new)
+                _start(_snapshot(obj), new)
                 return
             why = "this is a worker process"
         except TooLarge:
@@ -122,6 +131,18 @@ def _save_to(new: Replacement, obj: object) -> None:
     decide("async_save", f"the script waits for its checkpoints: {why}")
 
 
+def _snapshot(obj: object) -> Snapshot:
+    """Copy an object, after the copies before it are written if need be."""
+    try:
+        return Snapshot(obj)
+    except TooLarge:
+        if not _running:
+            raise
+    for save in _running:
+        save.join()
+    return Snapshot(obj)
+
+
 def _start(snapshot: Snapshot, new: Replacement) -> None:
     _prepare()
     save = _Save(snapshot, new)
@@ -133,17 +154,29 @@ def _start(snapshot: Snapshot, new: Replacement) -> None:
     decide("async_save", "checkpoints are written while training goes on")
 
 
-def _waited() -> BaseException | None:
-    """Wait for the save that runs; return what it met."""
+def _waited(target: Path | None = None) -> BaseException | None:
+    """Wait for all saves; return the first error.
+
+    With a target: only as long as it, or too many others, are still to be written.
+    """
     error = None
     while _running:
         save = _running[0]
+        if target is not None and save.is_alive():
+            others = len(_running) < MOST_WAITING
+            if others and all(s.target != target for s in _running):
+                break
         if save.ident is not None:
             save.join()
         with contextlib.suppress(ValueError):  # another thread has waited as well
             _running.remove(save)
             error = error or save.error
     return error
+
+
+def _raise_first(error: BaseException | None) -> None:
+    if error is not None:
+        raise error
 
 
 def forget_saves() -> None:

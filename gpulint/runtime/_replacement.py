@@ -92,14 +92,13 @@ def _is_part(name: str, target: str) -> bool:
     return name.startswith(f".{target}.") and name.endswith(SUFFIX)
 
 
-def replace_file(path: str) -> Replacement | None:
-    """Open what takes the place of the file at `path`, through links to it.
+def replace_file(target: Path) -> Replacement | None:
+    """Open what takes the place of a file; `target` is no link.
 
     None where a rename would do something else than writing to the file that is there:
     a device or pipe, a file with several names, of somebody else or read-only; and
     where no file can be made beside it.
     """
-    target = Path(os.path.realpath(path))
     try:
         old = target.stat()
     except OSError:

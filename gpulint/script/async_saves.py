@@ -42,6 +42,12 @@ def async_save(script: Script, found: Checkpoint) -> Rewrite:
     return Rewrite("Write the checkpoint while training goes on", tuple(edits), imports)
 
 
+def joined(rewrites: list[Rewrite]) -> Rewrite:
+    """Several such rewrites of one file as one."""
+    edits = dict.fromkeys(edit for rewrite in rewrites for edit in rewrite.edits)
+    return rewrites[0]._replace(edits=tuple(edits))
+
+
 def _path(script: Script, found: Checkpoint) -> ast.expr:
     call = found.call
     plain = not any(isinstance(a, ast.Starred) for a in call.args)

@@ -32,7 +32,7 @@ _SAVES = frozenset(["torch.save", "gpulint.runtime.async_save"])
 # What only shows a path, or makes folders.
 _QUIET = frozenset(
     "print info debug warning warn error critical log write set_description "
-    "set_postfix makedirs mkdir len bool isinstance".split()
+    "set_postfix getLogger makedirs mkdir len bool isinstance".split()
 )
 # What asks for a folder, or writes files of its own there.
 _OF_FOLDERS = frozenset(
@@ -277,8 +277,9 @@ class Paths:
         if name == "torch.load" and not other:
             self._loaded(call)
             return
-        asks = last in _OF_FOLDERS and (not whole or other or self.runs_before(call))
-        if asks or name in (*_SAVES, "torch.load") or last in _QUIET:
+        harmless = last in _OF_FOLDERS and (not whole or other)
+        early = last in (*_OF_FOLDERS, *_ALL_FILES) and self.runs_before(call)
+        if harmless or early or name in (*_SAVES, "torch.load") or last in _QUIET:
             return
         if not other or last in _ALL_FILES:
             parameters = list(self._parameters(call, path))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gpulint.index.build import last_name
@@ -33,6 +34,12 @@ _MODEL = re.compile(
     r"state_?dict|(^|_)(model|net|network|state|ckpt|checkpoint|snapshot|weights)(_|$)",
     re.IGNORECASE,
 )
+
+_COMPARES: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
+    ast.NotEq: operator.ne,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 
 Rhythm = Literal["step", "epoch"]
 
@@ -192,7 +199,8 @@ def _interval(script: Script, test: ast.expr) -> int | None:
         if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod):
             its = script.evaluator.values(part.right)
             known = [v.constant for v in its.known if isinstance(v.constant, int)]
-            if not known or not its.complete or len(known) < len(its.known):
+            positive = [n for n in known if n > 0]
+            if not positive or not its.complete or len(positive) < len(its.known):
                 return None
             found += known
     return min(found, default=None)
@@ -201,8 +209,13 @@ def _interval(script: Script, test: ast.expr) -> int | None:
 def _runs_once(
     script: Script, branch: ast.If | ast.IfExp, holds: bool, loop: Loop
 ) -> bool:
-    """Whether a branch is for one iteration: `step == 0`, `epoch == epochs - 1`."""
+    """Whether a branch is for one iteration, or none.
+
+    `step == 0`, `epoch == epochs - 1`, `args.every > 0` where the default is -1.
+    """
     if holds and holds_once(script, branch):
+        return True
+    if holds and any(_fails(script, part) for part in all_of(branch.test)):
         return True
     names = {name.id for name in loop.targets}
     return holds and any(
@@ -213,6 +226,24 @@ def _runs_once(
         and any(isinstance(n, ast.Name) and n.id in names for n in walk(part.left))
         for part in all_of(branch.test)
     )
+
+
+def _fails(script: Script, test: ast.expr) -> bool:
+    """Whether a comparison with a number fails for all that is known of a value."""
+    compare = (
+        _COMPARES.get(type(test.ops[0])) if isinstance(test, ast.Compare) else None
+    )
+    if compare is None:
+        return False
+    assert isinstance(test, ast.Compare)
+    limit = script.evaluator.constant(test.comparators[0])
+    its = script.evaluator.values(test.left)
+    values = [v.constant for v in its.known]
+    numbers = [v for v in values if isinstance(v, (int, float))]
+    known = its.complete and 0 < len(numbers) == len(values)
+    if not known or not isinstance(limit, (int, float)) or len(test.ops) > 1:
+        return False
+    return not any(compare(number, limit) for number in numbers)
 
 
 def _holds_runs(script: Script, loop: Loop) -> bool:

@@ -169,6 +169,44 @@ def test_one_save_at_a_time(tmp_path: Path, gate: threading.Event) -> None:
     assert load(tmp_path / "a.pt").eq(1).all()
 
 
+def test_other_files_wait_in_memory(tmp_path: Path, gate: threading.Event) -> None:
+    weights = torch.zeros(100)
+    for number in range(8):
+        runtime.async_save(weights.fill_(number), tmp_path / f"{number}.pt")
+    ninth = threading.Thread(
+        target=runtime.async_save, args=(torch.ones(2), tmp_path / "8.pt")
+    )
+    ninth.start()
+    ninth.join(0.05)
+    assert ninth.is_alive()
+    gate.set()
+    ninth.join()
+    runtime.flush()
+    for number in range(8):
+        assert load(tmp_path / f"{number}.pt").eq(number).all()
+    assert len(files(tmp_path)) == 9
+
+
+def test_memory_of_those_that_wait(
+    tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime.async_save(torch.zeros(2), tmp_path / "a.pt")
+    monkeypatch.setattr(_snapshot, "free_memory", lambda: 4000)
+    threading.Timer(0.05, gate.set).start()
+    runtime.async_save(torch.ones(1000), tmp_path / "b.pt")  # too large even alone
+    assert load(tmp_path / "a.pt").eq(0).all()
+    assert load(tmp_path / "b.pt").eq(1).all()
+    answers = [4000, 4000, 1_000_000]
+    monkeypatch.setattr(_snapshot, "free_memory", lambda: answers.pop(0))
+    gate.clear()
+    runtime.async_save(torch.zeros(2), tmp_path / "a.pt")
+    threading.Timer(0.05, gate.set).start()
+    runtime.async_save(torch.ones(1000), tmp_path / "c.pt")
+    assert answers == []
+    runtime.flush()
+    assert load(tmp_path / "c.pt").eq(1).all()
+
+
 def test_a_folder_that_changes_meanwhile(
     tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,14 +282,14 @@ def test_owners_are_compared(tmp_path: Path) -> None:
 def test_read_only_files_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.pt").write_bytes(b"old")
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert _replacement.replace_file(str(tmp_path / "a.pt")) is None
+    assert _replacement.replace_file(tmp_path / "a.pt") is None
     monkeypatch.undo()
 
     def refuse(self: Path, mode: int) -> None:
         raise PermissionError
 
     monkeypatch.setattr(Path, "chmod", refuse)
-    assert _replacement.replace_file(str(tmp_path / "a.pt")) is None
+    assert _replacement.replace_file(tmp_path / "a.pt") is None
     assert files(tmp_path) == ["a.pt"]
 
 
@@ -299,7 +337,7 @@ def test_a_full_disk(tmp_path: Path, full: Callable[[], None], then: str) -> Non
     full()
     runtime.async_save(torch.zeros(2), tmp_path / "a.pt")
     with pytest.raises(OSError, match=r"No space left on device: .*a\.pt") as error:
-        runtime.flush() if then == "flush" else runtime.async_save(1, tmp_path / "b")
+        runtime.flush() if then == "flush" else runtime.async_save(1, tmp_path / "a.pt")
     assert error.value.errno == errno.ENOSPC
     assert load(tmp_path / "a.pt").eq(1).all()
     assert files(tmp_path) == ["a.pt"]
