@@ -182,6 +182,7 @@ def _raise_first(error: BaseException | None) -> None:
 def forget_saves() -> None:
     """Begin anew, as in a fresh process, once what runs is done."""
     _waited()
+    _leave_signals()
 
 
 # The end of the process, and its children
@@ -244,8 +245,13 @@ def _forget_parent() -> None:
     """In a forked child: the thread is the parent's, and so is what it writes."""
     _running.clear()
     _lock[0] = threading.RLock()
-    for handler, before in reversed(_handlers):
+    _leave_signals()
+
+
+def _leave_signals() -> None:
+    """Let SIGTERM do what it did, where nobody has changed that since."""
+    while _handlers:
+        handler, before = _handlers.pop()
         if signal.getsignal(signal.SIGTERM) is handler:
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError):  # not the main thread
                 signal.signal(signal.SIGTERM, before)
-    _handlers.clear()

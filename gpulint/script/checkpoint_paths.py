@@ -29,16 +29,14 @@ if TYPE_CHECKING:
 
 MAX_PATHS = 40  # names, attributes and constants that one path is followed through
 _SAVES = frozenset(["torch.save", "gpulint.runtime.async_save"])
-# What only shows a path, or makes folders.
+# What only shows a path, makes folders, or writes files of its own.
 _QUIET = frozenset(
     "print info debug warning warn error critical log write set_description "
-    "set_postfix getLogger makedirs mkdir len bool isinstance".split()
-)
-# What asks for a folder, or writes files of its own there.
-_OF_FOLDERS = frozenset(
-    "exists isdir isfile is_dir is_file access SummaryWriter FileHandler "
+    "set_postfix getLogger makedirs mkdir len bool isinstance SummaryWriter FileHandler "
     "TensorBoardLogger CSVLogger".split()
 )
+# What asks for a folder.
+_OF_FOLDERS = frozenset("exists isdir isfile is_dir is_file access".split())
 # What meets all files of a folder.
 _ALL_FILES = frozenset(
     "glob iglob rglob listdir scandir walk iterdir rmtree copytree make_archive "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import io
 import json
@@ -20,7 +21,7 @@ import pytest
 import torch
 
 from gpulint import runtime
-from gpulint.runtime import _replacement, _snapshot
+from gpulint.runtime import _async_save, _replacement, _snapshot
 
 NAME = "gpulint.runtime._replacement.os.write"
 Weights = dict[str, torch.Tensor]
@@ -414,6 +415,98 @@ def test_no_new_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     runtime.async_save(torch.ones(2), tmp_path / "a.pt")
     assert load(tmp_path / "a.pt").eq(1).all()
     runtime.flush()
+
+
+# The end of the process, by its parts
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What the last function at exit does, in order."""
+    seen: list[object] = []
+    monkeypatch.setattr(atexit, "_run_exitfuncs", lambda: seen.append("others"))
+    monkeypatch.setattr(os, "_exit", seen.append)
+    return seen
+
+
+def test_the_exit_code_tells_of_the_last_save(
+    tmp_path: Path,
+    full: Callable[[], None],
+    ended: list[object],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    _async_save._end()
+    runtime.async_save(torch.ones(2), tmp_path / "a.pt")
+    _async_save._end()
+    assert ended == []
+    full()
+    runtime.async_save(torch.ones(2), tmp_path / "a.pt")
+    _async_save._end()
+    assert ended == ["others", 1]
+    assert "No space left on device" in capfd.readouterr().err
+
+
+def test_the_handler_of_the_script_comes_after_the_save(
+    tmp_path: Path, full: Callable[[], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    seen = []
+
+    def handle(number: int, frame: object) -> None:
+        seen.append(files(tmp_path))
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        runtime.async_save(torch.ones(2), tmp_path / "a.pt")
+        runtime.async_save(torch.ones(2), tmp_path / "b.pt")
+        signal.raise_signal(signal.SIGTERM)
+        assert seen == [["a.pt", "b.pt"]]
+        full()
+        runtime.async_save(torch.ones(2), tmp_path / "a.pt")
+        signal.raise_signal(signal.SIGTERM)
+        assert len(seen) == 2
+        assert "No space left on device" in capfd.readouterr().err
+        runtime._reset()
+        assert signal.getsignal(signal.SIGTERM) is handle
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_signal_that_is_ignored_stays_so(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        runtime.async_save(torch.ones(2), tmp_path / "a.pt")
+        runtime.flush()
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_the_default_ends_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[object] = []
+    monkeypatch.setattr(os, "kill", lambda *given: sent.append(given))
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        runtime.async_save(torch.ones(2), tmp_path / "a.pt")
+        signal.raise_signal(signal.SIGTERM)
+        assert sent == [(os.getpid(), signal.SIGTERM)]
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_child_begins_anew(tmp_path: Path, gate: threading.Event) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    runtime.async_save(torch.ones(2), tmp_path / "a.pt")
+    thread = _async_save._running[0]
+    assert signal.getsignal(signal.SIGTERM) is not before
+    _async_save._forget_parent()
+    runtime.flush()  # does not wait
+    assert thread.is_alive()
+    assert signal.getsignal(signal.SIGTERM) is before
+    gate.set()
+    thread.join()
 
 
 # Whole processes: one imports torch, its children are killed or end in their own way
