@@ -84,7 +84,7 @@ class _Save(threading.Thread):
 
     def run(self) -> None:
         before, self._before = self._before, None
-        if before is not None and before.ident is not None:
+        if before is not None:
             before.join()
         assert self._work is not None
         snapshot, new = self._work
@@ -113,34 +113,42 @@ def _save_to(new: Replacement, obj: object) -> None:
     """Write to a new file, in a thread if a copy of the object can be taken."""
     import torch
 
+    snapshot = None
     try:
-        try:
-            if not in_worker():
-                _start(_snapshot(obj), new)
-                return
+        if in_worker():
             why = "this is a worker process"
-        except TooLarge:
-            why = "there is too little memory for a copy"
-        except Exception:  # torch.save says it better, if it is not for a copy alone
-            why = "no copy could be taken"
-        torch.save(obj, new)  # type: ignore[arg-type]
+        elif not threading.main_thread().is_alive():
+            why = "the script ends"  # nothing would wait for a thread
+        else:
+            snapshot, why = _snapshot(obj)
+        if snapshot is None:
+            torch.save(obj, new)  # type: ignore[arg-type]
     except BaseException:
         new.discard()
         raise
-    new.commit()
-    decide("async_save", f"the script waits for its checkpoints: {why}")
+    if snapshot is not None:
+        _start(snapshot, new)
+        decide("async_save", "checkpoints are written while training goes on")
+    else:
+        new.commit()
+        decide("async_save", f"the script waits for its checkpoints: {why}")
 
 
-def _snapshot(obj: object) -> Snapshot:
-    """Copy an object, after the copies before it are written if need be."""
+def _snapshot(obj: object) -> tuple[Snapshot | None, str]:
+    """Return a copy of an object, or why there is none."""
     try:
-        return Snapshot(obj)
+        try:
+            return Snapshot(obj), ""
+        except TooLarge:
+            if not _running:
+                raise
+        for save in _running:  # what they hold is free when they are written
+            save.join()
+        return Snapshot(obj), ""
     except TooLarge:
-        if not _running:
-            raise
-    for save in _running:
-        save.join()
-    return Snapshot(obj)
+        return None, "there is too little memory for a copy"
+    except Exception:  # torch.save says it better, if it is not for a copy alone
+        return None, "no copy could be taken"
 
 
 def _start(snapshot: Snapshot, new: Replacement) -> None:
@@ -148,10 +156,11 @@ def _start(snapshot: Snapshot, new: Replacement) -> None:
     save = _Save(snapshot, new)
     try:
         save.start()
-    except RuntimeError:  # the interpreter ends: no new threads
+    except RuntimeError:  # the system allows no more threads
         save.run()
-    _running.append(save)
-    decide("async_save", "checkpoints are written while training goes on")
+        _raise_first(save.error)
+    else:
+        _running.append(save)
 
 
 def _waited(target: Path | None = None) -> BaseException | None:
@@ -166,8 +175,7 @@ def _waited(target: Path | None = None) -> BaseException | None:
             others = len(_running) < MOST_WAITING
             if others and all(s.target != target for s in _running):
                 break
-        if save.ident is not None:
-            save.join()
+        save.join()
         with contextlib.suppress(ValueError):  # another thread has waited as well
             _running.remove(save)
             error = error or save.error

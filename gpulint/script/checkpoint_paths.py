@@ -32,8 +32,8 @@ _SAVES = frozenset(["torch.save", "gpulint.runtime.async_save"])
 # What only shows a path, makes folders, or writes files of its own.
 _QUIET = frozenset(
     "print info debug warning warn error critical log write set_description "
-    "set_postfix getLogger makedirs mkdir len bool isinstance SummaryWriter FileHandler "
-    "TensorBoardLogger CSVLogger".split()
+    "set_postfix getLogger makedirs mkdir len bool isinstance SummaryWriter "
+    "FileHandler TensorBoardLogger CSVLogger".split()
 )
 # What asks for a folder.
 _OF_FOLDERS = frozenset("exists isdir isfile is_dir is_file access".split())

@@ -407,14 +407,29 @@ def test_another_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert files(tmp_path) == ["a.pt"]
 
 
-def test_no_new_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_exit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = types.SimpleNamespace(is_alive=lambda: False)
+    monkeypatch.setattr(
+        "gpulint.runtime._async_save.threading.main_thread", lambda: over
+    )
+    runtime.async_save(torch.ones(2), tmp_path / "a.pt")
+    assert load(tmp_path / "a.pt").eq(1).all()
+    assert "waits for its checkpoints: the script ends" in runtime.explain()
+
+
+def test_no_more_threads(
+    tmp_path: Path, full: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(self: threading.Thread) -> None:
-        raise RuntimeError("can't create new thread at interpreter shutdown")
+        raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     runtime.async_save(torch.ones(2), tmp_path / "a.pt")
     assert load(tmp_path / "a.pt").eq(1).all()
-    runtime.flush()
+    full()
+    with pytest.raises(OSError, match="No space left"):
+        runtime.async_save(torch.zeros(2), tmp_path / "a.pt")
+    assert load(tmp_path / "a.pt").eq(1).all()
 
 
 # The end of the process, by its parts
@@ -612,6 +627,7 @@ def save_late():
 
 def at_the_end():
     import atexit
+    slow()
     atexit.register(runtime.async_save, state(1), path)
 
 
