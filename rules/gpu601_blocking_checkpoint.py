@@ -41,8 +41,8 @@ def train(model, loader, criterion, optimizer, epochs):
 `runtime.async_save` pickles the object and copies its tensors to host memory, and then
 writes in the background: a new file beside the old one, which it replaces when it is
 whole. The end of the script waits for it, also by SIGTERM. `runtime.flush()` is put
-before each `torch.load` that may read the file. An error of writing is raised by a
-later save, or at the end.
+before each `torch.load`, and other `torch.save`, that may be of the same file. An error
+of writing is raised by a later save, or at the end.
 
 No fix where something else may look for the file: the path, or its folder, is given to
 a function that is not known (a copy, an upload, a size, a listing), another program is
@@ -99,7 +99,7 @@ class BlockingCheckpoint(Rule):
                 first.found.call.func,
                 f"training waits until a checkpoint is written, {_often(first.found)}: "
                 f"`{script.text(first.found.call.func)}`",
-                fix=joined(rewrites) if rewrites else None,
+                fix=joined(script, rewrites) if rewrites else None,
                 withheld=withheld,
                 severity=Severity.WARNING if step else Severity.NOTE,
                 related=[(x.found.call.func, "here as well") for x in others],

@@ -218,7 +218,7 @@ def test_a_function_of_another_file(tmp_path: Path) -> None:
         (
             "model.load_state_dict(torch.load(args.out))",
             without_send(),
-            "`torch.load` in train.py may read the file",
+            "`torch.load` in train.py may be of the same file",
         ),
         (
             "paths = [args.out]",
@@ -231,6 +231,11 @@ def test_a_function_of_another_file(tmp_path: Path) -> None:
             "where `args.out` goes is not known",
         ),
         ("args.out.upper()", without_send(), "the path is given to `args.out.upper`"),
+        (
+            "torch.save(model.state_dict(), args.out)",
+            without_send(),
+            "`torch.save` in train.py may be of the same file",
+        ),
         ("assert args.out", without_send(), None),
         ("kept[0] = args.out", without_send(), "the path is kept in `kept[0]`"),
         ("other = args.out\nprint(other)", without_send(), None),

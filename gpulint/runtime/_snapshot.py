@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import pickle
 from typing import Any
 
@@ -32,11 +33,13 @@ class Snapshot:
         _save(value, self, pickle, DEFAULT_PROTOCOL, False)  # type: ignore[no-untyped-call]
 
     def write_record(self, name: str, data: Any, size: int) -> None:
-        """Keep a record: text, bytes, or a copy of a storage of the host."""
+        """Keep a record: text, bytes, or a copy of what lies in host memory."""
         if self._room is not None:
             self._room -= size
             if self._room < 0:
                 raise TooLarge
+        if isinstance(data, int):  # an address: older torch
+            data = ctypes.string_at(data, size)
         kept = data if isinstance(data, (bytes, str)) else data.clone()
         self._records.append((name, kept, size))
 

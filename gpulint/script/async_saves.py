@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
 from gpulint.index.build import last_name
-from gpulint.script.checkpoint_paths import Paths
+from gpulint.script.checkpoint_paths import TOUCHES, Paths
 from gpulint.script.checkpoints import Checkpoint
 from gpulint.script.edits import CannotFix, Edit, InsertBefore, ReplaceCode, Rewrite
-from gpulint.script.path_parts import differ, ending
+from gpulint.script.path_parts import may_be_same
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -36,16 +36,22 @@ def async_save(script: Script, found: Checkpoint) -> Rewrite:
     paths = Paths(script, path, found.loop)
     name, imports = script.runtime
     edits: list[Edit] = [ReplaceCode(found.call.func, f"{name}.async_save")]
-    loads = _loads(script, path, paths)
-    waits = dict.fromkeys(_before(script, load) for load in loads)
+    calls = _same_file(script, found.call, path, paths)
+    waits = dict.fromkeys(_before(script, call) for call in calls)
     edits += [InsertBefore(x, f"{name}.flush()") for x in waits if x is not None]
     return Rewrite("Write the checkpoint while training goes on", tuple(edits), imports)
 
 
-def joined(rewrites: list[Rewrite]) -> Rewrite:
-    """Several such rewrites of one file as one."""
-    edits = dict.fromkeys(edit for rewrite in rewrites for edit in rewrite.edits)
-    return rewrites[0]._replace(edits=tuple(edits))
+def joined(script: Script, rewrites: list[Rewrite]) -> Rewrite:
+    """Several such rewrites of one file as one: what it saves itself needs no wait."""
+    edits = list(dict.fromkeys(edit for rewrite in rewrites for edit in rewrite.edits))
+    saves = [
+        script.index.statement(e.node) for e in edits if isinstance(e, ReplaceCode)
+    ]
+    kept = (
+        e for e in edits if not (isinstance(e, InsertBefore) and e.statement in saves)
+    )
+    return rewrites[0]._replace(edits=tuple(kept))
 
 
 def _path(script: Script, found: Checkpoint) -> ast.expr:
@@ -93,13 +99,17 @@ def _is_harmless(call: ast.Call) -> bool:
     return isinstance(value, str) and value.split(" ")[0] in _HARMLESS
 
 
-def _loads(script: Script, path: ast.expr, paths: Paths) -> Iterator[ast.Call]:
-    """Calls of `torch.load` that may read the file after it was saved."""
-    for call in script.index.calls.get("torch.load", ()):
-        known = call in paths.loads or not call.args
-        same = known or not differ(ending(script, call.args[0]), ending(script, path))
-        if same and not paths.runs_before(call):
-            yield call
+def _same_file(
+    script: Script, save: ast.Call, path: ast.expr, paths: Paths
+) -> Iterator[ast.Call]:
+    """Calls of `torch.load` and `torch.save` that the file must be in place for."""
+    for name, position in TOUCHES.items():
+        for call in script.index.calls.get(name, ()):
+            if call is save or paths.runs_before(call):
+                continue
+            its = call.args[position : position + 1]
+            if not its or may_be_same(script, its[0], path):
+                yield call
 
 
 def _before(script: Script, load: ast.Call) -> ast.stmt | None:
@@ -109,7 +119,7 @@ def _before(script: Script, load: ast.Call) -> ast.stmt | None:
     if not isinstance(statement, simple) or isinstance(
         script.index.scope(load), ast.Lambda
     ):
-        raise CannotFix("the file is loaded where no line can stand before")
+        raise CannotFix("the file is used where no line can stand before")
     return None if _follows_flush(script, statement) else statement
 
 

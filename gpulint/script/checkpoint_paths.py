@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_PATHS = 40  # names, attributes and constants that one path is followed through
-_SAVES = frozenset(["torch.save", "gpulint.runtime.async_save"])
+# What reads the file, or writes it itself: not before it is in place.
+TOUCHES = {"torch.load": 0, "torch.save": 1}  # the argument that is the path
+_DONE = "gpulint.runtime.async_save"
 # What only shows a path, makes folders, or writes files of its own.
 _QUIET = frozenset(
     "print info debug warning warn error critical log write set_description "
@@ -49,9 +51,9 @@ _KEEPS = (ast.Assign, ast.AnnAssign, ast.NamedExpr)
 class Paths:
     """Follows one path to all that may read or move the file.
 
-    `loads` are calls of `torch.load` in the same file that may read it. Raises
-    CannotFix where something else may, or where the path cannot be followed. What has
-    run before the loop that saves does no harm.
+    `touched` are calls of `torch.load` and `torch.save` of the script with a path that
+    may be the same. Raises CannotFix where something else may use the file, or where
+    the path cannot be followed. What has run before the loop that saves does no harm.
 
     In the methods, `tail` is what the path of the checkpoint surely ends with, and
     `whole` says that a value is the path, not its folder.
@@ -59,7 +61,7 @@ class Paths:
 
     def __init__(self, script: Script, path: ast.expr, loop: Loop) -> None:
         self.script = script
-        self.loads: list[ast.Call] = []
+        self.touched: list[ast.Call] = []
         self._loop = loop
         self._seen: set[object] = set()
         self._own: set[ast.AST] = set()
@@ -272,12 +274,12 @@ class Paths:
     ) -> None:
         """An argument of a call: what it calls, or how it goes on in a function."""
         name, last = index.qualified(call.func) or "", last_name(call)
-        if name == "torch.load" and not other:
-            self._loaded(call)
+        if name in TOUCHES and not other:
+            self._touched(call)
             return
         harmless = last in _OF_FOLDERS and (not whole or other)
         early = last in (*_OF_FOLDERS, *_ALL_FILES) and self.runs_before(call)
-        if harmless or early or name in (*_SAVES, "torch.load") or last in _QUIET:
+        if harmless or early or name in (*TOUCHES, _DONE) or last in _QUIET:
             return
         if not other or last in _ALL_FILES:
             parameters = list(self._parameters(call, path))
@@ -348,11 +350,12 @@ class Paths:
                 text = self.script.text(target)
                 raise CannotFix(f"the path is kept in `{text}`")
 
-    def _loaded(self, call: ast.Call) -> None:
+    def _touched(self, call: ast.Call) -> None:
         if not self.script.index.holds(call):
             home = self.script.index.home(call).source.path.name
-            raise CannotFix(f"`torch.load` in {home} may read the file")
-        self.loads.append(call)
+            text = self.script.text(call.func)
+            raise CannotFix(f"`{text}` in {home} may be of the same file")
+        self.touched.append(call)
 
     # Order
 

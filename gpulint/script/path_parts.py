@@ -122,16 +122,64 @@ def ending(script: Script, path: ast.expr, depth: int = 0) -> str | None:
             return _after_fields(script, path.func.value)
         return ending(script, path.args[-1], depth) if path.args else None
     if isinstance(path, ast.Name) and depth < MAX_NAMES:
-        found = script.definitions(path)
-        if len(found) == 1 and found[0].kind == "assign" and not found[0].path:
-            assert found[0].value is not None
-            return ending(script, found[0].value, depth + 1)
+        value = _only_value(script, path)
+        return ending(script, value, depth + 1) if value is not None else None
     return None
 
 
 def _after_fields(script: Script, text: ast.expr) -> str | None:
     whole = ending(script, text)
     return _FIELD.split(whole)[-1] if whole is not None else None
+
+
+def name_start(script: Script, path: ast.expr, depth: int = 0) -> str | None:
+    """What a file's own name surely begins with; None: not known."""
+    if isinstance(path, ast.Constant) and isinstance(path.value, str):
+        return path.value.rpartition("/")[2]
+    if isinstance(path, ast.JoinedStr):
+        text = "".join(
+            str(part.value) if isinstance(part, ast.Constant) else "{}"
+            for part in path.values
+        )
+        return _before_fields(text)
+    if isinstance(path, ast.BinOp) and isinstance(path.op, ast.Mod):
+        return _before_fields(_text(path.left))
+    if isinstance(path, ast.BinOp) and isinstance(path.op, ast.Div):
+        return name_start(script, path.right, depth)
+    func = path.func if isinstance(path, ast.Call) else None
+    if isinstance(path, ast.Call) and last_name(path) in (*_SAME, "join", "joinpath"):
+        return name_start(script, path.args[-1], depth) if path.args else None
+    if isinstance(func, ast.Attribute) and func.attr == "format":
+        return _before_fields(_text(func.value))
+    if isinstance(path, ast.Name) and depth < MAX_NAMES:
+        value = _only_value(script, path)
+        return name_start(script, value, depth + 1) if value is not None else None
+    return None
+
+
+def _text(node: ast.expr) -> str:
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if isinstance(value, str) else ""
+
+
+def _before_fields(text: str) -> str:
+    return _FIELD.split(text.rpartition("/")[2])[0]
+
+
+def _only_value(script: Script, name: ast.Name) -> ast.expr | None:
+    found = script.definitions(name)
+    plain = len(found) == 1 and found[0].kind == "assign" and not found[0].path
+    return found[0].value if plain else None
+
+
+def may_be_same(script: Script, one: ast.expr, other: ast.expr) -> bool:
+    """Whether two paths may be those of one file, by its own name."""
+    starts = name_start(script, one), name_start(script, other)
+    if all(starts) and not (
+        starts[0].startswith(starts[1]) or starts[1].startswith(starts[0])  # type: ignore[union-attr, arg-type]
+    ):
+        return False
+    return not differ(ending(script, one), ending(script, other))
 
 
 def differ(one: str | None, other: str | None) -> bool:

@@ -407,6 +407,19 @@ def test_another_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert files(tmp_path) == ["a.pt"]
 
 
+def test_records_of_older_torches(tmp_path: Path) -> None:
+    values = torch.arange(5)
+    snapshot = _snapshot.Snapshot(values)
+    last, *_ = snapshot._records.pop()
+    storage = values.untyped_storage()
+    snapshot.write_record(last, storage.data_ptr(), storage.nbytes())
+    values.zero_()
+    new = _replacement.Replacement(tmp_path / "a.pt")
+    snapshot.write_to(new)
+    new.commit()
+    assert load(tmp_path / "a.pt").tolist() == [0, 1, 2, 3, 4]
+
+
 def test_at_exit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     over = types.SimpleNamespace(is_alive=lambda: False)
     monkeypatch.setattr(
