@@ -18,8 +18,8 @@ starts no GPU; torch is imported when a helper needs it.
 
 from __future__ import annotations
 
-from ._augmentation import augmentation
 from ._async_save import async_save, flush, forget_saves
+from ._augmentation import augmentation
 from ._batch_size import batch_size, forget_batch_sizes, scaled_lr, warmup
 from ._compiled import maybe_compile
 from ._device import device
@@ -45,8 +45,8 @@ __all__ = [
     "TensorLoader",
     "accumulator_dtype",
     "amp_dtype",
-    "augmentation",
     "async_save",
+    "augmentation",
     "available_cpus",
     "batch_size",
     "device",

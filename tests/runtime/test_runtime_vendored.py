@@ -14,6 +14,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tempfile
 import types
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -120,6 +121,21 @@ def augmented(its: Helpers) -> object:
 
 
 MODEL = nn.Linear(2, 1)
+
+
+def saved(its: Helpers) -> object:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.pt")
+        its.async_save({"weight": torch.arange(3)}, path)
+        its.flush()
+        return torch.load(path)["weight"].tolist()
+
+
+def flipped(its: Helpers) -> object:
+    augment = its.augmentation(horizontal_flip=1.0)
+    return augment(torch.arange(4.0).view(1, 1, 2, 2)).tolist()
+
+
 CALLS: dict[str, Callable[[Helpers], object]] = {
     "Environment": lambda its: repr(its.Environment("local", "here", "said so")),
     "Hardware": lambda its: list(its.Hardware.__dataclass_fields__),
@@ -130,11 +146,14 @@ CALLS: dict[str, Callable[[Helpers], object]] = {
     "TensorLoader": batches,
     "accumulator_dtype": lambda its: its.accumulator_dtype("cpu"),
     "amp_dtype": lambda its: its.amp_dtype("cuda"),
+    "async_save": saved,
+    "augmentation": flipped,
     "available_cpus": lambda its: its.available_cpus(),
     "batch_size": lambda its: its.batch_size(32),
     "device": lambda its: its.device(),
     "environment": lambda its: vars(its.environment()),
     "explain": lambda its: its.explain(),
+    "flush": lambda its: its.flush(),
     "hardware": lambda its: {**vars(its.hardware()), "shm_free": 0},
     "loader_kwargs": lambda its: its.loader_kwargs("cuda", num_workers=2),
     "maybe_compile": lambda its: its.maybe_compile(MODEL) is MODEL,
