@@ -17,6 +17,7 @@ COMMANDS = {
     "fix": "gpulint.cli.fix:fix",
     "rules": "gpulint.cli.rules:rules",
     "vendor": "gpulint.cli.vendor:vendor",
+    "tune": "gpulint.cli.tune:tune",
 }
 INTERRUPTED = 130
 

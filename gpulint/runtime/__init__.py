@@ -3,13 +3,17 @@
 Every helper does what the script did before where the machine offers nothing better,
 never fails for lack of a GPU, and logs its decision once on rank 0 (logger "gpulint",
 or standard error where no logging is set up). Arguments come first, then these
-environment variables, then the policy:
+environment variables, then what `gpulint tune` has found for this script and hardware
+(`gpulint.tuned.json`), then the policy:
 
 GPULINT_RUNTIME=off    the script's original behaviour everywhere
 GPULINT_DEBUG=1        no workers, mixed precision or compiling; the CPU augments
+GPULINT_TUNED=off      what `gpulint tune` has found is not used
 GPULINT_NUM_WORKERS=4  workers of each loader
+GPULINT_PREFETCH_FACTOR=4  batches that each worker prepares ahead
 GPULINT_BATCH_SIZE=64  samples in a batch; GPULINT_BATCH_SIZE_EVAL in evaluation
 GPULINT_AMP=bf16       mixed precision's dtype: off, fp16 or bf16
+GPULINT_COMPILE=off    no model is compiled
 GPULINT_ENV=cloud      what `environment()` says: local or cloud
 
 They are read once. Importing this package imports the standard library alone and

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ._compile import mark_constant
-from ._gpu import read_gpu
+from ._gpu import Gpu, read_gpu
 from ._hardware import introduce
 from ._log import decide
 from ._placement import as_device, exists
 from ._settings import settings
+from ._tuned import tell_tuner, tuned_entry
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +28,8 @@ def amp_dtype(device: DeviceLike, prefer: str = "auto") -> torch.dtype | None:
     bfloat16 where the hardware has it (compute capability 8.0, MI100, RDNA 3, XPU),
     float16 on 7.x, otherwise None: older GPUs only emulate these, and on MPS and CPUs
     the gain is small or negative. `prefer` ("fp16" or "bf16") chooses where the
-    hardware has both. `GPULINT_AMP` does the same where `prefer` is "auto"; its value
+    hardware has both. `GPULINT_AMP`, and after it what `gpulint tune` has found, do the
+    same where `prefer` is "auto"; its value
     "off", GPULINT_DEBUG and a switched-off runtime always give None.
 
     Cheap enough to be called at every step. Raises ValueError for another `prefer`.
@@ -69,6 +71,7 @@ def _decide_amp(device: DeviceLike, prefer: str) -> torch.dtype | None:
         return None
     target = as_device(device)
     name, reason = _choose_amp(target, prefer)
+    tell_tuner("amp_dtype", choice=name, choices=_choices(target, prefer))
     decide("amp", f"{name} on {target} ({reason})")
     return _dtype(name)
 
@@ -83,14 +86,28 @@ def _choose_amp(device: torch.device, prefer: str) -> tuple[str, str]:
     gpu = read_gpu(device) if exists(device) else None
     if gpu is None:
         return "off", "no GPU"
-    native = [name for name in ("bf16", "fp16") if getattr(gpu, name)]
+    native = _native(gpu)
     if not native:
         return "off", f"{gpu.name} gains nothing by it"
     if prefer in native:
         return prefer, "as the script prefers"
     if prefer == "auto" and asked in native:
         return asked, "GPULINT_AMP"
+    tuned = tuned_entry().get("amp") if prefer == "auto" else None
+    if tuned == "off" or tuned in native:
+        return str(tuned), f"tuned for {gpu.name}"
     return native[0], f"{gpu.name} has {' and '.join(native)}"
+
+
+def _choices(device: torch.device, prefer: str) -> list[str]:
+    """What `GPULINT_AMP` could ask for here; nothing where the script has chosen."""
+    gpu = read_gpu(device) if prefer == "auto" and exists(device) else None
+    native = _native(gpu) if gpu is not None and not settings().debug else []
+    return ["off", *native] if native else []
+
+
+def _native(gpu: Gpu) -> list[str]:
+    return [name for name in ("bf16", "fp16") if getattr(gpu, name)]
 
 
 def _dtype(name: str) -> torch.dtype | None:

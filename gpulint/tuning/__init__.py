@@ -1,0 +1,6 @@
+"""`gpulint tune`: short runs of a training script in child processes.
+
+`search` decides what to try next and is told what came of it; `runs` runs the script
+with a candidate's environment variables; `child` is the program of that process, and
+`steps` takes the times in it; `store` writes what was found to `gpulint.tuned.json`.
+"""

@@ -1,0 +1,320 @@
+"""Decide what to try next, told what came of what was tried; runs nothing itself.
+
+One thing at a time, cheap first: workers, precision, batch size, workers again where
+the batch has changed, batches ahead, compiling, and a memory format. Of values that are
+equally fast within 5 % the one that changes least is kept. In the end what was found
+and the script as written are run again in turns, and what was found must still be
+faster: other programs on the machine slow single runs down.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gpulint.tuning.candidate import Candidate, Facts, Outcome, Trial
+
+GAIN = 1.05  # what is not 5 % faster is not worth a change
+CONFIRMED = 1.02  # the median of three runs each must still be 2 % faster
+ROUNDS = 2  # more runs of each in the end
+MOST_GROWTH = 8  # times the script's own batch size, unless asked for more
+LEAST_BATCHES = 10  # in a pass: fewer steps an epoch change the training too much
+MULTIPLE = 8  # what batch sizes between powers of two are multiples of
+MOST_WORKERS = 16  # unless asked for more
+AHEAD = 4  # batches a worker makes ahead; DataLoader's own is 2
+
+Measure = Callable[[Candidate], Trial]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Batch sizes to try: `MIN:MAX`, doubled, or `MIN:MAX:STEP`."""
+
+    low: int
+    high: int
+    step: int | None = None
+
+    def sizes(self) -> list[int]:
+        if self.step is not None:
+            return list(range(self.low, self.high + 1, self.step))
+        found = [self.low]
+        while found[-1] * 2 <= self.high:
+            found.append(found[-1] * 2)
+        return found if found[-1] == self.high else [*found, self.high]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the user asks for, and how many CPUs there are."""
+
+    cpus: int
+    batch: Range | None = None
+    workers: tuple[int, ...] | None = None
+    tries: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Found:
+    """The outcome of a search."""
+
+    baseline: Trial
+    winner: Trial
+    trials: tuple[Trial, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def kept(self) -> bool:
+        """Whether the script's own values are the best ones."""
+        return self.winner.candidate == self.baseline.candidate
+
+
+@dataclass
+class Search:
+    """One search; `trials` grows while it runs."""
+
+    measure: Measure
+    plan: Plan
+    trials: list[Trial] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def run(self) -> Found:
+        """Try until nothing is left that could be faster.
+
+        Where the script as written does not run, other than for lack of memory, or
+        asks for nothing that could be tuned, that is all that is tried.
+        """
+        baseline = self._try(Candidate())
+        best = baseline
+        if baseline.outcome is Outcome.MEMORY:
+            best = self._smaller(baseline)
+        if not best.ok or not best.facts.tunable:
+            return Found(baseline, best, tuple(self.trials), tuple(self.notes))
+        best = self._workers(best)
+        best = self._precision(best)
+        before = best.candidate.sizes
+        for name in best.facts.train_sizes:
+            best = self._batch(best, name)
+        if best.candidate.sizes != before:
+            best = self._more_workers(best)
+        best = self._ahead(best)
+        best = self._compile(best)
+        best = self._confirm(baseline, best)
+        self._channels_last(best)
+        return Found(baseline, best, tuple(self.trials), tuple(self.notes))
+
+    def _try(self, candidate: Candidate) -> Trial:
+        trial = self.measure(candidate)
+        self.trials.append(trial)
+        return trial
+
+    def _smaller(self, baseline: Trial) -> Trial:
+        """Halve the batch until it fits."""
+        name = _first(baseline.facts)
+        size = baseline.facts.sizes.get(name, 0) if name is not None else 0
+        found = baseline
+        while name is not None and size > 1 and found.outcome is Outcome.MEMORY:
+            size //= 2
+            found = self._try(baseline.candidate.with_size(name, size))
+        return found
+
+    def _workers(self, best: Trial) -> Trial:
+        now = best.facts.workers
+        if now is None:
+            if self.plan.workers is not None:
+                self._note("workers: the script does not leave them to loader_kwargs()")
+            return best
+        counts = self.plan.workers or _worker_counts(self.plan.cpus)
+        tried = [
+            self._try(replace(best.candidate, workers=count))
+            for count in counts
+            if count != now
+        ]
+        # The fewest that are fast enough: each takes memory and a core.
+        by_count = sorted((t for t in [*tried, best] if t.ok), key=_count)
+        return _first_fast(by_count)
+
+    def _more_workers(self, best: Trial) -> Trial:
+        """Larger batches are asked for faster."""
+        now = _workers(best)
+        if now is None:
+            return best
+        counts = self.plan.workers or _worker_counts(self.plan.cpus)
+        for count in sorted(counts):
+            if count > now:
+                more = self._try(replace(best.candidate, workers=count))
+                if not _faster(more, best):
+                    break
+                best = more
+        return best
+
+    def _ahead(self, best: Trial) -> Trial:
+        if not _workers(best) or best.facts.prefetch_fixed:
+            return best
+        return self._either(best, prefetch=AHEAD)
+
+    def _precision(self, best: Trial) -> Trial:
+        if "precision" not in self.plan.tries:
+            return best
+        if not best.facts.amp_choices:
+            self._note("precision: amp_dtype() is not called, or has no choice here")
+        for choice in best.facts.amp_choices:
+            if choice != (best.candidate.amp or best.facts.amp):
+                best = self._either(best, amp=choice)
+        return best
+
+    def _compile(self, best: Trial) -> Trial:
+        if "compile" not in self.plan.tries:
+            return best
+        if not best.facts.compilable:
+            self._note("compile: maybe_compile() is not called, or compiles nothing")
+            return best
+        return self._either(best, compile=False)
+
+    def _channels_last(self, best: Trial) -> None:
+        """Only say what it brings: the script itself must be changed for it."""
+        if "channels_last" not in self.plan.tries:
+            return
+        other = self._try(replace(best.candidate, channels_last=True))
+        if not other.ok:
+            self._note(f"channels_last: {other.detail}")
+            return
+        self._note(
+            f"channels_last: {other.rate / best.rate:.2f} times as fast; not stored, "
+            "the script decides it (`gpulint fix --select GPU503 --allow numerics`)"
+        )
+
+    def _either(self, best: Trial, **change: Any) -> Trial:
+        other = self._try(replace(best.candidate, **change))
+        return other if _faster(other, best) else best
+
+    def _batch(self, best: Trial, name: str) -> Trial:
+        """Enlarge until it no longer pays or fits; take the smallest that is fast."""
+        own = best.facts.sizes[name]
+        tried = {own: best}
+        for size in self._sizes(best.facts, own, name):
+            if size in tried:
+                continue
+            trial = self._try(best.candidate.with_size(name, size))
+            tried[size] = trial
+            if trial.outcome is Outcome.MEMORY and not self._stepwise:
+                tried |= self._between(best, name, tried, size)
+            if trial.ok and _levels_off(tried, size):  # by chance?
+                again = self._try(trial.candidate)
+                tried[size] = max(trial, again, key=lambda each: each.rate)
+            if not trial.ok or _levels_off(tried, size):
+                break
+        by_size = [tried[size] for size in sorted(tried) if tried[size].ok]
+        asked = self.plan.batch
+        if asked is not None and name == _first(best.facts):
+            inside = [t for t in by_size if asked.low <= _size(t, name) <= asked.high]
+            by_size = inside or by_size
+        return _first_fast(by_size)
+
+    def _sizes(self, facts: Facts, own: int, name: str) -> list[int]:
+        asked = self.plan.batch
+        if asked is not None and name == _first(facts):
+            # Batches larger than the data are no larger.
+            most = facts.samples or asked.high
+            return [size for size in asked.sizes() if size <= max(most, asked.low)]
+        most = own * MOST_GROWTH
+        if facts.samples is not None:
+            most = min(most, facts.samples // LEAST_BATCHES)
+        return Range(own, most).sizes() if most >= 2 * own else []
+
+    @property
+    def _stepwise(self) -> bool:
+        return self.plan.batch is not None and self.plan.batch.step is not None
+
+    def _between(
+        self, best: Trial, name: str, tried: dict[int, Trial], bad: int
+    ) -> dict[int, Trial]:
+        """Approach the largest size that fits to an eighth."""
+        good = max((s for s, t in tried.items() if t.ok and s < bad), default=0)
+        found: dict[int, Trial] = {}
+        while bad - good > max(MULTIPLE, good // 8) and good:
+            middle = (good + bad) // 2 // MULTIPLE * MULTIPLE
+            if middle <= good:
+                break
+            trial = self._try(best.candidate.with_size(name, middle))
+            found[middle] = trial
+            good, bad = (middle, bad) if trial.ok else (good, middle)
+        return found
+
+    def _confirm(self, baseline: Trial, best: Trial) -> Trial:
+        """Run both again in turns; chance alone makes the fastest of many look fast."""
+        if best.candidate == baseline.candidate or not baseline.ok:
+            return best
+        rates: dict[bool, list[float]] = {True: [best.rate], False: [baseline.rate]}
+        peaks = [best.peak_bytes]
+        for _ in range(ROUNDS):
+            for wins, trial in ((False, baseline), (True, best)):
+                again = self._try(trial.candidate)
+                if wins and not again.ok:
+                    self._note(f"{best.candidate}: {again.detail}, the second time")
+                    return baseline
+                if again.ok:
+                    rates[wins].append(again.rate)
+                    peaks += [again.peak_bytes] if wins else []
+        medians = {wins: statistics.median(its) for wins, its in rates.items()}
+        if medians[True] < CONFIRMED * medians[False]:
+            self._note(f"{best.candidate}: not faster when it was run again")
+            return replace(baseline, rate=medians[False])
+        peak = max(filter(None, peaks), default=None)
+        return replace(best, rate=medians[True], peak_bytes=peak)
+
+    def _note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def _first(facts: Facts) -> str | None:
+    """The size that `--batch` is about."""
+    names = list(facts.train_sizes)
+    return "train" if "train" in names else next(iter(names), None)
+
+
+def _worker_counts(cpus: int) -> tuple[int, ...]:
+    """0, the powers of two, and one less than all CPUs."""
+    most = min(cpus, MOST_WORKERS)
+    return tuple(sorted({0, *_powers(most), max(most - 1, 1)}))
+
+
+def _powers(most: int) -> Iterator[int]:
+    power = 1
+    while power <= most:
+        yield power
+        power *= 2
+
+
+def _workers(trial: Trial) -> int | None:
+    if trial.facts.workers is None:
+        return None
+    its = trial.candidate.workers
+    return trial.facts.workers if its is None else its
+
+
+def _count(trial: Trial) -> int:
+    return _workers(trial) or 0
+
+
+def _size(trial: Trial, name: str) -> int:
+    return trial.facts.sizes[name]
+
+
+def _first_fast(trials: Sequence[Trial]) -> Trial:
+    """The first that the fastest one does not beat by 5 %."""
+    fastest = max(trial.rate for trial in trials)
+    return next(t for t in trials if fastest < t.rate * GAIN)
+
+
+def _faster(trial: Trial, than: Trial) -> bool:
+    return trial.ok and trial.rate >= than.rate * GAIN
+
+
+def _levels_off(tried: dict[int, Trial], size: int) -> bool:
+    """Whether twice as many samples bring less than 5 %."""
+    smaller = [s for s in tried if s * 2 <= size and tried[s].ok]
+    if not smaller:
+        return False
+    return not _faster(tried[size], tried[max(smaller)])
