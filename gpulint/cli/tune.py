@@ -16,7 +16,7 @@ import click
 from gpulint.cli import complain
 
 if TYPE_CHECKING:
-    from gpulint.tuning.candidate import Candidate, Facts, Trial
+    from gpulint.tuning.candidate import Candidate, Trial
     from gpulint.tuning.runs import Limits
     from gpulint.tuning.search import Found, Plan, Range
 
@@ -29,44 +29,45 @@ NO_CALLS = (
 )
 
 
-class Size(click.ParamType[Any]):
+def _read_range(
+    ctx: click.Context, param: click.Parameter, text: str | None
+) -> Range | None:
     """`MIN:MAX` or `MIN:MAX:STEP`."""
+    from gpulint.tuning.search import Range
 
-    name = "size"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Range:
-        from gpulint.tuning.search import Range
-
-        parts = str(value).split(":")
-        if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
-            self.fail(f"{value!r} is not MIN:MAX or MIN:MAX:STEP", param, ctx)
-        numbers = [int(part) for part in parts]
-        if 0 in numbers or numbers[0] > numbers[1]:
-            self.fail(f"{value!r}: 1 <= MIN <= MAX and 1 <= STEP", param, ctx)
-        return Range(*numbers)
+    if text is None:
+        return None
+    parts = text.split(":")
+    if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
+        raise click.BadParameter(f"{text!r} is not MIN:MAX or MIN:MAX:STEP", ctx, param)
+    numbers = [int(part) for part in parts]
+    if 0 in numbers or numbers[0] > numbers[1]:
+        raise click.BadParameter(f"{text!r}: 1 <= MIN <= MAX, 1 <= STEP", ctx, param)
+    return Range(*numbers)
 
 
-class Names(click.ParamType[Any]):
-    """Words of a list, commas between."""
+def _read_counts(
+    ctx: click.Context, param: click.Parameter, text: str | None
+) -> tuple[int, ...] | None:
+    """Numbers of workers, commas between."""
+    if text is None:
+        return None
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if not word.isdecimal():
+            raise click.BadParameter(f"{word!r} is no number of workers", ctx, param)
+    return tuple(sorted({int(word) for word in words}))
 
-    name = "names"
 
-    def __init__(self, known: tuple[str, ...] = ()) -> None:
-        self.known = known
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        words = [word.strip() for word in str(value).split(",")]
-        for word in words:
-            if self.known and word not in self.known:
-                known = ", ".join(self.known)
-                self.fail(f"{word!r} is not one of {known}", param, ctx)
-            if not self.known and not word.isdecimal():
-                self.fail(f"{word!r} is not a number of 0 or more", param, ctx)
-        return tuple(words)
+def _read_tries(
+    ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
+) -> frozenset[str]:
+    """Words, given once or several times, commas between."""
+    words = frozenset(word.strip() for text in texts for word in text.split(","))
+    for word in sorted(words.difference(TRIES)):
+        known = ", ".join(TRIES)
+        raise click.BadParameter(f"{word!r} is not one of {known}", ctx, param)
+    return words
 
 
 @click.command
@@ -74,14 +75,14 @@ class Names(click.ParamType[Any]):
 @click.argument("arguments", nargs=-1, metavar="[-- ARGS...]")
 @click.option(
     "--batch",
-    type=Size(),
+    callback=_read_range,
     metavar="MIN:MAX[:STEP]",
     help="Batch sizes to try, doubled without STEP.  [default: the script's own and up "
     "to 8 times as many, at least 10 batches a pass]",
 )
 @click.option(
     "--workers",
-    type=Names(),
+    callback=_read_counts,
     metavar="N,...",
     help="Numbers of workers to try.  [default: 0, 1, 2, 4, ... up to the CPUs]",
 )
@@ -96,8 +97,8 @@ class Names(click.ParamType[Any]):
 @click.option(
     "--try",
     "tries",
-    type=Names(TRIES),
-    default=None,
+    multiple=True,
+    callback=_read_tries,
     metavar="NAMES",
     help="Try as well: precision, compile, channels_last; commas between.",
 )
@@ -128,9 +129,9 @@ def tune(
     script: str,
     arguments: tuple[str, ...],
     batch: Range | None,
-    workers: tuple[str, ...] | None,
+    workers: tuple[int, ...] | None,
     memory: float,
-    tries: tuple[str, ...] | None,
+    tries: frozenset[str],
     steps: int,
     timeout: float,
     output: Path | None,
@@ -143,26 +144,32 @@ def tune(
     them when it runs the next time. Running out of memory ends one run, not the search.
     Each run does what the script does in its first steps, writing its files included.
     """
-    from gpulint.runtime import available_cpus
+    from gpulint.runtime._limits import available_cpus, ram_limit
+    from gpulint.tuning.report import summary
     from gpulint.tuning.runs import Limits
     from gpulint.tuning.search import Plan
-    from gpulint.tuning.store import NAME
+    from gpulint.tuning.store import NAME, StoreError, write
 
     _check(script)
     file = output or Path(script).resolve().parent / NAME
     _check_file(file, Path(script))
-    numbers = tuple(sorted({int(word) for word in workers})) if workers else None
-    plan = Plan(available_cpus(), batch, numbers, frozenset(tries or ()))
-    limits = Limits(memory, _ram_limit(), steps, timeout)
+    plan = Plan(available_cpus(), batch, workers, tries)
+    limits = Limits(memory, ram_limit(), steps, timeout)
     found = _search(script, arguments, plan, limits, verbose)
-    if found is not None:
-        _store(file, script, found)
+    for line in summary(found):
+        click.echo(line)
+    try:
+        write(file, Path(script), found)
+    except (OSError, StoreError) as error:
+        raise click.ClickException(f"{file}: {error}") from None
+    click.echo(f"Stored in {_relative(file)}.")
 
 
 def _search(
     script: str, arguments: tuple[str, ...], plan: Plan, limits: Limits, verbose: bool
 ) -> Found:
     """Try, showing the progress; ClickException where nothing can be tuned."""
+    from gpulint.tuning.report import describe
     from gpulint.tuning.runs import Runs
     from gpulint.tuning.search import Search
 
@@ -184,111 +191,6 @@ def _search(
     if not found.winner.facts.tunable:
         raise click.ClickException(NO_CALLS.format(script=script))
     return found
-
-
-def _store(file: Path, script: str, found: Found) -> None:
-    from gpulint.tuning.store import StoreError, write
-
-    for line in summary(found):
-        click.echo(line)
-    try:
-        write(file, Path(script), found)
-    except (OSError, StoreError) as error:
-        raise click.ClickException(f"{file}: {error}") from None
-    click.echo(f"Stored in {_relative(file)}.")
-
-
-def describe(trial: Trial) -> str:
-    """What came of a run, in one line."""
-    from gpulint.runtime._hardware import in_units
-
-    if not trial.ok:
-        return f"{trial.candidate}: {trial.outcome.value} ({trial.detail})"
-    text = f"{trial.candidate}: {_number(trial.rate)} samples/s"
-    if trial.peak_bytes is not None:
-        text += f", {in_units(trial.peak_bytes)}"
-    return text
-
-
-def summary(found: Found) -> list[str]:
-    """The table of all runs, what is best, and what it means for the training."""
-    rows = [("run", "samples/s", "memory", "")]
-    rows += [_row(trial) for trial in found.trials]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        f"{run:<{widths[0]}}  {rate:>{widths[1]}}  {held:>{widths[2]}}  {what}".rstrip()
-        for run, rate, held, what in rows
-    ]
-    lines += ["", *found.notes, _verdict(found)]
-    lines += _consequences(found)
-    return lines
-
-
-def _row(trial: Trial) -> tuple[str, str, str, str]:
-    from gpulint.runtime._hardware import in_units
-
-    held = "" if trial.peak_bytes is None else in_units(trial.peak_bytes)
-    if trial.ok:
-        return str(trial.candidate), _number(trial.rate), held, ""
-    why = f"{trial.outcome.value}: {trial.detail}"
-    return str(trial.candidate), "–", held, why
-
-
-def _verdict(found: Found) -> str:
-    rate = _number(found.winner.rate)
-    if found.kept:
-        return f"Best: the script as written, {rate} samples/s."
-    if not found.baseline.ok:
-        return f"Best: {found.winner.candidate}, {rate} samples/s."
-    return (
-        f"Best: {found.winner.candidate}, {rate} samples/s "
-        f"(as written: {_number(_baseline_rate(found))})."
-    )
-
-
-def _baseline_rate(found: Found) -> float:
-    """The median of the runs as written."""
-    import statistics
-
-    its = found.baseline.candidate
-    return statistics.median(
-        t.rate for t in found.trials if t.ok and t.candidate == its
-    )
-
-
-def _consequences(found: Found) -> Iterator[str]:
-    """What a changed batch size does to the training beside its speed."""
-    before, after = found.baseline.facts, found.winner.facts
-    for name, size in found.winner.candidate.sizes:
-        own = before.sizes.get(name, size)
-        if size == own:
-            continue
-        times = size / own
-        yield f"The batch size changes from {own} to {size} ({times:g} times)."
-        if before.batches and after.batches:
-            steps = f"{before.batches} to {after.batches}"
-            yield f"Steps of a pass: {steps}; schedules that count steps end later."
-        if after.optimizer and after.lr is not None:
-            yield _learning_rate(before, after, times)
-
-
-def _learning_rate(before: Facts, after: Facts, times: float) -> str:
-    was = f"{before.lr:g}" if before.lr is not None else "?"
-    if after.lr_rule is not None:
-        return (
-            f"Learning rate of {after.optimizer}: {was} to {after.lr:g}, "
-            f"runtime.scaled_lr follows the batch ({after.lr_rule})."
-        )
-    root, all_of_it = times**0.5, times
-    usual = (
-        f"{all_of_it:g} times (linear)"
-        if after.optimizer == "SGD"
-        else (f"{root:.3g} times (square root)")
-    )
-    return (
-        f"Learning rate of {after.optimizer}: stays {was}; usual is {usual} for such a "
-        "batch, see runtime.scaled_lr."
-    )
 
 
 class Progress(Protocol):
@@ -399,12 +301,6 @@ def _check_file(file: Path, script: Path) -> None:
         )
 
 
-def _ram_limit() -> int | None:
-    from gpulint.runtime._limits import ram_limit
-
-    return ram_limit()
-
-
 def _hint(trial: Trial, arguments: tuple[str, ...]) -> str:
     if "No module named" in trial.detail:
         return f" (it runs with {sys.executable})"
@@ -417,10 +313,6 @@ def _show_output(text: str) -> None:
 
 def _ignore(text: str) -> None:
     """Nobody wants to read it."""
-
-
-def _number(rate: float) -> str:
-    return f"{rate:,.0f}".replace(",", " ") if rate >= 100 else f"{rate:.3g}"
 
 
 def _relative(file: Path) -> str:

@@ -10,6 +10,7 @@ process may be killed at any time.
 
 from __future__ import annotations
 
+import builtins
 import importlib.abc
 import importlib.util
 import io
@@ -200,7 +201,8 @@ def run_as_main(script: str, arguments: list[str]) -> None:
     file = str(Path(script).absolute())
     module: Any = types.ModuleType("__main__")
     module.__file__ = file
-    module.__builtins__ = __builtins__
+    module.__builtins__ = builtins
+    module.__cached__ = None
     module.__loader__ = SourceFileLoader("__main__", file)
     sys.modules["__main__"] = module
     sys.argv[:] = [script, *arguments]

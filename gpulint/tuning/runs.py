@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gpulint.runtime._hardware import in_units
 from gpulint.tuning import processes
 from gpulint.tuning.candidate import (
     PREFIXES,
@@ -142,7 +143,7 @@ def judge(
     outcome, detail = _outcome(last, ended, output, limits, steps)
     if outcome is Outcome.OK and peak and total and peak > total * limits.memory:
         outcome = Outcome.MEMORY
-        detail = f"it took {_in_units(peak)} of {_in_units(total)}"
+        detail = f"it took {in_units(peak)} of {in_units(total)}"
     return Trial(
         candidate,
         outcome,
@@ -159,8 +160,8 @@ def _outcome(
     last: dict[str, Any], ended: Ended, output: str, limits: Limits, steps: int
 ) -> tuple[Outcome, str]:
     if ended.over:
-        held = f"it took {_in_units(ended.host_peak or 0)}"
-        return Outcome.MEMORY, f"{held} of {_in_units(limits.host_bytes or 0)}"
+        held = f"it took {in_units(ended.host_peak or 0)}"
+        return Outcome.MEMORY, f"{held} of {in_units(limits.host_bytes or 0)}"
     if ended.late:
         after = f"{limits.timeout:g} s"
         if steps:
@@ -237,9 +238,3 @@ def _last_line(output: str) -> str:
     lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
     last = lines[-1] if lines else "no output"
     return last if len(last) <= DETAIL else f"{last[: DETAIL - 3]}..."
-
-
-def _in_units(size: int) -> str:
-    from gpulint.runtime._hardware import in_units
-
-    return in_units(size)

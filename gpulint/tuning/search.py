@@ -18,6 +18,7 @@ from gpulint.tuning.candidate import Candidate, Facts, Outcome, Trial
 
 GAIN = 1.05  # what is not 5 % faster is not worth a change
 CONFIRMED = 1.02  # the median of three runs each must still be 2 % faster
+TURNS = 3  # at batches and workers
 ROUNDS = 2  # more runs of each in the end
 MOST_GROWTH = 8  # times the script's own batch size, unless asked for more
 LEAST_BATCHES = 10  # in a pass: fewer steps an epoch change the training too much
@@ -78,6 +79,7 @@ class Search:
     plan: Plan
     trials: list[Trial] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    too_large: dict[str, int] = field(default_factory=dict)  # for the memory
 
     def run(self) -> Found:
         """Try until nothing is left that could be faster.
@@ -93,11 +95,7 @@ class Search:
             return Found(baseline, best, tuple(self.trials), tuple(self.notes))
         best = self._workers(best)
         best = self._precision(best)
-        before = best.candidate.sizes
-        for name in best.facts.train_sizes:
-            best = self._batch(best, name)
-        if best.candidate.sizes != before:
-            best = self._more_workers(best)
+        best = self._batches(best)
         best = self._ahead(best)
         best = self._compile(best)
         best = self._confirm(baseline, best)
@@ -115,6 +113,7 @@ class Search:
         size = baseline.facts.sizes.get(name, 0) if name is not None else 0
         found = baseline
         while name is not None and size > 1 and found.outcome is Outcome.MEMORY:
+            self.too_large[name] = size
             size //= 2
             found = self._try(baseline.candidate.with_size(name, size))
         return found
@@ -189,28 +188,80 @@ class Search:
         other = self._try(replace(best.candidate, **change))
         return other if _faster(other, best) else best
 
-    def _batch(self, best: Trial, name: str) -> Trial:
-        """Enlarge until it no longer pays or fits; take the smallest that is fast."""
+    def _batches(self, best: Trial) -> Trial:
+        """Batches and workers in turns: each may be what the other waits for."""
+        for again in range(TURNS):
+            before = best.candidate
+            for name in best.facts.train_sizes:
+                best = self._batch(best, name, above=bool(again))
+            if best.candidate.sizes == before.sizes:
+                break
+            before = best.candidate
+            best = self._more_workers(best)
+            if best.candidate == before:
+                break
+        return best
+
+    def _batch(self, best: Trial, name: str, *, above: bool) -> Trial:
+        """Enlarge until it no longer pays or fits; take the smallest that is fast.
+
+        Only sizes `above` the one in use, or all that are asked for.
+        """
         own = best.facts.sizes[name]
         tried = {own: best}
-        for size in self._sizes(best.facts, own, name):
+        sizes = [s for s in self._sizes(best.facts, own, name) if not above or s > own]
+        if self._enlarge(name, sizes, tried, best) and not self._stepwise:
+            self._approach(name, tried, best)
+        by_size = [tried[size] for size in sorted(tried) if tried[size].ok]
+        if name == _first(best.facts):
+            by_size = [t for t in by_size if self._allowed(t)] or by_size
+        return _first_fast(by_size)
+
+    def _enlarge(
+        self, name: str, sizes: list[int], tried: dict[int, Trial], best: Trial
+    ) -> bool:
+        """Try sizes in order; says whether the memory was what ended it."""
+        for size in sizes:
             if size in tried:
                 continue
-            trial = self._try(best.candidate.with_size(name, size))
-            tried[size] = trial
-            if trial.outcome is Outcome.MEMORY and not self._stepwise:
-                tried |= self._between(best, name, tried, size)
+            if size >= self.too_large.get(name, size + 1):
+                return True
+            trial = self._size(name, size, tried, best)
+            if trial.outcome is Outcome.MEMORY:
+                return True
             if trial.ok and _levels_off(tried, size):  # by chance?
-                again = self._try(trial.candidate)
+                again = self._size(name, size, tried, best)
                 tried[size] = max(trial, again, key=lambda each: each.rate)
             if not trial.ok or _levels_off(tried, size):
-                break
-        by_size = [tried[size] for size in sorted(tried) if tried[size].ok]
-        asked = self.plan.batch
-        if asked is not None and name == _first(best.facts):
-            inside = [t for t in by_size if asked.low <= _size(t, name) <= asked.high]
-            by_size = inside or by_size
-        return _first_fast(by_size)
+                return False
+        return False
+
+    def _approach(self, name: str, tried: dict[int, Trial], best: Trial) -> None:
+        """Come near the largest size that fits, to an eighth."""
+        while True:
+            bad = self.too_large[name]
+            good = max((s for s in tried if tried[s].ok and s < bad), default=0)
+            middle = (good + bad) // 2 // MULTIPLE * MULTIPLE
+            if bad - good <= max(MULTIPLE, good // 8) or middle <= good:
+                return
+            trial = self._size(name, middle, tried, best)
+            if not trial.ok and trial.outcome is not Outcome.MEMORY:
+                return
+
+    def _size(
+        self, name: str, size: int, tried: dict[int, Trial], best: Trial
+    ) -> Trial:
+        trial = tried[size] = self._try(best.candidate.with_size(name, size))
+        if trial.outcome is Outcome.MEMORY:
+            self.too_large[name] = size
+        return trial
+
+    def _allowed(self, trial: Trial) -> bool:
+        """Whether the size of its batch is one that was asked for."""
+        name, asked = _first(trial.facts), self.plan.batch
+        if name is None or asked is None:
+            return True
+        return asked.low <= trial.facts.sizes[name] <= asked.high
 
     def _sizes(self, facts: Facts, own: int, name: str) -> list[int]:
         asked = self.plan.batch
@@ -218,7 +269,7 @@ class Search:
             # Batches larger than the data are no larger.
             most = facts.samples or asked.high
             return [size for size in asked.sizes() if size <= max(most, asked.low)]
-        most = own * MOST_GROWTH
+        most = facts.defaults[name] * MOST_GROWTH
         if facts.samples is not None:
             most = min(most, facts.samples // LEAST_BATCHES)
         return Range(own, most).sizes() if most >= 2 * own else []
@@ -227,24 +278,11 @@ class Search:
     def _stepwise(self) -> bool:
         return self.plan.batch is not None and self.plan.batch.step is not None
 
-    def _between(
-        self, best: Trial, name: str, tried: dict[int, Trial], bad: int
-    ) -> dict[int, Trial]:
-        """Approach the largest size that fits to an eighth."""
-        good = max((s for s, t in tried.items() if t.ok and s < bad), default=0)
-        found: dict[int, Trial] = {}
-        while bad - good > max(MULTIPLE, good // 8) and good:
-            middle = (good + bad) // 2 // MULTIPLE * MULTIPLE
-            if middle <= good:
-                break
-            trial = self._try(best.candidate.with_size(name, middle))
-            found[middle] = trial
-            good, bad = (middle, bad) if trial.ok else (good, middle)
-        return found
-
     def _confirm(self, baseline: Trial, best: Trial) -> Trial:
         """Run both again in turns; chance alone makes the fastest of many look fast."""
         if best.candidate == baseline.candidate or not baseline.ok:
+            return best
+        if not self._allowed(baseline):  # nothing to return to
             return best
         rates: dict[bool, list[float]] = {True: [best.rate], False: [baseline.rate]}
         peaks = [best.peak_bytes]
@@ -296,10 +334,6 @@ def _workers(trial: Trial) -> int | None:
 
 def _count(trial: Trial) -> int:
     return _workers(trial) or 0
-
-
-def _size(trial: Trial, name: str) -> int:
-    return trial.facts.sizes[name]
 
 
 def _first_fast(trials: Sequence[Trial]) -> Trial:

@@ -150,10 +150,11 @@ def _read(loader: Any, now: float) -> Pass:
     """What a loader says of itself; any of it may fail in classes of users."""
     workers = getattr(loader, "num_workers", 0)
     batch = getattr(loader, "batch_size", None)
-    if batch is None:
-        batch = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
-    length = _length(loader)
     samples = _length(getattr(loader, "sampler", None))
+    if batch is None:  # what a sampler of batches takes, and how often, is its own
+        batch = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+        samples = None
+    length = _length(loader)
     if type(batch) is not int:
         samples = batch = None
     elif length is not None:
