@@ -2,7 +2,8 @@
 
 Tunes a rewritten script of fixtures/scripts, then trains it as written and as tuned
 in turns, each in a fresh process. Prints a JSON object: the runs of the search, the
-samples a second of all trainings (validation included), and the ratio of the medians.
+samples a second of all trainings (validation included), and the median ratio of two
+trainings that followed each other.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def speed(folder: Path, epochs: int, tuned: str) -> float:
     arguments = ["train.py", "--epochs", str(epochs), "--json"]
     output = run(folder, *arguments, GPULINT_TUNED=tuned)
     last = json.loads(output.splitlines()[-1])
-    return round(last["samples"] / last["seconds"], 1)
+    return round(float(last["samples"]) / float(last["seconds"]), 1)
 
 
 def measure(folder: Path, epochs: int, rounds: int) -> dict[str, Any]:
@@ -60,11 +61,11 @@ def measure(folder: Path, epochs: int, rounds: int) -> dict[str, Any]:
     for number in range(rounds):
         for tuned in ("off", "on") if number % 2 else ("on", "off"):
             rates[tuned].append(speed(folder, epochs, tuned))
-    medians = {tuned: statistics.median(its) for tuned, its in rates.items()}
+    pairs = zip(rates["on"], rates["off"], strict=True)
     return {
         "as_written": rates["off"],
         "tuned": rates["on"],
-        "ratio": round(medians["on"] / medians["off"], 3),
+        "ratio": round(statistics.median(on / off for on, off in pairs), 3),
     }
 
 

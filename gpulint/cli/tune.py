@@ -144,7 +144,7 @@ def tune(
     them when it runs the next time. Running out of memory ends one run, not the search.
     Each run does what the script does in its first steps, writing its files included.
     """
-    from gpulint.runtime._limits import available_cpus, ram_limit
+    from gpulint.runtime._limits import available_cpus, ram_available, ram_limit
     from gpulint.tuning.report import summary
     from gpulint.tuning.runs import Limits
     from gpulint.tuning.search import Plan
@@ -154,7 +154,8 @@ def tune(
     file = output or Path(script).resolve().parent / NAME
     _check_file(file, Path(script))
     plan = Plan(available_cpus(), batch, workers, tries)
-    limits = Limits(memory, ram_limit(), steps, timeout)
+    host = min(filter(None, (ram_limit(), ram_available())), default=None)
+    limits = Limits(memory, host, steps, timeout)
     found = _search(script, arguments, plan, limits, verbose)
     for line in summary(found):
         click.echo(line)
@@ -304,7 +305,9 @@ def _check_file(file: Path, script: Path) -> None:
 def _hint(trial: Trial, arguments: tuple[str, ...]) -> str:
     if "No module named" in trial.detail:
         return f" (it runs with {sys.executable})"
-    return "" if arguments else " (arguments of the script come behind `--`)"
+    if arguments or trial.outcome.value != "crash":
+        return ""
+    return " (arguments of the script come behind `--`)"
 
 
 def _show_output(text: str) -> None:

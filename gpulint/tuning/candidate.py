@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 # The variables that candidates are made of; those of the user's shell are taken away,
 # so that "as written" means what the script asks for.
 PREFIXES = ("GPULINT_BATCH_SIZE", "_GPULINT_BATCH_SIZE")
+VARIABLE_NAME = re.compile(r"[a-z0-9_]+")
 VARIABLES = (
     "GPULINT_NUM_WORKERS",
     "GPULINT_PREFETCH_FACTOR",
@@ -100,8 +102,12 @@ class Facts:
 
     @property
     def train_sizes(self) -> dict[str, int]:
-        """The sizes that training uses; few steps say nothing about evaluation."""
-        return {n: s for n, s in self.sizes.items() if n != "eval"}
+        """The sizes that training uses, by names that a variable can have.
+
+        A few steps say nothing about evaluation.
+        """
+        names = [name for name in self.sizes if VARIABLE_NAME.fullmatch(name)]
+        return {name: self.sizes[name] for name in names if name != "eval"}
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,8 @@ class Search:
         best = self._compile(best)
         best = self._confirm(baseline, best)
         self._channels_last(best)
+        if len(self.trials) == 1 and not self.plan.tries:
+            self._note("nothing was tried: see --batch, --workers and --try")
         return Found(baseline, best, tuple(self.trials), tuple(self.notes))
 
     def _try(self, candidate: Candidate) -> Trial:

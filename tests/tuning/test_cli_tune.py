@@ -24,6 +24,8 @@ from gpulint import runtime
 from gpulint.cli import main
 from gpulint.tuning.candidate import Candidate, Facts, Outcome, Trial
 from gpulint.tuning.runs import Limits, Runs
+from gpulint.tuning.search import Found
+from gpulint.tuning.store import make_entry, settings
 
 Tune = Callable[..., Result]
 GIB = 1024**3
@@ -291,7 +293,7 @@ def test_a_runtime_that_is_off(
             "ValueError: no data (arguments of the script ",
         ),
         ("import nothing_here", f"'nothing_here' (it runs with {sys.executable})"),
-        ("print('done')", "it ended without a step of an optimizer (arguments"),
+        ("print('done')", "train.py: it ended without a step of an optimizer\n"),
         (
             FIXED_STEPS.replace("runtime.batch_size(8)", "8"),
             "`gpulint fix --allow hyperparams,random train.py` writes such calls",
@@ -318,6 +320,45 @@ def test_with_arguments_there_is_no_hint(tune: Tune, write: Write) -> None:
     )
     assert "Traceback (most recent call last):" in result.stderr
     assert "child.py" not in result.stderr
+
+
+@pytest.mark.usefixtures("training")
+def test_a_file_that_cannot_be_written(
+    tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "gpulint.tuned.json"
+    file.write_text('{"schema": 1}')
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    result = tune("train.py")
+    assert result.exit_code == 2
+    assert "No space left on device" in result.stderr.splitlines()[-1]
+    assert file.read_text() == '{"schema": 1}'
+    assert sorted(p.name for p in tmp_path.iterdir()) == [file.name, "train.py"]
+    file.unlink()
+    file.symlink_to(file)
+    assert "symbolic links" in tune("train.py").stderr
+
+
+def test_all_that_is_kept_of_a_run() -> None:
+    facts = Facts(sizes={"train": 8, "eval": 9}, workers=2)
+    candidate = Candidate((("train", 16),), None, 4, "bf16", False, True)
+    values = {
+        "batch_size": {"train": 16},
+        "workers": 2,
+        "prefetch_factor": 4,
+        "amp": "bf16",
+        "compile": False,
+    }
+    trial = Trial(candidate, Outcome.OK, 1234.567, facts=facts)
+    assert settings(trial) == values
+    row = make_entry(Found(trial, trial, (trial,), ()))["table"][0]
+    more = {"outcome": "ok", "channels_last": True, "samples_per_second": 1235.0}
+    assert row == {**values, **more, "peak_bytes": None}
+    assert settings(Trial(Candidate(), Outcome.OK)) == {}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -270,6 +270,11 @@ def test_a_script_without_calls() -> None:
     assert len(found.trials) == 1
 
 
+def test_nothing_to_try() -> None:
+    found = search(Machine(samples=100))
+    assert found.notes == ("nothing was tried: see --batch, --workers and --try",)
+
+
 def test_what_was_fast_by_chance_is_given_up() -> None:
     lucky = lambda run: 2.0 if run == 2 else 1.0  # noqa: E731
     machine = Machine(own=64, sample=0.001, step=0, noise=lucky)
