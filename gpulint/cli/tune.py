@@ -9,16 +9,17 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import click
 
 from gpulint.cli import complain
+from gpulint.cli.progress import progress_on
 
 if TYPE_CHECKING:
     from gpulint.tuning.candidate import Candidate, Trial
+    from gpulint.tuning.plan import Found, Plan, Range
     from gpulint.tuning.runs import Limits
-    from gpulint.tuning.search import Found, Plan, Range
 
 TRIES = ("precision", "compile", "channels_last")
 SWITCHES = ("GPULINT_RUNTIME", "GPULINT_DEBUG")
@@ -33,7 +34,7 @@ def _read_range(
     ctx: click.Context, param: click.Parameter, text: str | None
 ) -> Range | None:
     """`MIN:MAX` or `MIN:MAX:STEP`."""
-    from gpulint.tuning.search import Range
+    from gpulint.tuning.plan import Range
 
     if text is None:
         return None
@@ -145,9 +146,9 @@ def tune(
     Each run does what the script does in its first steps, writing its files included.
     """
     from gpulint.runtime._limits import available_cpus, ram_available, ram_limit
+    from gpulint.tuning.plan import Plan
     from gpulint.tuning.report import summary
     from gpulint.tuning.runs import Limits
-    from gpulint.tuning.search import Plan
     from gpulint.tuning.store import NAME, StoreError, write
 
     _check(script)
@@ -161,8 +162,10 @@ def tune(
         click.echo(line)
     try:
         write(file, Path(script), found)
-    except (OSError, StoreError) as error:
-        raise click.ClickException(f"{file}: {error}") from None
+    except OSError as error:
+        raise click.ClickException(f"{file}: {error.strerror or error}") from None
+    except StoreError as error:
+        raise click.ClickException(str(error)) from None
     click.echo(f"Stored in {_relative(file)}.")
 
 
@@ -174,7 +177,7 @@ def _search(
     from gpulint.tuning.runs import Runs
     from gpulint.tuning.search import Search
 
-    with _terminated(), _progress() as progress:
+    with _terminated(), progress_on(sys.stderr) as progress:
 
         def measure(candidate: Candidate) -> Trial:
             progress.begin(str(candidate))
@@ -186,67 +189,11 @@ def _search(
         runs = Runs(script, arguments, limits, progress.steps, show)
         found = Search(measure, plan).run()
     if not found.winner.ok:
-        first = found.winner if found.winner is not found.baseline else found.baseline
-        hint = _hint(first, arguments)
-        raise click.ClickException(f"{script}: {first.detail}{hint}")
+        hint = _hint(found.winner, arguments)
+        raise click.ClickException(f"{script}: {found.winner.detail}{hint}")
     if not found.winner.facts.tunable:
         raise click.ClickException(NO_CALLS.format(script=script))
     return found
-
-
-class Progress(Protocol):
-    """Shows what is being tried."""
-
-    def begin(self, what: str) -> None:
-        """A run starts."""
-
-    def steps(self, count: int) -> None:
-        """It has done so many steps."""
-
-    def end(self, line: str) -> None:
-        """It has ended."""
-
-
-class Lines:
-    """A line for each run, where standard error is no terminal."""
-
-    def begin(self, what: str) -> None:
-        """Nothing: the line comes with the result."""
-
-    def steps(self, count: int) -> None:
-        """Nothing."""
-
-    def end(self, line: str) -> None:
-        click.echo(f"gpulint: {line}", err=True)
-
-
-class Live:
-    """The same lines, and below them one that moves."""
-
-    def __init__(self, status: Any, console: Any) -> None:
-        self.status, self.console, self.what = status, console, ""
-
-    def begin(self, what: str) -> None:
-        self.what = what
-        self.status.update(what)
-
-    def steps(self, count: int) -> None:
-        self.status.update(f"{self.what}: {count} steps")
-
-    def end(self, line: str) -> None:
-        self.console.print(line)
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Progress]:
-    if not sys.stderr.isatty():
-        yield Lines()
-        return
-    from gpulint.report.full import console
-
-    screen = console(sys.stderr)
-    with screen.status("…") as status:
-        yield Live(status, screen)
 
 
 @contextlib.contextmanager

@@ -2,5 +2,5 @@
 
 `search` decides what to try next and is told what came of it; `runs` runs the script
 with a candidate's environment variables; `child` is the program of that process, and
-`steps` takes the times in it; `store` writes what was found to `gpulint.tuned.json`.
+`steps` and `device` take the times and the memory in it; `store` writes what was found to `gpulint.tuned.json`.
 """

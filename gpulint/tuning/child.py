@@ -25,6 +25,12 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from typing import Any
 
+from gpulint.tuning.device import (
+    device_peak,
+    host_peak,
+    synchronize,
+    to_channels_last,
+)
 from gpulint.tuning.steps import Recorder
 
 TUNER = "gpulint_tuner"  # where `gpulint.runtime`, also a vendored one, looks for us
@@ -76,7 +82,7 @@ class Child:
 
         def init(optimizer: Any, *arguments: Any, **options: Any) -> None:
             made(optimizer, *arguments, **options)
-            self.say("converted", weights=_to_channels_last(optimizer))
+            self.say("converted", weights=to_channels_last(optimizer))
 
         module.Optimizer.__init__ = init
 
@@ -132,7 +138,7 @@ class Child:
             samples=first and first.samples,
             batches=first and first.length,
             peak=device_peak(),
-            own_peak=_own_peak(),
+            own_peak=host_peak(),
             hardware=_hardware(),
             code=code,
         )
@@ -224,40 +230,6 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
-def synchronize() -> None:
-    """Wait until the accelerator has done what it was given."""
-    torch = sys.modules.get("torch")
-    for name in ("cuda", "xpu"):
-        backend = getattr(torch, name, None)
-        if backend is not None and backend.is_initialized():
-            backend.synchronize()
-    if torch is not None and torch.backends.mps.is_available():
-        torch.mps.synchronize()
-
-
-def device_peak() -> int | None:
-    """The bytes that were in use on the fullest accelerator; None: none was used.
-
-    What the allocator held at most, and what else of the device is in use: the context,
-    libraries and other processes.
-    """
-    torch = sys.modules.get("torch")
-    peaks = []
-    for name in ("cuda", "xpu"):
-        backend: Any = getattr(torch, name, None)
-        if backend is None or not backend.is_initialized():
-            continue
-        for index in range(backend.device_count()):
-            reserved = backend.max_memory_reserved(index)
-            if reserved and hasattr(backend, "mem_get_info"):
-                free, total = backend.mem_get_info(index)
-                reserved += max(total - free - backend.memory_reserved(index), 0)
-            peaks.append(reserved)
-    if torch is not None and torch.backends.mps.is_available():
-        peaks.append(torch.mps.driver_allocated_memory())
-    return max(filter(None, peaks), default=None)
-
-
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out, of the host or the device, here or in a worker."""
     names = {kind.__name__ for kind in type(error).__mro__}
@@ -299,29 +271,6 @@ def _hardware() -> dict[str, Any]:
         "memory": machine.memory_total,
         "cpus": machine.cpus,
     }
-
-
-def _own_peak() -> int | None:
-    """The most bytes of host memory that this process alone has held."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def _to_channels_last(optimizer: Any) -> int:
-    """Turn the weights of convolutions; what they give then has that format as well."""
-    torch = sys.modules["torch"]
-    count = 0
-    for group in optimizer.param_groups:
-        for weight in group["params"]:
-            last = torch.channels_last
-            if weight.dim() == 4 and not weight.is_contiguous(memory_format=last):
-                weight.data = weight.data.contiguous(memory_format=last)
-                count += 1
-    return count
 
 
 def _number(value: Any) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpulint.runtime._hardware import in_units
 from gpulint.tuning.candidate import Facts, Trial
-from gpulint.tuning.search import Found
+from gpulint.tuning.plan import Found
 
 
 def describe(trial: Trial) -> str:

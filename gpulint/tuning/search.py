@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpulint.tuning.candidate import Candidate, Facts, Outcome, Trial
+from gpulint.tuning.plan import Found, Plan, Range
 
 GAIN = 1.05  # what is not 5 % faster is not worth a change
 CONFIRMED = 1.02  # the median of three runs each must still be 2 % faster
@@ -27,48 +28,6 @@ MOST_WORKERS = 16  # unless asked for more
 AHEAD = 4  # batches a worker makes ahead; DataLoader's own is 2
 
 Measure = Callable[[Candidate], Trial]
-
-
-@dataclass(frozen=True)
-class Range:
-    """Batch sizes to try: `MIN:MAX`, doubled, or `MIN:MAX:STEP`."""
-
-    low: int
-    high: int
-    step: int | None = None
-
-    def sizes(self) -> list[int]:
-        if self.step is not None:
-            return list(range(self.low, self.high + 1, self.step))
-        found = [self.low]
-        while found[-1] * 2 <= self.high:
-            found.append(found[-1] * 2)
-        return found if found[-1] == self.high else [*found, self.high]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What the user asks for, and how many CPUs there are."""
-
-    cpus: int
-    batch: Range | None = None
-    workers: tuple[int, ...] | None = None
-    tries: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Found:
-    """The outcome of a search."""
-
-    baseline: Trial
-    winner: Trial
-    trials: tuple[Trial, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def kept(self) -> bool:
-        """Whether the script's own values are the best ones."""
-        return self.winner.candidate == self.baseline.candidate
 
 
 @dataclass

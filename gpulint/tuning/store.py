@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpulint.tuning.candidate import Trial
-from gpulint.tuning.search import Found
+from gpulint.tuning.plan import Found
 
 NAME = "gpulint.tuned.json"
 SCHEMA = 1

@@ -23,8 +23,8 @@ from tuning_helpers import REPO, Start, Write, alive, wait_for
 from gpulint import runtime
 from gpulint.cli import main
 from gpulint.tuning.candidate import Candidate, Facts, Outcome, Trial
+from gpulint.tuning.plan import Found
 from gpulint.tuning.runs import Limits, Runs
-from gpulint.tuning.search import Found
 from gpulint.tuning.store import make_entry, settings
 
 Tune = Callable[..., Result]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpulint.tuning import child
+from gpulint.tuning import child, device
 
 GIB = 1024**3
 
@@ -52,12 +52,12 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def test_memory_of_the_fullest_gpu(torch: SimpleNamespace) -> None:
-    assert child.device_peak() is None
+    assert device.device_peak() is None
     torch.cuda = Gpus(0, 7 * GIB)
     # 7 GiB at most, and 4 GiB of other things: 10 GiB are taken, 6 of them reserved
-    assert child.device_peak() == 11 * GIB
+    assert device.device_peak() == 11 * GIB
     torch.cuda = Gpus(0, 0)
-    assert child.device_peak() is None
+    assert device.device_peak() is None
 
 
 def test_memory_of_other_accelerators(torch: SimpleNamespace) -> None:
@@ -66,29 +66,29 @@ def test_memory_of_other_accelerators(torch: SimpleNamespace) -> None:
         device_count=lambda: 1,
         max_memory_reserved=lambda index: 3 * GIB,
     )
-    assert child.device_peak() == 3 * GIB
+    assert device.device_peak() == 3 * GIB
     torch.xpu = None
     torch.backends.mps.is_available = lambda: True
     torch.mps = SimpleNamespace(driver_allocated_memory=lambda: 5)
-    assert child.device_peak() == 5
+    assert device.device_peak() == 5
 
 
 def test_waiting_for_the_device(
     torch: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.cuda = Gpus(GIB)
-    child.synchronize()
+    device.synchronize()
     assert torch.cuda.waits == 1
     torch.cuda.is_initialized = lambda: False
-    child.synchronize()
+    device.synchronize()
     assert torch.cuda.waits == 1
     torch.backends.mps.is_available = lambda: True
     torch.mps = Gpus()
-    child.synchronize()
+    device.synchronize()
     assert torch.mps.waits == 1
     monkeypatch.delitem(sys.modules, "torch")
-    child.synchronize()
-    assert child.device_peak() is None
+    device.synchronize()
+    assert device.device_peak() is None
 
 
 class Weight:

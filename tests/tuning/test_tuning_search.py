@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from gpulint.tuning.candidate import Candidate, Facts, Outcome, Trial
-from gpulint.tuning.search import Found, Plan, Range, Search
+from gpulint.tuning.plan import Found, Plan, Range
+from gpulint.tuning.search import Search
 
 
 @dataclass
