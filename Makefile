@@ -15,7 +15,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := test
-.PHONY: .venv demo test equivalence lint format docs bench clean distclean
+.PHONY: .venv demo test equivalence lint format docs snapshots bench clean distclean
 
 .venv: $(STAMP)
 
@@ -51,6 +51,9 @@ docs: $(STAMP)
 	mkdir -p docs
 	$(BIN)/gpulint rules --markdown > docs/rules.md.new
 	mv docs/rules.md.new docs/rules.md
+
+snapshots: $(STAMP)
+	$(BIN)/python tests/regenerate.py
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/check_speed.py $(BENCH) $(TREE)

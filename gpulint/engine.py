@@ -42,7 +42,7 @@ class Options(NamedTuple):
 
     `torch_version`, `newest_torch`: the lowest and the highest torch the project
     allows. `projects`: where the other files of a script are found; without it each
-    file stands alone.
+    file stands alone. `vendor`: fixes import the runtime from a file beside the script.
     """
 
     rules: tuple[Rule, ...]
@@ -50,6 +50,7 @@ class Options(NamedTuple):
     torch_version: tuple[int, int] | None = None
     projects: Projects | None = None
     newest_torch: tuple[int, int] | None = None
+    vendor: bool = False
 
 
 class Checked(NamedTuple):
@@ -89,6 +90,8 @@ def check_source(source: Source, options: Options) -> Checked:
 
 
 def _findings(source: Source, options: Options) -> list[Finding]:
+    if source.vendored:
+        return []
     try:
         present = Present(source.text)
         rules = [r for r in options.rules if r.needs.among(present)]
@@ -150,6 +153,7 @@ def _run(
         index,
         options.torch_version,
         newest_torch=options.newest_torch,
+        vendor=options.vendor,
     )
     if script.is_test:
         rules = [r for r in rules if r.in_tests]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpulint.runtime_name import is_vendored_file
 from gpulint.settings import Globs, Resolver, Settings
 
 if TYPE_CHECKING:
@@ -31,9 +32,13 @@ class FilesError(Exception):
 
 @dataclass
 class Listing:
-    """Absolute paths in alphabetical order, and one line for each folder unread."""
+    """Absolute paths in alphabetical order, and one line for each folder unread.
+
+    `vendored`: files that `gpulint vendor` wrote, which are not among the others.
+    """
 
     files: tuple[Path, ...] = ()
+    vendored: list[Path] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
 
@@ -63,6 +68,9 @@ def list_files(arguments: Iterable[str], resolver: Resolver) -> Listing:
         if not path.exists():
             raise FilesError(f"no such file or folder: {argument}")
         for file, is_link in _of_argument(path, resolver, listing):
+            if is_vendored_file(file):
+                listing.vendored.append(file)
+                continue
             real = file.resolve() if is_link else file
             if real not in found or found[real] != real:
                 found[real] = file

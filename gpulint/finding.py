@@ -116,7 +116,8 @@ class Finding(NamedTuple):
     """A place where a script wastes time or memory, and the fix if there is one.
 
     `effect` is that of the fix, or of the rule where the fix is withheld;
-    `fix_withheld` names the guard that failed.
+    `fix_withheld` names the guard that failed; lines after its first are code that
+    does the same by hand.
     """
 
     code: str

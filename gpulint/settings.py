@@ -16,6 +16,7 @@ TOML = "tomllib" if sys.version_info >= (3, 11) else "tomli"
 NAMES = (".gpulint.toml", "gpulint.toml", "pyproject.toml")
 FORMATS = ("full", "concise", "json")
 EFFECTS = tuple(e.value for e in Effect if e is not Effect.NONE)
+RUNTIMES = ("import", "vendor")
 LEVELS = tuple(severity.value for severity in Severity)
 EXCLUDES = (
     ".bzr .direnv .eggs .git .git-rewrite .hg .ipynb_checkpoints .mypy_cache .nox "
@@ -52,6 +53,7 @@ class Settings:
     fail_level: Severity = Severity.WARNING
     output_format: str = "full"
     cache_dir: Path | None = None
+    runtime: str = "import"
     file: Path | None = None
 
     @property
@@ -262,4 +264,5 @@ READERS: dict[str, Callable[[Any, Path], Any]] = {
     "fail-level": _level,
     "output-format": _one_of(FORMATS),
     "cache-dir": _folder,
+    "runtime": _one_of(RUNTIMES),
 }

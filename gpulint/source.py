@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 from gpulint.finding import Position
+from gpulint.runtime_name import FIRST_WORDS
 
 MAX_BYTES = 2_000_000
 MAX_DEPTH = 100
@@ -73,6 +74,11 @@ class Source:
     def generated(self) -> bool:
         """Whether a comment at the top says that a program wrote the file."""
         return _GENERATED.search(self.text, 0, _HEAD) is not None
+
+    @property
+    def vendored(self) -> bool:
+        """Whether `gpulint vendor` wrote it: there is nothing to find in it."""
+        return self.text.startswith(FIRST_WORDS)
 
     @cached_property
     def ascii(self) -> bool:

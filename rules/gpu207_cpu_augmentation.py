@@ -72,6 +72,27 @@ dataset is made. Elsewhere do the same by hand, for training batches alone:
     ...
     images = augment(images.to(device))
 
+Augmentation that a dataset's own methods do (flips, rotations, brightness and contrast
+behind a random number) becomes `runtime.augmentation` with the same numbers. The code
+of the dataset stays, for where there is no GPU:
+
+    if not self.on_batches:
+        if random.random() < 0.5:
+            image, mask = TF.hflip(image), TF.hflip(mask)
+    ...
+    augment = runtime.augmentation(horizontal_flip=0.5, device=device)
+    train_set = Scans(images, masks)
+    train_set.on_batches = augment.on_batches
+    ...
+    images, masks = augment(images, masks)
+
+Only where the file itself says all numbers, each operation has a draw of its own, the
+masks that move with their images are moved by the same one, and every step from there
+to the batch is known: the image has its channels first, is not resized or overwritten
+behind the augmentation, and (but for flips) not normalized. Elsewhere the finding shows
+the lines to put in, with the numbers that were read. Noise, products
+of pixels and whole degrees are read, but not rewritten.
+
 ## When not
 What validation or test data alone go through, and crops that give images of any size
 their final one: those make the copy to the GPU smaller. Nothing but flips, which cost
@@ -114,6 +135,7 @@ class CpuAugmentation(Rule):
         "rand ::-1",
         "rand warp",
         "rand adjust_",
+        "rand ImageEnhance",
     )
     torch = (2, 3)
 

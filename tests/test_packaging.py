@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import gpulint
+from gpulint.vendor.header import render
 
 REPO = Path(__file__).resolve().parent.parent
 RULE_FILES = {path.name for path in REPO.glob("rules/gpu*.py")}
@@ -117,6 +118,17 @@ def test_lists_all_rules(place: str, unpacked: Path, tmp_path: Path) -> None:
     )
     codes = {rule["code"] for rule in listed}
     assert codes >= {name[:6].upper() for name in RULE_FILES}
+
+
+def test_vendors_its_runtime(unpacked: Path, tmp_path: Path) -> None:
+    """The runtime's sources are in the wheel, and give what those here give."""
+    script = tmp_path / "train.py"
+    script.write_text("from gpulint import runtime\nruntime.TensorLoader()\n", "utf-8")
+    isolated([unpacked], "-m", "gpulint", "vendor", "train.py", cwd=tmp_path)
+    text = (tmp_path / "_gpulint_runtime.py").read_text("utf-8")
+    assert text == render(["TensorLoader"])
+    sources = {path.name for path in (REPO / "gpulint" / "runtime").glob("*.py")}
+    assert {p.name for p in (unpacked / "gpulint/runtime").glob("*.py")} == sources
 
 
 def test_import_loads_nothing(unpacked: Path, tmp_path: Path) -> None:

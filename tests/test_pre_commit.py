@@ -109,6 +109,20 @@ def test_fix_fails_once_with_the_file_rewritten(repository: Path) -> None:
     assert "GPU101" not in run(repository, "gpulint-check").stdout
 
 
+def test_a_vendored_runtime_is_checked_with_all_its_scripts(repository: Path) -> None:
+    script = repository / "train.py"
+    script.write_text("import _gpulint_runtime as runtime\nruntime.device()\n", "utf-8")
+    done = run(repository, "gpulint-vendor-check")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "_gpulint_runtime.py: missing, for train.py" in done.stdout
+
+    command = [sys.executable, "-m", "gpulint", "vendor"]
+    subprocess.run(command, cwd=repository, check=True, capture_output=True)
+    for hook in ("gpulint-vendor-check", "gpulint-check", "gpulint-fix"):
+        done = run(repository, hook)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_excluded_files_stay_as_they_are(repository: Path) -> None:
     settings = '[tool.gpulint]\nextend-exclude = ["vendored"]\n'
     (repository / "pyproject.toml").write_text(settings, "utf-8")

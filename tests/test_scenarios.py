@@ -12,8 +12,11 @@ from equivalence.expected import read_expected
 
 from gpulint.engine import Fixed, Options, check_source, fix_source
 from gpulint.finding import Effect
+from gpulint.index import build_index
 from gpulint.registry import all_rules
 from gpulint.source import read_source
+from gpulint.vendor.header import render
+from gpulint.vendor.uses import read_uses
 
 SCRIPTS = Path(__file__).parent.parent / "fixtures" / "scripts"
 SCENARIOS = sorted(p.parent.name for p in SCRIPTS.glob("*/before.py"))
@@ -81,10 +84,29 @@ def test_the_fixed_script_gives_the_same_losses_with_the_runtime_off(name: str) 
     assert_same_losses(original(name), off)
 
 
+@functools.cache
+def rewritten(name: str) -> RunResult:
+    return run_script(fixed(name, EVERYTHING).text)
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_fixed_script_trains(name: str) -> None:
     before = original(name)
-    after = run_script(fixed(name, EVERYTHING).text)
+    after = rewritten(name)
     assert len(after.losses) == len(before.losses)
     assert all(map(math.isfinite, after.losses))
     assert after.losses[-2] < after.losses[0]
+
+
+def test_a_vendored_runtime_gives_the_same_losses_without_gpulint() -> None:
+    """One scenario of many helpers; the training machine has no gpulint."""
+    source = read_source(SCRIPTS / "pm25" / "before.py")
+    result = fix_source(source, Options(all_rules(), EVERYTHING, vendor=True))
+    form = "from gpulint import runtime", "import _gpulint_runtime as runtime"
+    assert result.text == fixed("pm25", EVERYTHING).text.replace(*form)
+    helpers = read_uses(build_index(source.with_text(result.text))).helpers
+    beside = {
+        "_gpulint_runtime.py": render(helpers),
+        "gpulint.py": "raise ImportError('gpulint is not installed here')\n",
+    }
+    assert_same_losses(rewritten("pm25"), run_script(result.text, beside=beside))

@@ -16,6 +16,8 @@ COMMANDS = {
     "explain": "gpulint.cli.rules:explain",
     "fix": "gpulint.cli.fix:fix",
     "rules": "gpulint.cli.rules:rules",
+    "tune": "gpulint.cli.tune:tune",
+    "vendor": "gpulint.cli.vendor:vendor",
 }
 INTERRUPTED = 130
 

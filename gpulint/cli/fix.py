@@ -11,12 +11,17 @@ from gpulint.cli import complain
 from gpulint.cli.options import discovery, gate, read_flags, selection
 from gpulint.finding import Effect, Finding
 from gpulint.report import Entry, Report, count, one_line, summary, total
+from gpulint.runtime_name import ENDING
+from gpulint.settings import RUNTIMES
 
 MAX_ROUNDS = 5  # over the files of a run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gpulint.cli.run import Job, Run
     from gpulint.engine import Checked, Fixed
+    from gpulint.vendor.files import VendoredFile
 
     Results = list[tuple[Job, Fixed | Checked]]
 
@@ -26,6 +31,12 @@ if TYPE_CHECKING:
 @selection
 @discovery
 @click.option("--diff", is_flag=True, help="Write nothing; print a unified diff.")
+@click.option(
+    "--runtime",
+    type=click.Choice(RUNTIMES),
+    help="Where scripts get the runtime's helpers: `import` them from gpulint, or "
+    "`vendor` them in a file beside the script.  [default: import]",
+)
 @click.option(
     "--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 where a file changed."
 )
@@ -51,6 +62,8 @@ def fix(
     input and writes the result to the standard output. Fixes that may change results
     are applied only with --allow, and then not to files that git reports as changed
     or untracked (--allow-dirty lifts this); nothing is written if one is refused.
+    A script that imports the runtime already keeps the form of that import, and a
+    vendored file that a rewritten script imports is written as well.
 
     Exit codes: 0 nothing at or above the fail level remains, 1 something remains
     (with --diff: there is a diff), 2 error.
@@ -62,14 +75,15 @@ def fix(
     with one_line_errors(), rare_collections():
         run = Run(flags)
         stdin, results = _fix(run, paths)
+    vendored = _vendored(run, results) if stdin is None else []
     if diff:
-        ctx.exit(run.exit_code(_show_diff(run, results)))
+        ctx.exit(run.exit_code(_show_diff(run, results, vendored)))
     if stdin is not None:
         _echo_stdin(run, stdin, results)
     else:
         if not allow_dirty:
             _refuse_dirty(results)
-        results = _write(run, results)
+        results = _write(run, results, vendored)
     _tell(run, results, stderr=stdin is not None)
     changed = any(_changed(result) for _, result in results)
     failing = _remaining_fail(results) or (exit_non_zero_on_fix and changed)
@@ -143,14 +157,27 @@ def _echo_stdin(run: Run, data: bytes, results: Results) -> None:
                 data = result.source.encode(result.text)
             except UnicodeEncodeError as error:
                 run.error(f"{job.path}: not rewritten: {error}")
+            else:
+                if ENDING in result.text:
+                    hint = "`gpulint vendor` writes the file that it imports"
+                    complain(f"{job.path}: {hint}", "note")
     out = sys.stdout.buffer
     out.write(data)
     out.flush()
 
 
-def _show_diff(run: Run, results: Results) -> bool:
+def _vendored(run: Run, results: Results) -> list[VendoredFile]:
+    """The vendored files that are to be written because scripts changed."""
+    from gpulint.cli.vendored import behind
+
+    changed = {job.path: result.text for job, result in results if _changed(result)}
+    return behind(run.projects, changed)
+
+
+def _show_diff(run: Run, results: Results, vendored: list[VendoredFile]) -> bool:
     """Print what would change; whether anything would."""
-    from gpulint.report.diff import unified
+    from gpulint.report.diff import created, unified
+    from gpulint.source import Source
 
     report = Report(())
     out = sys.stdout.buffer
@@ -163,6 +190,12 @@ def _show_diff(run: Run, results: Results) -> bool:
             encoding = "utf-8" if sys.stdout.isatty() else source.encoding
             out.write(diff.encode(encoding, "replace"))
             fixed += result.applied
+    for file in vendored:
+        name, old = report.path(file.path), file.written
+        new = created(name, file.text)
+        if old is not None:
+            new = unified(name, Source(file.path, old), file.text)
+        out.write(new.encode("utf-8"))
     out.flush()
     if not run.flags.quiet:
         text = f"Would fix {total(fixed)}" if fixed else "Nothing to fix"
@@ -188,12 +221,18 @@ def _refuse_dirty(results: Results) -> None:
         )
 
 
-def _write(run: Run, results: Results) -> Results:
-    """Write what changed; what could not be written is left out of the result."""
+def _write(run: Run, results: Results, vendored: list[VendoredFile]) -> Results:
+    """Write what changed; what could not be written is left out of the result.
+
+    Vendored files come first: no script is left with an import that leads nowhere.
+    """
     from gpulint.source import write_source
 
+    without = _write_vendored(run, vendored)
     written: Results = []
     for job, result in results:
+        if job.path in without:
+            continue
         try:
             if _changed(result):
                 write_source(result.source, result.text)
@@ -204,6 +243,24 @@ def _write(run: Run, results: Results) -> Results:
         else:
             written.append((job, result))
     return written
+
+
+def _write_vendored(run: Run, vendored: list[VendoredFile]) -> set[Path]:
+    """Write these files; the scripts that need one which could not be written."""
+    from gpulint.vendor.files import VendorError
+
+    without: set[Path] = set()
+    for file in vendored:
+        try:
+            file.write()
+        except VendorError as error:
+            run.error(str(error))
+            without |= file.scripts
+        else:
+            name = Report(()).path(file.path)
+            if not run.flags.quiet:
+                click.echo(f"{name}: written, with {', '.join(file.users)}")
+    return without
 
 
 def _tell(run: Run, results: Results, stderr: bool) -> None:

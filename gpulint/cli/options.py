@@ -181,7 +181,7 @@ def read_flags(given: dict[str, Any]) -> Flags:
 def _overrides(given: dict[str, Any]) -> Overrides:
     values = {
         key: given[key]
-        for key in ("respect_gitignore", "force_exclude", "output_format")
+        for key in ("respect_gitignore", "force_exclude", "output_format", "runtime")
         if given.get(key) is not None
     }
     if given["fail_level"]:

@@ -52,7 +52,7 @@ class Job(NamedTuple):
     def key(self) -> str:
         """What decides what is found in one text, beside other files."""
         its = self.settings
-        return repr((its.select, its.ignore, self.torch))
+        return repr((its.select, its.ignore, self.torch, its.runtime))
 
 
 class Run:
@@ -63,6 +63,7 @@ class Run:
         self.failed = False
         self.resolver = Resolver(flags.overrides, flags.config, flags.isolated)
         self.projects = Projects(self._below)
+        self.vendored: tuple[Path, ...] = ()  # files that are left alone
         self._listed: dict[Path, tuple[Path, ...]] = {}
         self._options: dict[tuple[object, ...], Options] = {}
         self._folders: dict[Path, tuple[Settings, Releases]] = {}
@@ -70,12 +71,13 @@ class Run:
     def jobs(self, paths: tuple[str, ...]) -> list[Job]:
         """All files to read, in order; complains about folders that it cannot read."""
         listing = list_files(paths or (".",), self.resolver)
+        self.vendored = tuple(listing.vendored)
         for error in listing.errors:
             self.error(error)
         folders = [Path(os.path.normpath(Path.cwd() / p)) for p in paths or (".",)]
         for folder in filter(Path.is_dir, folders):
             self._listed[folder] = _inside(folder, listing.files)
-        if not listing.files and not self.flags.quiet:
+        if not (listing.files or listing.vendored or self.flags.quiet):
             complain("no Python files found", "warning")
         jobs = [self.job(path) for path in listing.files]
         if self.flags.verbose:
@@ -172,7 +174,12 @@ class Run:
             except ValueError as error:
                 raise click.UsageError(str(error)) from None
             self._options[key] = Options(
-                rules, settings.allow, torch, self.projects, newest
+                rules,
+                settings.allow,
+                torch,
+                self.projects,
+                newest,
+                vendor=settings.runtime == "vendor",
             )
         return self._options[key]
 

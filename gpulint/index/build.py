@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from gpulint.index.walk import FUNCTIONS, GETTERS, WITH_GAPS, dotted, walk_scope
+from gpulint.runtime_name import RUNTIME, canonical, is_vendored
 from gpulint.source import Source, SourceError
 
 if TYPE_CHECKING:
@@ -406,15 +407,17 @@ def _read_imports(index: FileIndex) -> None:
     for statement in index.all(ast.Import):
         for alias in statement.names:
             head = alias.name.partition(".")[0]
-            index.imports[alias.asname or head] = alias.name if alias.asname else head
+            meant = canonical(alias.name if alias.asname else head)
+            index.imports[alias.asname or head] = meant
     for origin in index.all(ast.ImportFrom):
         module = "." * origin.level + (origin.module or "")
         for alias in origin.names:
             if alias.name == "*":
-                stars.append(module)
+                stars.append(RUNTIME if is_vendored(module) else module)
             else:
                 dot = "" if module.endswith(".") else "."
-                index.imports[alias.asname or alias.name] = module + dot + alias.name
+                meant = canonical(module + dot + alias.name)
+                index.imports[alias.asname or alias.name] = meant
     index.stars = tuple(stars)
 
 

@@ -23,6 +23,7 @@ from gpulint.index.consulted import (
 from gpulint.index.paths import added_to_path
 from gpulint.index.settings_file import Dialect, parse_settings, read_settings
 from gpulint.index.words import Search, Words, settings_files
+from gpulint.runtime_name import is_vendored_file
 from gpulint.source import Source, SourceError, decode, parse, read_source
 
 MAX_LOADED = 4_000_000  # characters of loaded files, about 400 MB of syntax trees
@@ -323,7 +324,7 @@ class Project:
         if path not in self._added:
             added = added_to_path(near, self.root)
             self._added[path] = [f for f in added if self._is(f, FOLDER)]
-            if _is_run(near):
+            if is_run(near):
                 self._added[path].append(path.parent)
         return self._added[path]
 
@@ -465,7 +466,7 @@ class Project:
     def files(self) -> tuple[Path, ...]:
         """All Python files of the project."""
         found = list(self._lister(self.root)) if self._lister is not None else []
-        found = [path for path in found if path.suffix == ".py"]
+        found = [p for p in found if p.suffix == ".py" and not is_vendored_file(p)]
         return tuple(found) if len(found) <= MAX_FILES else ()
 
     @cached_property
@@ -531,7 +532,7 @@ class Projects:
     def _find_root(self, folder: Path) -> Path:
         root, lister = find_root(folder), self._lister
         if root is None:
-            root, lister = _outside_packages(folder), _neighbours
+            root, lister = outside_packages(folder), _neighbours
         self._projects.setdefault(root, Project(root, lister))
         return root
 
@@ -546,7 +547,8 @@ def find_root(folder: Path) -> Path | None:
     return None
 
 
-def _outside_packages(folder: Path) -> Path:
+def outside_packages(folder: Path) -> Path:
+    """The folder itself, or the one that holds the package it belongs to."""
     while _is_package(folder) and folder.parent != folder:
         folder = folder.parent
     return folder
@@ -567,7 +569,7 @@ def _stem(path: Path) -> str:
     return path.parent.name if path.stem == "__init__" else path.stem
 
 
-def _is_run(index: FileIndex) -> bool:
+def is_run(index: FileIndex) -> bool:
     """Whether a file has a main guard."""
     return any(
         isinstance(statement, ast.If)

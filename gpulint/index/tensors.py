@@ -12,6 +12,7 @@ from gpulint.index.build import Function, last_name
 from gpulint.index.flow import Definition, enclosing_function
 from gpulint.index.known import Value
 from gpulint.index.measured import measured
+from gpulint.index.objects import Callers, Made, callers_of, made_by
 from gpulint.index.resolve import Origin, Resolver
 from gpulint.index.values import Evaluator
 from gpulint.index.walk import FUNCTIONS, dotted
@@ -126,6 +127,7 @@ class Tensors:
         self._where: dict[ast.AST, Where] = {}
         self._moves: dict[ast.Call, Move | None] = {}
         self._targets: dict[ast.expr, Target] = {}
+        self._objects: dict[Made, Tensors] = {}
         self.assumed: dict[ast.AST, Where] = {}  # set by the script model: batches
         self._alone: frozenset[ast.Call] = frozenset()  # what functions run for, if any
 
@@ -290,6 +292,7 @@ class Tensors:
     def forget(self) -> None:
         """Drop answers, after the script model has added assumptions."""
         self._where.clear()
+        self._objects.clear()
 
     def _compute(self, node: ast.AST) -> Where:
         if isinstance(node, (ast.Constant, ast.JoinedStr, ast.Lambda)):
@@ -449,11 +452,23 @@ class Tensors:
             return Where.PLAIN  # a dtype or constant
         definitions = self.resolver.definitions(node)
         if definitions:
-            return self._defined(definitions)
+            found = self._defined(definitions)
+            return self._of_object(node) if Where.DEVICE in found else found
         if node.attr in _TENSOR_ATTRIBUTES:
             return self.where(node.value)
         inner = self.where(node.value)
         return inner if inner.device else Where.UNKNOWN
+
+    def _of_object(self, node: ast.Attribute) -> Where:
+        """An attribute as the calls set it that act on this object of its class."""
+        definitions = self.resolver.definitions(node)
+        made = made_by(self.resolver, node.value)
+        if made not in self._objects:
+            self._objects[made] = self
+            callers = callers_of(self.resolver, made)
+            if callers:
+                self._objects[made] = self._with(callers)
+        return self._objects[made]._defined(definitions)
 
     def _call(self, call: ast.Call) -> Where:
         move = self.move(call)
@@ -524,10 +539,15 @@ class Tensors:
 
     def _for(self, call: ast.Call, function: Function) -> Tensors:
         """The same, as if only one call were made of a function."""
-        resolver = self.resolver.called_only_by({function: [call]})
+        its = self._with({function: [call]})
+        its._alone = self._alone | {call}
+        return its
+
+    def _with(self, callers: Callers) -> Tensors:
+        """The same, as if only these calls were made of these functions."""
+        resolver = self.resolver.called_only_by(callers)
         its = Tensors(resolver, Evaluator(resolver))
         its.assumed = self.assumed
-        its._alone = self._alone | {call}
         return its
 
     def _method(self, call: ast.Call, func: ast.Attribute) -> Where:

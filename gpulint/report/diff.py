@@ -41,6 +41,11 @@ def unified(name: str, source: Source, text: str) -> str:
     )
 
 
+def created(name: str, text: str) -> str:
+    """A unified diff that makes a new file, whose last line has an end."""
+    return "".join(difflib.unified_diff([], _lines(text), "/dev/null", name))
+
+
 def _has_line(source: Source, line: str) -> bool:
     whole = rf"(?:\A|[\r\n]){re.escape(line)}[ \t]*(?:[\r\n]|\Z)"
     return re.search(whole, source.text) is not None

@@ -25,6 +25,7 @@ COLORS = {
 KINDS = {"primary": "bold red", "related": "bold blue", "source": "", "gap": ""}
 SIGNS = {"-": "red", "+": "green"}
 BAR = "bold blue"
+NEWLINE = "\n"
 PIPE_WIDTH = 120
 MAX_RELATED = 8
 
@@ -68,6 +69,7 @@ class Page:
         hidden = len(finding.related) - len(here) - len(there)
         for fact in self._facts(entry, finding, hidden):
             self.paragraph(f"{' ' * (digits + 1)}= {one_line(fact)}", digits + 3)
+        self._by_hand(finding, digits)
         self._help(entry.source, finding, digits)
         self._print("")
 
@@ -131,7 +133,16 @@ class Page:
         for fact in finding.evidence:
             yield f"because: {fact.note} ({self.report.path(fact.path)}:{fact.row})"
         if finding.fix_withheld:
-            yield f"no fix: {finding.fix_withheld}"
+            yield f"no fix: {finding.fix_withheld.partition(NEWLINE)[0]}"
+
+    def _by_hand(self, finding: Finding, digits: int) -> None:
+        """Code that a user can put in where there is no fix, line by line."""
+        lines = (finding.fix_withheld or "").split(NEWLINE)[1:]
+        if not lines:
+            return
+        self.paragraph("help: By hand")
+        for line in ["", *lines, ""]:
+            self._print((f"{'':>{digits}} |", BAR), (f" {visible(line)}", ""))
 
     def _help(self, source: Source | None, finding: Finding, digits: int) -> None:
         if finding.fix is None or source is None:

@@ -3,13 +3,17 @@
 Every helper does what the script did before where the machine offers nothing better,
 never fails for lack of a GPU, and logs its decision once on rank 0 (logger "gpulint",
 or standard error where no logging is set up). Arguments come first, then these
-environment variables, then the policy:
+environment variables, then what `gpulint tune` has found for this script and hardware
+(`gpulint.tuned.json`), then the policy:
 
 GPULINT_RUNTIME=off    the script's original behaviour everywhere
 GPULINT_DEBUG=1        no workers, mixed precision or compiling; the CPU augments
+GPULINT_TUNED=off      what `gpulint tune` has found is not used
 GPULINT_NUM_WORKERS=4  workers of each loader
+GPULINT_PREFETCH_FACTOR=4  batches that each worker prepares ahead
 GPULINT_BATCH_SIZE=64  samples in a batch; GPULINT_BATCH_SIZE_EVAL in evaluation
 GPULINT_AMP=bf16       mixed precision's dtype: off, fp16 or bf16
+GPULINT_COMPILE=off    no model is compiled
 GPULINT_ENV=cloud      what `environment()` says: local or cloud
 GPULINT_POLICY=local-cloud  settings by that; see `configure`. Default: measured
 GPULINT_STAGE_DIR=/disk  where `stage_local` copies data to
@@ -20,6 +24,8 @@ starts no GPU; torch is imported when a helper needs it.
 
 from __future__ import annotations
 
+from ._async_save import async_save, flush, forget_saves
+from ._augmentation import augmentation
 from ._batch_size import batch_size, forget_batch_sizes, scaled_lr, warmup
 from ._compiled import maybe_compile
 from ._configure import configure
@@ -52,6 +58,8 @@ __all__ = [
     "TensorLoader",
     "accumulator_dtype",
     "amp_dtype",
+    "async_save",
+    "augmentation",
     "available_cpus",
     "batch_size",
     "configure",
@@ -60,6 +68,7 @@ __all__ = [
     "environment",
     "explain",
     "find_batch_size",
+    "flush",
     "hardware",
     "loader_kwargs",
     "maybe_compile",
@@ -82,3 +91,4 @@ def _reset() -> None:
     forget_batch_sizes()
     forget_policy()
     forget_ranks()
+    forget_saves()

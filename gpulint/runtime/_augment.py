@@ -20,11 +20,12 @@ class Step:
     """One operation on a batch. `spatial`: it moves pixels, and those of masks as well.
 
     `random`: it draws, and is left out under `eval()`. `needs_floats`: it computes with
-    colours from 0 to 1.
+    colours from 0 to 1. `bounded`: it cuts off what is not from 0 to 1.
     """
 
     random = True
     needs_floats = False
+    bounded = False
     fill: tuple[float, ...] = ()  # the colour of pixels that come from outside
     spatial = False
 
@@ -246,6 +247,7 @@ class Jitter(Step):
     """
 
     needs_floats = True
+    bounded = True
 
     def __init__(self, **ranges: tuple[float, float] | None) -> None:
         self.ranges = {name: its for name, its in ranges.items() if its is not None}

@@ -7,10 +7,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ._hardware import Hardware, hardware, in_units, introduce
+from ._limits import ram_available
 from ._log import decide
 from ._ranks import agree_on_minimum, in_worker, ranks_cannot_agree
 from ._settings import settings
-from ._tuned import tuned_batches, tuned_entries
+from ._tuned import tell_tuner, tuned_batches, tuned_entries
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -62,6 +63,7 @@ def scaled_lr(
         return lr
     ratio = batch_size / base_batch_size
     scaled = lr * (math.sqrt(ratio) if rule == "sqrt" else min(ratio, MOST_LINEAR))
+    tell_tuner("scaled_lr", lr=lr, scaled=scaled, rule=rule)
     change = f"{lr:g} became {scaled:g}"
     decide("learning rate", f"{change} ({rule}: {batch_size} for {base_batch_size})")
     return scaled
@@ -96,6 +98,7 @@ def _agreed(name: str, default: int) -> int:
     if lowest != size:
         size, reason = lowest, "the lowest of all ranks"
     os.environ[_variable(name, default)] = str(size)
+    tell_tuner("batch_size", name=name, default=default, size=size)
     label = "batch size" if name == "train" else f"batch size of {name}"
     decide(label, f"{size} ({reason})")
     return size
@@ -127,6 +130,8 @@ def _wanted(name: str, default: int) -> tuple[int, str]:
 
 def _usable_memory(machine: Hardware) -> int | None:
     """The free memory, and what this process holds of it already."""
+    if machine.kind == "cpu":
+        return ram_available()
     if machine.kind not in ("cuda", "rocm"):
         return machine.memory_free
     import torch

@@ -34,6 +34,30 @@ def memory_limit(root: Path) -> int | None:
     return min((limit for limit in limits if limit > 0), default=None)
 
 
+def memory_left(root: Path) -> int | None:
+    """Return the bytes that control groups still grant, None without a limit.
+
+    What they count of files that were read or written is given back on demand.
+    """
+    left: list[int] = []
+    for group in _unified_groups(root):
+        left += _left(group, "memory.max", "memory.current", "file")
+    for group in _v1_groups(root, "memory", MEMORY_FOLDERS):
+        limit, usage = "memory.limit_in_bytes", "memory.usage_in_bytes"
+        left += _left(group, limit, usage, "total_cache")
+    return min(left, default=None)
+
+
+def _left(group: Path, limit: str, usage: str, files: str) -> list[int]:
+    limits, used = _numbers(group / limit), _numbers(group / usage)
+    if not limits or not used:
+        return []
+    words = _text(group / "memory.stat").split()
+    counts = dict(zip(words[::2], words[1::2], strict=False))
+    cached = counts.get(files, "0")
+    return [max(0, limits[0] - used[0] + int(cached))]
+
+
 def _v2_quota(group: Path) -> list[float]:
     numbers = _numbers(group / "cpu.max")  # "250000 100000", or "max 100000"
     return [numbers[0] / numbers[1]] if len(numbers) == 2 and numbers[1] else []

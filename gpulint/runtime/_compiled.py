@@ -13,6 +13,7 @@ from ._gpu import read_gpu
 from ._hardware import introduce
 from ._log import decide
 from ._settings import settings
+from ._tuned import tell_tuner, tuned_entry
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +33,8 @@ def maybe_compile(model: Model, **options: Any) -> Model:
     learn whether it can be, a function of one line is compiled here and now.
 
     Returns the model untouched where that fails, on CPUs, MPS and GPUs of capability
-    below 7.0, under GPULINT_DEBUG, and where it is compiled already or has a method
+    below 7.0, under GPULINT_DEBUG and GPULINT_COMPILE=off, where `gpulint tune` has
+    found that it does not pay, and where it is compiled already or has a method
     `compile` of its own. Off: the model. What this machine lacks raises nothing.
     Hooks that parts of the model are given later are not seen.
     """
@@ -40,6 +42,9 @@ def maybe_compile(model: Model, **options: Any) -> Model:
     if settings().off:
         return model
     reason = _why_not(model)
+    unwanted = _why_unwanted() if reason is None else None
+    tell_tuner("maybe_compile", possible=reason is None)
+    reason = reason or unwanted
     if reason is None:
         model.compile(**options)
         decide("compile", f"{type(model).__name__}, when it first runs")
@@ -53,6 +58,13 @@ def _why_not(model: torch.nn.Module) -> str | None:
     if settings().debug:
         return "GPULINT_DEBUG"
     return _why_not_it(model) or _why_not_on(_device(model))
+
+
+def _why_unwanted() -> str | None:
+    """Return why a model that could be compiled is not, None where it is."""
+    if not settings().compile:
+        return "GPULINT_COMPILE"
+    return "tuned" if tuned_entry().get("compile") is False else None
 
 
 def _why_not_it(model: object) -> str | None:

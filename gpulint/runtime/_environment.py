@@ -56,7 +56,7 @@ LOCAL_SIGNS: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
     ),
 )
 # What a virtual machine's firmware says of its maker and of itself.
-MAKERS = {
+FIRMWARE = {
     "sys/class/dmi/id/sys_vendor": {"Alibaba Cloud": "aliyun", "Amazon EC2": "aws"},
     "sys/class/dmi/id/product_name": {"Google Compute Engine": "google cloud"},
 }
@@ -121,7 +121,7 @@ def _set_variable(name: str, variables: Mapping[str, str]) -> str | None:
 
 
 def _vendor(root: Path) -> Iterator[Environment]:
-    for file, names in MAKERS.items():
+    for file, names in FIRMWARE.items():
         try:
             name = (root / file).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError):

@@ -127,7 +127,7 @@ def _read_xpu(index: int | None) -> Gpu:
 def _read_mps(index: int | None) -> Gpu:  # noqa: ARG001 - there is only one
     import torch
 
-    recommended = getattr(torch.mps, "recommended_max_memory", None)  # torch 2.4
+    recommended = getattr(torch.mps, "recommended_max_memory", None)  # torch 2.5
     total = recommended() if recommended is not None else None
     free = None if total is None else total - torch.mps.driver_allocated_memory()
     return Gpu("mps", "Apple GPU", memory_total=total, memory_free=free)

@@ -6,7 +6,7 @@ import math
 import os
 from pathlib import Path
 
-from ._cgroups import cpu_quota, memory_limit
+from ._cgroups import cpu_quota, memory_left, memory_limit
 from ._ranks import env_count, slurm_tasks_per_node
 
 SYSTEM_ROOT = Path("/")
@@ -44,6 +44,46 @@ def ram_limit(*, root: Path = SYSTEM_ROOT) -> int | None:
     """Return the bytes of memory this process may use, None where unknown."""
     limits = [n for n in (_physical_memory(), memory_limit(root)) if n is not None]
     return min(limits, default=None)
+
+
+def free_memory(*, root: Path = SYSTEM_ROOT) -> int | None:
+    """Return the bytes of memory that are free for this process, None where unknown.
+
+    The lower of what the machine has left, files in memory not counted, and what the
+    control group has.
+    """
+    free, available = memory_left(root), _machine_left(root)
+    if free is None or available is None:
+        return available if free is None else free
+    return min(free, available)
+
+
+def ram_available(*, root: Path = SYSTEM_ROOT) -> int | None:
+    """Return the bytes that processes of this control group could have in all.
+
+    What the machine could still give, this process's own share, and no more than the
+    group's limit. None where the machine does not say (it is not Linux).
+    """
+    available = _machine_left(root)
+    try:
+        own = int((root / "proc/self/statm").read_text("ascii").split()[1])
+        own *= os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
+    if available is None:
+        return None
+    limit = memory_limit(root)
+    return available + own if limit is None else min(available + own, limit)
+
+
+def _machine_left(root: Path) -> int | None:
+    """Bytes that the machine could give to new processes; Linux alone says it."""
+    try:
+        lines = (root / "proc/meminfo").read_text("ascii").splitlines()
+        free = next(line.split()[1] for line in lines if line.startswith("MemAvail"))
+        return int(free) * 1024
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
 
 
 def shm_free(*, root: Path = SYSTEM_ROOT) -> int | None:

@@ -9,6 +9,7 @@ from ._hardware import introduce
 from ._log import decide
 from ._placement import ASYNC_KINDS, usable_kind
 from ._settings import settings
+from ._tuned import tell_tuner
 from ._workers import WorkerPlan, batches_ahead, plan_workers
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def loader_kwargs(
     CPUs less one, at most 8 (4 unless `train`, 4 if `light` work is left to them, 2 on
     a CPU, 4 on MPS), and 0 where workers cannot start or a debugger is attached.
     Pinned memory on CUDA, ROCm and XPU. With `persistent` the workers live on between
-    epochs.
+    epochs. Where `gpulint tune` has found a number of workers for this script and
+    machine, it takes the place of that share, and `prefetch_factor` comes with it.
 
     `given` are options as the script writes them: they win, and those that are not
     about workers pass through. One that DataLoader refuses because there are no
@@ -57,15 +59,24 @@ def loader_kwargs(
     options = _worker_options(before) if plan.as_before else {}
     options["num_workers"] = plan.count
     options["pin_memory"] = _pins(kind, before)
+    ahead = settings().prefetch_factor or plan.prefetch
+    if ahead is None and not plan.as_before:
+        ahead = batches_ahead(plan.count)
+    if ahead and plan.count and not settings().debug:
+        options["prefetch_factor"] = ahead
     if persistent and plan.count:
         options["persistent_workers"] = True
-    ahead = None if plan.as_before else batches_ahead(plan.count)
-    if ahead is not None:
-        options["prefetch_factor"] = ahead
     options |= given
     name = "loader" if train else "eval loader"
     _drop_illegal(options, name)
     decide(name, _summary(plan, options))
+    tell_tuner(
+        "loader_kwargs",
+        train=train,
+        workers=options["num_workers"],
+        fixed=plan.fixed,
+        prefetch_fixed="prefetch_factor" in given,
+    )
     return options
 
 

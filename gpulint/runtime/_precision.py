@@ -11,6 +11,7 @@ from ._log import decide, note
 from ._placement import as_device, choose_device, exists
 from ._ranks import of_all_ranks
 from ._settings import settings
+from ._tuned import tell_tuner, tuned_entry
 
 if TYPE_CHECKING:
     import torch
@@ -22,6 +23,7 @@ PREFERENCES = ("auto", *FORMATS)
 
 _amp_dtypes: dict[tuple[DeviceLike, str], torch.dtype | None] = {}
 _shared_formats: list[str] = list(FORMATS)  # those that all ranks may use
+_differ: list[bool] = []  # not empty where ranks are asked or tuned for different ones
 
 
 def amp_dtype(device: DeviceLike, prefer: str = "auto") -> torch.dtype | None:
@@ -30,7 +32,8 @@ def amp_dtype(device: DeviceLike, prefer: str = "auto") -> torch.dtype | None:
     bfloat16 where the hardware has it (compute capability 8.0, MI100, RDNA 3, XPU),
     float16 on 7.x, otherwise None: older GPUs only emulate these, and on MPS and CPUs
     the gain is small or negative. `prefer` ("fp16" or "bf16") chooses where the
-    hardware has both. `GPULINT_AMP` does the same where `prefer` is "auto"; its value
+    hardware has both. `GPULINT_AMP`, and after it what `gpulint tune` has found, do the
+    same where `prefer` is "auto"; its value
     "off", GPULINT_DEBUG and a switched-off runtime always give None.
 
     Cheap enough to be called at every step. Raises ValueError for another `prefer`.
@@ -65,12 +68,15 @@ def forget_precisions() -> None:
     """Begin anew, as in a fresh process."""
     _amp_dtypes.clear()
     _shared_formats[:] = FORMATS
+    _differ.clear()
 
 
 def agree_on_formats() -> None:
     """Let `amp_dtype` decide alike on all ranks, which must all call this."""
-    brought = of_all_ranks(_usable_formats())
-    _shared_formats[:] = [f for f in FORMATS if all(f in its for its in brought)]
+    wished = (settings().amp, tuned_entry().get("amp"))
+    brought = of_all_ranks((_usable_formats(), wished))
+    _shared_formats[:] = [f for f in FORMATS if all(f in its for its, _ in brought)]
+    _differ[:] = [True] if any(wishes != wished for _, wishes in brought) else []
     _amp_dtypes.clear()
 
 
@@ -93,6 +99,7 @@ def _decide_amp(device: DeviceLike, prefer: str) -> torch.dtype | None:
         return None
     target = as_device(device)
     name, reason = _choose_amp(target, prefer)
+    tell_tuner("amp_dtype", choice=name, choices=_choices(target, prefer))
     decide("amp", f"{name} on {target} ({reason})")
     return _dtype(name)
 
@@ -115,10 +122,20 @@ def _choose_amp(device: torch.device, prefer: str) -> tuple[str, str]:
         return "off", "other ranks gain nothing by it"
     if prefer in native:
         return prefer, "as the script prefers"
-    if prefer == "auto" and asked in native:
+    if prefer == "auto" and asked in native and not _differ:
         return asked, "GPULINT_AMP"
+    tuned = tuned_entry().get("amp") if prefer == "auto" and not _differ else None
+    if tuned == "off" or tuned in native:
+        return str(tuned), f"tuned for {gpu.name}"
     has = f"{gpu.name} has {' and '.join(its_own)}"
     return native[0], has if native == its_own else f"{has}, other ranks less"
+
+
+def _choices(device: torch.device, prefer: str) -> list[str]:
+    """What `GPULINT_AMP` could ask for here; nothing where the script has chosen."""
+    gpu = read_gpu(device) if prefer == "auto" and exists(device) else None
+    native = _native(gpu) if gpu is not None and not settings().debug else []
+    return ["off", *native] if native else []
 
 
 def _dtype(name: str) -> torch.dtype | None:

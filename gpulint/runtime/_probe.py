@@ -22,7 +22,7 @@ from ._settings import settings
 if TYPE_CHECKING:
     import torch
 
-Step = Callable[[int], object]
+TrainingStep = Callable[[int], object]
 
 # Design choices, not measured.
 SETTLING = 2  # steps before the one that is timed: optimizer states, chosen kernels
@@ -55,7 +55,7 @@ class Found(NamedTuple):
 
 
 def find_batch_size(
-    step: Step, *, start: int, max_size: int, restore: Iterable[Any]
+    step: TrainingStep, *, start: int, max_size: int, restore: Iterable[Any]
 ) -> int:
     """Return the largest batch size that fits the GPU and pays, by trying.
 
@@ -151,7 +151,7 @@ def _refuse_wrapped(things: list[Any]) -> None:
 
 
 def _search(
-    step: Step, start: int, most: int, device: torch.device, put_back: PutBack
+    step: TrainingStep, start: int, most: int, device: torch.device, put_back: PutBack
 ) -> Found:
     def tried(size: int) -> Trial:
         try:
@@ -199,7 +199,7 @@ def _round_numbers(above: int, below: int) -> tuple[int, int, int]:
 # Trying
 
 
-def _tried(step: Step, size: int, device: torch.device) -> Trial:
+def _tried(step: TrainingStep, size: int, device: torch.device) -> Trial:
     import torch
 
     accelerator: Any = getattr(torch, device.type)
@@ -219,7 +219,7 @@ def _tried(step: Step, size: int, device: torch.device) -> Trial:
     return Trial(size, rate)
 
 
-def _seconds(step: Step, size: int, device: torch.device) -> float | None:
+def _seconds(step: TrainingStep, size: int, device: torch.device) -> float | None:
     """Return what a step takes once all is settled, None if memory runs out."""
     import torch
 

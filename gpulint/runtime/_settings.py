@@ -19,8 +19,11 @@ class Settings:
 
     off: bool  # GPULINT_RUNTIME=off: every helper returns the script's own behaviour
     debug: bool  # GPULINT_DEBUG=1: no workers, no mixed precision
+    tuned: bool  # GPULINT_TUNED=off: what `gpulint tune` has found is not used
     num_workers: int | None  # GPULINT_NUM_WORKERS
+    prefetch_factor: int | None  # GPULINT_PREFETCH_FACTOR
     amp: str | None  # GPULINT_AMP: "off", "fp16" or "bf16"
+    compile: bool  # GPULINT_COMPILE=off: no model is compiled
     batch_sizes: Mapping[str, int]  # GPULINT_BATCH_SIZE, GPULINT_BATCH_SIZE_EVAL, …
     policy: str  # GPULINT_POLICY: "measured" or "local-cloud"
     stage_folder: str | None  # GPULINT_STAGE_DIR
@@ -45,8 +48,11 @@ def _read_settings() -> Settings:
     return Settings(
         off=not _read_switch("GPULINT_RUNTIME", default=True),
         debug=_read_switch("GPULINT_DEBUG", default=False),
+        tuned=_read_switch("GPULINT_TUNED", default=True),
         num_workers=_read_count("GPULINT_NUM_WORKERS"),
+        prefetch_factor=_read_size("GPULINT_PREFETCH_FACTOR"),
         amp=read_choice("GPULINT_AMP", ("off", "fp16", "bf16")),
+        compile=_read_switch("GPULINT_COMPILE", default=True),
         batch_sizes=_read_batch_sizes(),
         policy=read_choice("GPULINT_POLICY", POLICIES) or "measured",
         stage_folder=os.environ.get("GPULINT_STAGE_DIR") or None,
@@ -76,12 +82,17 @@ def _read_batch_sizes() -> dict[str, int]:
     found: dict[str, int] = {}
     for variable in sorted(os.environ):
         name = BATCH_SIZE_VARIABLE.fullmatch(variable)
-        size = _read_count(variable) if name is not None else None
-        if size == 0:
-            raise ValueError(f"{variable}='0' is not a number of 1 or more")
+        size = _read_size(variable) if name is not None else None
         if name is not None and size is not None:
             found[(name[1] or "train").lower()] = size
     return found
+
+
+def _read_size(name: str) -> int | None:
+    size = _read_count(name)
+    if size == 0:
+        raise ValueError(f"{name}='0' is not a number of 1 or more")
+    return size
 
 
 def _read_count(name: str) -> int | None:

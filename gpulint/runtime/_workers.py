@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ._hardware import hardware
 from ._limits import available_cpus, cpus_per_rank, shm_free
 from ._main_guard import why_no_workers
 from ._policy import policy
 from ._ranks import local_world_size
 from ._settings import settings
+from ._tuned import tuned_entry
 
 # Design choices: what a training loop usually needs, not what gives most.
 MOST_TRAIN = 8
@@ -30,6 +32,8 @@ class WorkerPlan:
     count: int
     why: str
     as_before: bool = False
+    fixed: bool = False  # nothing but the script's author can change it
+    prefetch: int | None = None  # tuned together with the number
 
 
 def plan_workers(
@@ -42,26 +46,28 @@ def plan_workers(
 ) -> WorkerPlan:
     """Return the plan for a loader that feeds a device of this kind.
 
-    First the script's own number, then `GPULINT_*`, then what the machine has. Where
+    First the script's own number, then `GPULINT_*`, then what was tuned for this
+    machine, then what it has. Where
     it has nothing to offer, the number from `before` the rewriting stays.
     """
     if "num_workers" in given:
-        return WorkerPlan(given["num_workers"], "as written")
+        return WorkerPlan(given["num_workers"], "as written", fixed=True)
     if settings().debug:
-        return WorkerPlan(0, "GPULINT_DEBUG", as_before=True)
+        return WorkerPlan(0, "GPULINT_DEBUG", as_before=True, fixed=True)
     obstacle = why_no_workers(given.get("multiprocessing_context"))
     if obstacle is not None:
-        return WorkerPlan(0, obstacle)
+        return WorkerPlan(0, obstacle, fixed=True)
     asked = settings().num_workers
     if asked is not None:
         return WorkerPlan(asked, "GPULINT_NUM_WORKERS")
     if debugger_attached():
-        return WorkerPlan(0, "a debugger is attached")
+        return WorkerPlan(0, "a debugger is attached", fixed=True)
     most = MOST_TRAIN if train else MOST_EVAL
     most = min(most, MOST_LIGHT) if light else most
     most = min(most, MOST_BY_KIND.get(kind, most))
     plan = _plan_by_resources(most, before)
-    return _plan_by_policy(plan) if train else plan
+    plan = _plan_by_policy(plan) if train else plan
+    return _tuned_plan(plan, alone=train and local_world_size() == 1)
 
 
 def batches_ahead(workers: int) -> int | None:
@@ -80,6 +86,27 @@ def _plan_by_policy(plan: WorkerPlan) -> WorkerPlan:
     if most is None or plan.as_before or plan.count <= most:
         return plan
     return replace(plan, count=most, why=f"{plan.why}, {policy().why}: at most {most}")
+
+
+def _tuned_plan(plan: WorkerPlan, *, alone: bool) -> WorkerPlan:
+    """What was tuned with the CPUs that there are now, else the plan by resources.
+
+    Tuned were the workers of one training loader in one process; unless it is that
+    one `alone`, it has no more of them than its share.
+    """
+    entry = tuned_entry()
+    count = entry.get("workers")
+    if type(count) is not int or count < 0:
+        return plan
+    machine = hardware()
+    cpus = entry["hardware"].get("cpus")
+    if type(cpus) is int and cpus > machine.cpus:
+        return replace(plan, why=f"{plan.why}, it was tuned with {cpus}")
+    if not alone and count > plan.count:
+        return plan
+    prefetch = entry.get("prefetch_factor")
+    ahead = prefetch if type(prefetch) is int and prefetch > 0 and count else None
+    return WorkerPlan(count, f"tuned for {machine.name}", prefetch=ahead)
 
 
 def _plan_by_resources(most: int, before: Mapping[str, Any]) -> WorkerPlan:

@@ -28,7 +28,8 @@
   `batch_size_reasons`, `larger_batch`, `learning_rates` (401), `evaluation_batches`
   (402), `compilable`, `compiled_in_place`, `deep_networks`, `placed_models` (501),
   `autotuning` (502), `memory_formats` (503), `fused` (504), `written_attention` (505),
-  `idle_biases` (506), `debug_modes` (507), `default_device` (508), `remote_samples`
+  `idle_biases` (506), `debug_modes` (507), `default_device` (508), `checkpoints`,
+  `checkpoint_paths`, `path_parts`, `async_saves` (601, 602), `remote_samples`
   (603), `slow_logs` (604), `downloads` (605), `named_cards` (801), `worker_threads`
   (802), `platforms` (803), `idle` (804), `epoch_figures` (805),
   `setting_values`, `slow_settings`, `illegal_settings`, `debug_switches`,

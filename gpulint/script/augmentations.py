@@ -292,11 +292,27 @@ class Samples:
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             inner = self._value(test.operand)
             return None if inner is None else not inner
+        if isinstance(test, ast.BoolOp):
+            decides = isinstance(test.op, ast.Or)  # what one part alone decides
+            return decides if decides in map(self._value, test.values) else None
         if not isinstance(test, (ast.Name, ast.Attribute, ast.Constant, ast.Subscript)):
             return None
+        if isinstance(test, ast.Attribute) and self._runtime_decides(test.attr):
+            return True
         values = self.script.evaluator.values(test)
         found = {bool(v.constant) for v in values.known}
         return found.pop() if values.complete and len(found) == 1 else None
+
+    def _runtime_decides(self, name: str) -> bool:
+        """Whether `train_set.on_batches = augment.on_batches` sets an attribute."""
+        homes = (self.index, self.loader.script.index)
+        writes = (w for home in homes for w in home.attribute_writes.get(name, ()))
+        above = (self.index.parent(write) for write in writes)
+        return any(
+            isinstance(a, ast.Assign)
+            and (dotted(a.value) or "").endswith(".on_batches")
+            for a in above
+        )
 
 
 def _has_objects(script: Script, owner: ast.ClassDef) -> bool:

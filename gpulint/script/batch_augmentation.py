@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import ast
-import itertools
 import textwrap
 from typing import TYPE_CHECKING
 
-from gpulint.index import Move, Target
-from gpulint.index.build import last_name
-from gpulint.index.walk import dotted, walk
+from gpulint.index.walk import dotted
 from gpulint.script.augmentations import Augmentation
-from gpulint.script.beside import Beside
 from gpulint.script.edits import (
     CannotFix,
     Edit,
@@ -20,9 +16,11 @@ from gpulint.script.edits import (
     ReplaceCode,
     Rewrite,
 )
+from gpulint.script.hand_augmentation import move_samples_to_batches
 from gpulint.script.image_operations import TORCHVISION, draws_for_each
-from gpulint.script.loops import Loop
 from gpulint.script.started import is_started
+from gpulint.script.trained_dataset import check_uses
+from gpulint.script.training_batches import Handed, TrainingBatches
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -52,22 +50,13 @@ _SIZING = frozenset("CenterCrop RandomResizedCrop RandomCrop".split())
 def move_to_batches(
     script: Script, found: Augmentation
 ) -> tuple[Rewrite | None, str | None]:
-    """The rewrite that splits the transform, or why there is none."""
+    """The rewrite, or why there is none; lines after the first are to be put in."""
+    if found.by_hand:
+        return move_samples_to_batches(script, found)
     try:
         return _Split(script, found).rewrite(), None
     except CannotFix as reason:
         return None, str(reason)
-
-
-class _Handed(Beside):
-    """Hands a name to the loop that iterates a loader; it is made elsewhere."""
-
-    def __init__(self, script: Script, name: str) -> None:
-        super().__init__(script, name, lambda _: "")
-        self.scopes: set[ast.AST] = set()
-
-    def _make(self, anchor: ast.stmt, target: str) -> None:
-        self.scopes.add(self.script.index.scope(anchor))
 
 
 class _Split:
@@ -78,23 +67,20 @@ class _Split:
         self.loader = found.loader
         if found.others:
             raise CannotFix("samples that are not trained on go through it as well")
-        if found.by_hand:
-            raise CannotFix("the operations are written by hand")
         compose = self._compose(found.whole)
         self.dataset = self._dataset()
         self._check_moves(compose)
         self.transform = self._transform(compose)
-        self.loop = self._loop()
-        self.iterated = self._iterated()
-        self.move = self._move()
+        self.batches = TrainingBatches(script, found.loader)
+        self.move = self.batches.move_of(self.batches.pair()[0])
 
     def rewrite(self) -> Rewrite:
         """The dataset gets one part of the transform, the loop's batches the other."""
         script = self.script
         runtime, imports = script.runtime
         augment = script.free_name("augment", "augment_batch")
-        handed = _Handed(script, augment)
-        handed.reach(self.iterated)
+        handed = Handed(script, augment)
+        handed.reach(self.batches.iterated)
         if handed.passed and not is_started(script):
             raise CannotFix("functions of an imported file get no new parameter")
         statement = script.index.statement(self.dataset)
@@ -102,7 +88,7 @@ class _Split:
             raise CannotFix("the loader is not made beside the dataset")
         name = self._name()
         size = ", same_size=True" if self._same_size() else ""
-        given = f"{self._text()}, {self._device()}{size}"
+        given = f"{self._text()}, {self.batches.device(self.move, self.dataset)}{size}"
         split = f"{name}, {augment} = {runtime}.split_augmentation({given})"
         if "\n" not in given and len(split) + statement.col_offset > LINE:
             split = split.replace(f"({given})", f"(\n{INDENT}{given}\n)")
@@ -192,7 +178,7 @@ class _Split:
         ):
             raise CannotFix("the dataset may give more than an image and its class")
         assert isinstance(argument, ast.expr)
-        self._check_uses_of_dataset(call, argument)
+        check_uses(self.script, call, argument)
         statement = self.script.index.statement(call)
         if not isinstance(statement, ast.Assign) or self.script.loops_around(call):
             raise CannotFix("the dataset is not made in a statement of its own")
@@ -210,198 +196,3 @@ class _Split:
     def _same_size(self) -> bool:
         name = self.script.index.qualified(self.dataset.func) or ""
         return name.rpartition(".")[2] in _SAME_SIZE
-
-    def _uses(self, name: ast.Name) -> list[ast.AST]:
-        """Where a variable is read that is bound once in its scope."""
-        index = self.script.index
-        scope = index.scope(name)
-        bound = self.script.resolver.flow(scope).definitions.get(name.id, [])
-        if len(bound) != 1:
-            raise CannotFix(f"`{name.id}` has several values")
-        same = (n for n in index.all(ast.Name) if n.id == name.id and n is not name)
-        return [n for n in same if self._reads(n, scope)]
-
-    def _reads(self, node: ast.Name, scope: ast.AST) -> bool:
-        found = self.script.definitions(node)
-        return not found or any(self.script.index.scope(d.node) is scope for d in found)
-
-    def _check_uses_of_dataset(self, call: ast.Call, argument: ast.expr) -> None:
-        """That nobody else takes samples: they lack what batches get."""
-        index = self.script.index
-        if call is argument:
-            return
-        above = index.parent(call)
-        target = above.targets[0] if isinstance(above, ast.Assign) else None
-        if not isinstance(target, ast.Name) or not isinstance(argument, ast.Name):
-            raise CannotFix("the dataset may be used elsewhere as well")
-        for use in self._uses(target):
-            if use is not argument and not self._looks_only(use):
-                line = getattr(use, "lineno", 0)
-                raise CannotFix(f"line {line} may take samples of the dataset")
-
-    def _looks_only(self, use: ast.AST) -> bool:
-        """`len(train_set)`, `train_set.classes`, a sampler that counts it."""
-        above = self.script.index.parent(use)
-        if isinstance(above, ast.Attribute):
-            around = self.script.index.parent(above)
-            called = isinstance(around, ast.Call) and around.func is above
-            return isinstance(above.ctx, ast.Load) and not called
-        name = self.script.index.qualified(getattr(above, "func", None)) or ""
-        return isinstance(above, ast.Call) and (
-            name in ("len", "print") or name.endswith("Sampler")
-        )
-
-    # The loader and its loop
-
-    def _loop(self) -> Loop:
-        loader, script = self.loader, self.script
-        if not script.index.holds(loader.call) or loader.derived:
-            raise CannotFix("the loader is made elsewhere")
-        if not loader.argument("collate_fn").absent:
-            raise CannotFix("the loader has a `collate_fn`")
-        if loader.values("batch_size").any_in(None):
-            raise CannotFix("the loader makes no batches")
-        loops = loader.loops
-        if len(loops) != 1 or not loops[0].train or loops[0] not in script.loops:
-            raise CannotFix("it is not one loop of this file that takes the batches")
-        loop = loops[0]
-        iterated = [o for i, _ in loop.items for o in script.resolver.origins(i)]
-        if len(loop.items) != 1 or [o.node for o in iterated] != [loader.call]:
-            raise CannotFix("the loop takes batches of other loaders as well")
-        return loop
-
-    def _iterated(self) -> ast.Name:
-        """The name that the loop iterates; only it, and what calls it, use that."""
-        node = self.loop.items[0][0]
-        if not isinstance(node, ast.Name) or isinstance(self.loop.node, ast.While):
-            raise CannotFix("the loader has no name of its own")
-        above = self.script.index.parent(self.loader.call)
-        target = above.targets[0] if isinstance(above, ast.Assign) else None
-        if not isinstance(target, ast.Name):
-            raise CannotFix("the loader has no name of its own")
-        uses = self._uses(target)
-        function = self.loop.function
-        if function is not None:
-            scope = self.script.resolver.flow(function)
-            bound = scope.definitions.get(node.id, [])
-            if len(bound) > 1:
-                raise CannotFix(f"`{node.id}` has several values")
-            uses += [n for n, its in scope.uses.items() if set(its) & set(bound)]
-        for use in uses:
-            if not self._only_loops(use, self.loop):
-                line = getattr(use, "lineno", 0)
-                raise CannotFix(f"line {line} may take batches of the loader")
-        return node
-
-    def _only_loops(self, use: ast.AST, loop: Loop) -> bool:
-        index = self.script.index
-        assert isinstance(loop.node, (ast.For, ast.AsyncFor))
-        if index.inside(use, loop.node.iter):
-            return True
-        above = index.parent(use)
-        if isinstance(above, ast.keyword):
-            above = index.parent(above)
-        if isinstance(above, ast.Call) and use is not above.func:
-            counts = dotted(above.func) == "len" or self._is_shown(above, loop)
-            callee = self.script.resolver.callee(above)
-            return counts or (callee is not None and callee is loop.function)
-        if isinstance(above, ast.Attribute):  # `.dataset`, `.sampler.set_epoch(epoch)`
-            counted = index.parent(above)
-            of_length = isinstance(counted, ast.Call) and dotted(counted.func) == "len"
-            return above.attr in ("sampler", "batch_size") or of_length
-        return False
-
-    def _is_shown(self, call: ast.Call, loop: Loop) -> bool:
-        """`bar = tqdm(loader)` that the loop iterates, and writes beside."""
-        index = self.script.index
-        above = index.parent(call)
-        target = above.targets[0] if isinstance(above, ast.Assign) else None
-        if last_name(call) != "tqdm" or not isinstance(target, ast.Name):
-            return False
-        assert isinstance(loop.node, (ast.For, ast.AsyncFor))
-        scope = self.script.resolver.flow(index.scope(target))
-        bound = [d for d in scope.definitions.get(target.id, []) if d.node is target]
-        uses = [n for n, its in scope.uses.items() if set(its) & set(bound)]
-        return all(
-            index.inside(n, loop.node.iter)
-            or isinstance(index.parent(n), ast.Attribute)
-            for n in uses
-        )
-
-    # The move of the images
-
-    def _move(self) -> Move:
-        script, loop = self.script, self.loop
-        images = self._images()
-        reads = [n for n in self._reads_of(images) if not self._counts(n)]
-        moves = [m for m in script.moves if m.receiver in reads]
-        if len(moves) != 1 or len(reads) != 1:
-            raise CannotFix(f"`{images.id}` is used before it is on the device")
-        move = moves[0]
-        if script.index.statement(move.call) not in loop.node.body:
-            raise CannotFix("the images are moved under a condition")
-        plain = {"device", "non_blocking"}
-        if len(move.call.args) > 1 or any(
-            k.arg not in plain for k in move.call.keywords
-        ):
-            raise CannotFix("the move of the images changes their type or layout")
-        if move.dtype or self._is_kept(move):
-            raise CannotFix("the move of the images changes their type or layout")
-        return move
-
-    def _images(self) -> ast.Name:
-        """The name that a step gives its images: `images, labels` of a batch."""
-        target = self.loop.items[0][1]
-        if isinstance(target, ast.Name):
-            reads = self._reads_of(target)
-            above = self.script.index.parent(reads[0]) if len(reads) == 1 else None
-            if isinstance(above, ast.Assign) and above in self.loop.node.body:
-                target = above.targets[0]
-        pair = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
-        images = pair[0] if len(pair) == 2 else None
-        if not isinstance(images, ast.Name):
-            raise CannotFix("the loop does not unpack a batch into images and labels")
-        return images
-
-    def _reads_of(self, name: ast.Name) -> list[ast.Name]:
-        """Where the loop reads what is bound to a name in one place."""
-        return [
-            n
-            for n in walk(self.loop.node)
-            if isinstance(n, ast.Name)
-            and n.id == name.id
-            and isinstance(n.ctx, ast.Load)
-            and any(d.node is name for d in self.script.definitions(n))
-        ]
-
-    def _is_kept(self, move: Move) -> bool:
-        """Whether what is moved is an argument of what may run batches elsewhere."""
-        around = itertools.takewhile(
-            lambda n: isinstance(n, ast.expr), self.script.index.ancestors(move.call)
-        )
-        return any(isinstance(n, (ast.Lambda, ast.ListComp)) for n in around)
-
-    def _counts(self, node: ast.Name) -> bool:
-        """`images.size(0)`, `images.shape[0]`, `len(images)`."""
-        index = self.script.index
-        above = index.parent(node)
-        around = index.parent(above) if above is not None else None
-        if isinstance(above, ast.Call):
-            return dotted(above.func) == "len"
-        if not isinstance(above, ast.Attribute) or around is None:
-            return False
-        return ast.unparse(around) in (
-            f"{node.id}.size(0)",
-            f"{node.id}.shape[0]",
-        )
-
-    def _device(self) -> str:
-        """The device, as it can be named where the transform is made."""
-        if self.move.device is None:
-            if self.move.target is Target.CUDA:
-                return '"cuda"'
-            raise CannotFix("the device has no name where the transform is made")
-        device = self.script.device_at(self.dataset, [self.loop])
-        if device is None:
-            raise CannotFix("the device has no name where the transform is made")
-        return self.script.text(device)

@@ -145,8 +145,10 @@ class Compiler:
         return end
 
     def _lines(self, code: str, indent: str) -> str:
-        """Code with the file's newlines, all lines but the first indented."""
-        return (self.source.newline + indent).join(code.split("\n"))
+        """Code with the file's newlines, all lines but the first and empty indented."""
+        first, *rest = code.split("\n")
+        indented = (indent + line if line else "" for line in rest)
+        return self.source.newline.join([first, *indented])
 
     def _insert_before(self, edit: InsertBefore) -> TextEdit:
         start = self._line_start(edit.statement)

@@ -33,7 +33,7 @@ _FIXED = frozenset(  # classes of albumentations that do the same to every image
     "SmallestMaxSize ToTensorV2 ToTensor RandomCrop RandomResizedCrop Lambda NoOp "
     "BboxParams KeypointParams ToGray ToRGB Pad CropAndPad from_dict load".split()
 )
-_DRAWS = (
+DRAWS = (
     *("random.", "numpy.random.", "torch.rand", "torch.bernoulli", "torch.empty"),
     *("torch.normal", "torch.FloatTensor"),
 )
@@ -43,7 +43,7 @@ _OPERATIONS = frozenset(
     "torch.flipud scipy.ndimage.rotate skimage.transform.rotate "
     "PIL.ImageOps.mirror PIL.ImageOps.flip skimage.transform.warp".split()
 )
-_FUNCTIONAL = ("torchvision.transforms.functional.", "torchvision.transforms.v2.funct")
+FUNCTIONAL = ("torchvision.transforms.functional.", "torchvision.transforms.v2.funct")
 _FUNCTIONS = frozenset(
     "hflip vflip rotate affine adjust_brightness adjust_contrast adjust_saturation "
     "adjust_hue adjust_gamma gaussian_blur perspective horizontal_flip vertical_flip "
@@ -107,14 +107,24 @@ def _changes_image(script: Script, node: ast.expr) -> bool:
         return True
     if last in _FUNCTIONS and script.resolver.callee(node) is not None:
         return True  # of the program's own
-    if name.startswith(_FUNCTIONAL):
+    if name.startswith(FUNCTIONAL):
         return last in _FUNCTIONS
-    return (
-        isinstance(node.func, ast.Attribute)
-        and node.func.attr == "transpose"
-        and len(node.args) == 1
-        and (dotted(node.args[0]) or "").endswith(_FLIPS)
-    )
+    return isinstance(node.func, ast.Attribute) and _is_pillows(script, node, node.func)
+
+
+def _is_pillows(script: Script, call: ast.Call, func: ast.Attribute) -> bool:
+    """`image.transpose(FLIP_…)`, `image.rotate(…)`, `Brightness(image).enhance(…)`."""
+    if func.attr == "transpose":
+        return len(call.args) == 1 and (dotted(call.args[0]) or "").endswith(_FLIPS)
+    if func.attr == "rotate":
+        origins = script.index.imports.values()
+        return isinstance(func.value, ast.Name) and any(
+            origin == "PIL" or origin.startswith("PIL.") for origin in origins
+        )
+    if func.attr == "enhance" and isinstance(func.value, ast.Call):
+        maker = script.index.qualified(func.value.func) or ""
+        return maker.startswith("PIL.ImageEnhance.")
+    return False
 
 
 def _turns_around(node: ast.Subscript) -> bool:
@@ -150,7 +160,7 @@ def _is_drawn(script: Script, node: ast.AST, depth: int) -> bool:
     for part in walk(node):
         if isinstance(part, ast.Call):
             name = script.index.qualified(part.func) or ""
-            if name.startswith(_DRAWS):
+            if name.startswith(DRAWS):
                 return True
         if isinstance(part, ast.Name) and depth < MAX_DEPTH:
             values = (d.value for d in script.definitions(part) if d.kind == "assign")

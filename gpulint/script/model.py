@@ -24,8 +24,10 @@ from gpulint.index import (
 from gpulint.index.loaded_settings import is_settings
 from gpulint.index.walk import dotted
 from gpulint.rule import Rule
+from gpulint.runtime_name import RUNTIME, VENDORED
 from gpulint.script.backpropagated import Backpropagated
 from gpulint.script.batches import Batches
+from gpulint.script.checkpoints import Checkpoint, find_checkpoints
 from gpulint.script.columns import Columns, find_columns
 from gpulint.script.edits import CannotFix, Rewrite
 from gpulint.script.invariants import Invariants
@@ -75,11 +77,13 @@ class Script:
         torch_version: tuple[int, int] | None = None,
         beside: Script | None = None,
         newest_torch: tuple[int, int] | None = None,
+        vendor: bool = False,
     ) -> None:
         self.source = source
         self.index = index
         self.torch_version = torch_version
         self.newest_torch = newest_torch
+        self.vendor = vendor
         self._all: dict[FileIndex, Script] = beside._all if beside else {}
         self._all[index] = self
         resolver = Resolver(index)
@@ -92,7 +96,8 @@ class Script:
         """The script model of the file in which a node stands: this one or another."""
         index = self.index.home(node)
         if index not in self._all:
-            Script(index.source, index, self.torch_version, self, self.newest_torch)
+            newest = self.newest_torch
+            Script(index.source, index, self.torch_version, self, newest, self.vendor)
         return self._all[index]
 
     def called_only_by(self, callers: dict[Function, list[ast.Call]]) -> Script:
@@ -213,8 +218,14 @@ class Script:
 
     @cached_property
     def runtime(self) -> tuple[str, tuple[str, ...]]:
-        """Local name of `gpulint.runtime`, and the import it lacks."""
-        return self.name_for("gpulint.runtime", "runtime")
+        """Local name of `gpulint.runtime`, and the import it lacks.
+
+        A file that imports it already, as a package or vendored, keeps its form.
+        """
+        name, imports = self.name_for(RUNTIME, "runtime")
+        if imports and self.vendor:
+            imports = (f"import {VENDORED} as {name}",)
+        return name, imports
 
     def free_name(self, *names: str) -> str:
         """The first of some names that the file uses for nothing, or CannotFix."""
@@ -402,6 +413,11 @@ class Script:
     def transfers(self) -> tuple[Transfer, ...]:
         """Copies of batch parts that the host waits for, in step loops."""
         return find_transfers(self)
+
+    @cached_property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """Calls that save in a loop which trains."""
+        return tuple(find_checkpoints(self))
 
     def where(self, node: ast.AST) -> Where:
         """Host, device, plain Python or unknown, for one expression."""

@@ -63,6 +63,12 @@ def is_tiny(script: Script, step: Step) -> bool:
     return size is not None and size.tiny
 
 
+def weights(script: Script, step: Step) -> float | None:
+    """How many weights the model of a step has, or may have at most; None: unknown."""
+    size = _size(script, step.forward.func) if step.forward is not None else None
+    return size.weights if size is not None else None
+
+
 def _size(script: Script, model: ast.expr) -> Size | None:
     """The size of a model, all of what it may be together; None: not known."""
     return _total(_made(script, call, 0) for call in makers(script, model))

@@ -35,11 +35,12 @@ def run_script(
     env: Mapping[str, str] | None = None,
     moves_copy: bool = True,
     timeout: float = 120.0,
+    beside: Mapping[str, str] | None = None,
 ) -> RunResult:
     """Run a script with `--json` in an empty folder, on the CPU.
 
-    A string is the text of the script, a `Path` the file that holds it; files beside
-    it are not there. `env` is added to this process's environment. The last line of
+    A string is the text of the script, a `Path` the file that holds it; beside it are
+    only the files of `beside`, texts by their names. `env` is added to this process's environment. The last line of
     the output must be a JSON object with `losses`; `samples` and `seconds` may be
     left out. With `moves_copy` a move to the device really copies, as it does where
     the device is a GPU: see `overlay/sitecustomize.py`, also for its limits. Without
@@ -57,6 +58,7 @@ def run_script(
     job = {
         "name": name,
         "text": text.decode("utf-8"),
+        "beside": dict(beside or {}),
         "arguments": [*args, "--json"],
         "environment": dict(env or {}),
         "moves_copy": moves_copy,

@@ -1,9 +1,10 @@
 """Runs scripts on the CPU in forks of one process that has torch loaded.
 
-Reads one job a line from standard input (`name`, `text`, `arguments`, `environment`,
-`moves_copy`, and `timeout` in seconds) and writes a line with the `status`, None after
-the time-out, and what the script printed. Each script runs in a child of its own, in
-an empty folder, as `__main__`. `server.py` is the one with a pretended GPU.
+Reads one job a line from standard input (`name`, `text`, texts by file name in
+`beside`, `arguments`, `environment`, `moves_copy`, and `timeout` in seconds) and writes
+a line with the `status`, None after the time-out, and what the script printed. Each
+script runs in a child of its own, in an empty folder, as `__main__`. `server.py` is the
+one with a pretended GPU.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ def serve(job: dict[str, Any]) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="equivalence-"))
     try:
         (folder / "run").mkdir()
+        for other, text in job["beside"].items():
+            (folder / "run" / other).write_text(text, "utf-8")
         child = os.fork()
         if child == 0:
             run_child(job, folder)

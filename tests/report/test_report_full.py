@@ -410,3 +410,27 @@ def test_wrap(text: str, width: int | None, lines: list[str]) -> None:
 
 def test_visible() -> None:
     assert visible("a\tb\u200d\xa0") == "a    b\u200d\xa0"
+
+
+def test_code_to_put_in_by_hand_keeps_its_lines() -> None:
+    source = source_of("step(loss)\n")
+    withheld = "line 1 is not understood\nif not self.on_batches:\n    step(loss)"
+    only = finding(place(source, "step"), message="two steps", fix_withheld=withheld)
+    assert render(entry(source, only), quiet=True) == block(
+        """
+        GPU101 per-column-transfer two steps
+         --> a.py:1:1
+          |
+        1 | step(loss)
+          | ^^^^
+          |
+          = severity: warning · confidence: high
+          = no fix: line 1 is not understood
+        help: By hand
+          |
+          | if not self.on_batches:
+          |     step(loss)
+          |
+
+        """
+    )

@@ -110,7 +110,7 @@ def test_ranks_agree_on_mixed_precision(
 ) -> None:
     cuda((8, 0), name="Ampere")
     assert runtime.amp_dtype("cuda") is torch.bfloat16
-    group(other)
+    group((other, (None, None)))
     assert runtime.distributed().world_size == 2
     found = runtime.amp_dtype("cuda")
     assert {None: "off", torch.float16: "fp16", torch.bfloat16: "bf16"}[found] == name
@@ -131,9 +131,26 @@ def test_a_rank_that_may_not_says_so(
     brought: list[Any] = []
     cuda((8, 0))
     monkeypatch.setenv(variable, value)
-    group(["bf16"]).all_gather_object = lambda found, its: brought.append(its)
+    its = group(None)
+    its.all_gather_object = lambda found, its: brought.append(its[0])
     runtime.distributed()
     assert brought == [[]]
+
+
+@pytest.mark.parametrize("other", [(None, None), ("fp16", "bf16")])
+def test_ranks_that_are_asked_for_different_formats(
+    other: tuple[str | None, ...],
+    group: Callable[..., types.SimpleNamespace],
+    cuda: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cuda((8, 0))
+    monkeypatch.setenv("GPULINT_AMP", "fp16")
+    assert runtime.amp_dtype("cuda") is torch.float16
+    group((["bf16", "fp16"], other))
+    runtime.distributed()
+    assert runtime.amp_dtype("cuda") is torch.bfloat16
+    assert runtime.amp_dtype("cuda", prefer="fp16") is torch.float16
 
 
 @pytest.mark.parametrize(
@@ -166,7 +183,7 @@ def test_a_group_is_started_once_and_ended(
 ) -> None:
     calls: list[Any] = []
     ends: list[Callable[[], None]] = []
-    its = group([])
+    its = group(([], (None, None)))
     its.is_initialized = lambda: "gloo" in calls
     its.init_process_group = calls.append
     its.destroy_process_group = lambda: calls.append("ended")

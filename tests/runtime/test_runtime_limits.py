@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from gpulint.runtime import available_cpus
-from gpulint.runtime._limits import cpus_per_rank, ram_limit, shm_free
+from gpulint.runtime._limits import cpus_per_rank, free_memory, ram_limit, shm_free
 from gpulint.runtime._ranks import local_world_size
 
 Files = Callable[[dict[str, str]], Path]
@@ -205,6 +205,45 @@ def test_memory_where_the_system_does_not_tell(
 ) -> None:
     monkeypatch.delattr(os, "sysconf")
     assert ram_limit(root=tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "tree,free",
+    [
+        ({}, None),
+        ({"proc/meminfo": "MemTotal: 9 kB\nMemAvailable:    8 kB\n"}, 8192),
+        ({"proc/meminfo": "MemTotal: 9 kB\n"}, None),
+        (  # version 2: what is cached of files counts as free
+            {
+                "proc/meminfo": "MemAvailable: 800 kB",
+                "proc/self/cgroup": "0::/a",
+                "sys/fs/cgroup/a/memory.max": "10000",
+                "sys/fs/cgroup/a/memory.current": "9000",
+                "sys/fs/cgroup/a/memory.stat": "anon 5000\nfile 4000\n",
+            },
+            5000,
+        ),
+        (  # version 1, with no word of files
+            {
+                "proc/self/cgroup": "3:memory:/",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": "10000",
+                "sys/fs/cgroup/memory/memory.usage_in_bytes": "9000",
+            },
+            1000,
+        ),
+        (
+            {
+                "proc/meminfo": "MemAvailable: 8 kB",
+                "proc/self/cgroup": "0::/a",
+                "sys/fs/cgroup/a/memory.max": "max",
+                "sys/fs/cgroup/a/memory.current": "9000",
+            },
+            8192,
+        ),
+    ],
+)
+def test_free_memory(tree: dict[str, str], free: int | None, files: Files) -> None:
+    assert free_memory(root=files(tree)) == free
 
 
 def test_shared_memory(tmp_path: Path) -> None:

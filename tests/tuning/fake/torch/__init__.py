@@ -1,0 +1,29 @@
+"""As much of torch as a short training needs, imported in milliseconds."""
+
+from __future__ import annotations
+
+import types
+
+
+class OutOfMemoryError(RuntimeError):
+    pass
+
+
+class device:
+    def __init__(self, type: object, index: int | None = None) -> None:
+        self.type, self.index = getattr(type, "type", type), index
+
+    def __str__(self) -> str:
+        return str(self.type)
+
+
+def _none() -> bool:
+    return False
+
+
+cuda = types.SimpleNamespace(is_available=_none, is_initialized=_none)
+mps = types.SimpleNamespace(is_available=_none)
+backends = types.SimpleNamespace(mps=mps)
+version = types.SimpleNamespace(cuda=None, hip=None)
+
+from . import optim  # noqa: E402, F401

@@ -1,0 +1,3 @@
+"""Nothing of its own."""
+
+from __future__ import annotations

@@ -1,0 +1,5 @@
+"""Loaders."""
+
+from __future__ import annotations
+
+from .dataloader import DataLoader as DataLoader
