@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from pathlib import Path
 
@@ -26,7 +25,7 @@ class Replacement:
     def __init__(self, target: Path) -> None:
         """Open a hidden file beside `target`; raises OSError where that cannot be."""
         self.target = target
-        name = f".{target.name}.{secrets.token_hex(4)}{SUFFIX}"
+        name = f".{target.name}.{os.urandom(4).hex()}{SUFFIX}"
         self._file = target.with_name(name)
         self._descriptor = os.open(self._file, _CREATE, 0o666)
         self._error: OSError | None = None

@@ -182,7 +182,8 @@ class _Composition:
         text = source.text[start : source.starts[unit.last]]
         edits = {*self._renamings(unit), *self._inner_imports(unit)}
         if unit.module in self.runtime.lazy and isinstance(unit.node, ast.AnnAssign):
-            edits.add(_without_annotation(unit.node, source))
+            gone = _without_annotation(unit.node, source)
+            edits = {e for e in edits if not gone[0] <= e[0] < gone[1]} | {gone}
         for begin, end, new in sorted(edits, reverse=True):
             text = text[: begin - start] + new + text[end - start :]
         return text

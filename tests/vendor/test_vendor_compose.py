@@ -255,6 +255,17 @@ def test_lazy_modules_need_one_another(made, fakelib) -> None:
     assert module.helper() == ((2, "one\ntwo", 7, 1), 2)
 
 
+def test_an_annotation_that_goes_names_what_clashes(made, fakelib) -> None:
+    _, module = made(
+        _a="class Kind:\n    name = 'a'\n\n\ndef helper():\n    from ._d import more\n\n"
+        "    return Kind.name, more()\n",
+        _d="import fakelib\n\n\nclass Kind:\n    name = 'd'\n\n\n"
+        "FIRST: list[Kind] = [Kind()]\n\n\nclass More(fakelib.Base):\n    its = FIRST\n\n\n"
+        "def more():\n    return More.its[0].name\n",
+    )
+    assert module.helper() == ("a", "d")
+
+
 def test_an_import_of_what_is_there_anyway_goes(made) -> None:
     text, module = made(
         _a="def helper():\n    from ._b import other as another\n\n    return another()\n",
