@@ -13,6 +13,7 @@ import click
 
 COMMANDS = {
     "check": "gpulint.cli.check:check",
+    "doctor": "gpulint.cli.doctor:doctor",
     "explain": "gpulint.cli.rules:explain",
     "fix": "gpulint.cli.fix:fix",
     "rules": "gpulint.cli.rules:rules",
