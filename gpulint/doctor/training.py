@@ -36,7 +36,7 @@ def _build(torch: Any) -> Facts:
     return {
         "cuda": torch.version.cuda,
         "hip": getattr(torch.version, "hip", None),
-        "cudnn": _try(lambda: torch.backends.cudnn.version()),
+        "cudnn": _try(torch.backends.cudnn.version),
     }
 
 
@@ -119,10 +119,8 @@ def _compute(torch: Any) -> Facts:
 
     device = choose_device()
     try:
-        value = (
-            torch.ones(8, 8, device=device) @ torch.ones(8, 8, device=device)
-        ).sum()
-        right = value.item() == 512
+        ones = torch.ones(8, 8, device=device)
+        right = (ones @ ones).sum().item() == 512
     except Exception as error:
         said = shorten(f"{type(error).__name__}: {error}")
         return {"device": str(device), "error": said}
