@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     "--save-target",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write what rewrites could know of this machine, as JSON.",
+    help="Write the figures of this machine (GPU, CPUs, memory) as JSON.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 on warnings and errors.")
 @click.option(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gpulint.doctor.check import Check, Status, dotted, ok, size
+from gpulint.doctor.gpus import IMPORTING
 from gpulint.doctor.probes import Answer, Facts
 
 OLDEST_DRIVER = 460
@@ -23,7 +24,7 @@ def driver_check(answer: Answer, torch: Facts) -> Check:
     error, driver = facts.get("error"), facts.get("driver")
     if answer.trouble:
         advice = "the driver is stuck or broken: look for Xid errors in `dmesg`"
-        if answer.stage == "":
+        if answer.stage == IMPORTING and "no answer" not in answer.trouble:
             advice = "pip install --force-reinstall nvidia-ml-py"
         return Check("driver", subject, Status.ERROR, answer.story, driver, advice)
     if error == "no driver":

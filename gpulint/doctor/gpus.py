@@ -29,10 +29,12 @@ SMI_FIELDS = {
     "driver": "driver_version",
 }
 MIB = 1024**2
+IMPORTING = "importing pynvml"
 
 
 def probe_gpus(_: Facts) -> Iterator[str | Facts]:
     """Yield what opens (`source`, `driver`, `error`) and `gpus`."""
+    yield IMPORTING
     nvml = _library()
     if nvml is None:
         yield from _ask_smi()

@@ -104,7 +104,7 @@ class _Child:
 
     def _answer(self, trouble: str | None) -> Answer:
         facts: Facts = {}
-        stage = ""
+        stage = "starting Python"
         for event in _events(self.report):
             facts |= event.get("facts", {})
             stage = event.get("stage", stage)

@@ -180,7 +180,7 @@ def test_network_disks(tmp_path: Path) -> None:
         (driver(error="Unknown Error"), "error"),
         (driver(driver="450.80.02"), "warn"),
         (Answer({}, "no answer within 60 s", "starting NVML"), "error"),
-        (Answer({}, "AttributeError: x"), "error"),
+        (Answer({}, "AttributeError: x", "importing pynvml"), "error"),
     ],
 )
 def test_drivers(answer: Answer, status: str) -> None:

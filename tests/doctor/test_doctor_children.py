@@ -88,8 +88,8 @@ def test_a_torch_that_raises(path_with: PathWith) -> None:
 def test_a_torch_that_hangs(path_with: PathWith) -> None:
     path_with("hangs")
     began = time.monotonic()
-    answer = torch_answer(timeout=1)
-    assert answer.story == "importing torch: no answer within 1 s"
+    answer = torch_answer(timeout=5)
+    assert (answer.facts, answer.trouble) == ({}, "no answer within 5 s")
     assert time.monotonic() - began < 60  # it sleeps for ten minutes
 
 
