@@ -63,6 +63,7 @@ def doctor(
     Nothing is changed. What could hang or crash runs in processes of its own, and the
     report can be pasted elsewhere: it holds no names, paths or identifiers.
     """
+    from gpulint.cli.run import tolerant_output
     from gpulint.doctor.check import Status
     from gpulint.doctor.document import document, worst
     from gpulint.doctor.view import show
@@ -73,6 +74,7 @@ def doctor(
     if as_json:
         click.echo(json.dumps(report, indent=2))
     else:
+        tolerant_output()
         show(report, sys.stdout)
     return int(strict and worst(report) in (Status.WARN, Status.ERROR))
 

@@ -29,8 +29,16 @@ def driver_check(answer: Answer, torch: Facts) -> Check:
         return Check("driver", subject, Status.ERROR, answer.story, driver, advice)
     if error == "no driver":
         other = torch.get("accelerator")
-        if torch.get("hip") or other not in (None, "cuda"):
-            return ok("driver", subject, f"not NVIDIA's, torch uses {other}")
+        if other and (torch.get("hip") or other != "cuda"):
+            used = "ROCm" if torch.get("hip") else other
+            return ok("driver", subject, f"not NVIDIA's, torch uses {used}")
+        if other == "cuda":  # Jetson, or a container that may compute and not look
+            text = "NVML is not to be found, though torch uses CUDA"
+            advice = (
+                "nothing says here how the GPU is; in a container: -e "
+                "NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+            )
+            return Check("driver", subject, Status.NOTE, text, None, advice)
         advice = "training runs on the CPU; in a container: docker run --gpus all"
         text = "no NVIDIA driver"
         return Check("driver", subject, Status.WARN, text, None, advice)
@@ -132,7 +140,7 @@ def torch_checks(
     """Judge torch: does it load, was it built for these GPUs, does it compute?"""
     facts, subject = answer.facts, "torch"
     if "version" not in facts:
-        if not installed and "ModuleNotFoundError" in (answer.trouble or ""):
+        if not installed and "No module named 'torch'" in (answer.trouble or ""):
             advice = "pip install 'gpulint[runtime]' where scripts train with torch"
             text = "not installed for this Python"
             yield Check("torch", subject, Status.WARN, text, None, advice)
@@ -144,7 +152,8 @@ def torch_checks(
         return
     yield _version(facts)
     yield from _devices(facts, gpus, variables)
-    yield from _architectures(facts, gpus or facts.get("devices") or [])
+    # What torch does not see, such as an old GPU for the display, needs no kernels.
+    yield from _architectures(facts, facts.get("devices") or gpus)
     compute = facts.get("compute") or {}
     if compute.get("error"):
         text = f"{compute['device']} does not compute: {compute['error']}"
@@ -203,7 +212,8 @@ def _devices(facts: Facts, gpus: Sequence[Facts], variables: Facts) -> Iterator[
     elif count != len(gpus) and not any(gpu.get("mig") for gpu in gpus):
         why = f" (CUDA_VISIBLE_DEVICES={visible})" if visible is not None else ""
         text = f"it sees {count} of {len(gpus)} GPUs{why}"
-        yield Check("torch-cuda", subject, Status.NOTE, text, count, None)
+        advice = "the others stay idle, if that is not meant"
+        yield Check("torch-cuda", subject, Status.NOTE, text, count, advice)
 
 
 def _architectures(facts: Facts, gpus: Sequence[Facts]) -> Iterator[Check]:

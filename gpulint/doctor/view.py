@@ -22,7 +22,7 @@ STYLES = {
     "error": "bold red",
 }
 WORDS = {"error": "error", "warn": "warning", "note": "note"}
-ARROW = "→ "
+ARROW = "-> "
 
 
 def show(report: Mapping[str, Any], stream: TextIO) -> None:
@@ -62,8 +62,10 @@ def _check(
     for part in rest:
         yield Text(" " * indent + part)
     if check["advice"]:
-        for index, part in enumerate(wrap(check["advice"], width - indent - 2)):
-            yield Text(" " * indent + ("  " if index else ARROW) + part)
+        for index, part in enumerate(
+            wrap(check["advice"], width - indent - len(ARROW))
+        ):
+            yield Text(" " * indent + (" " * len(ARROW) if index else ARROW) + part)
 
 
 def _choices(report: Mapping[str, Any], width: int) -> Iterator[Text]:

@@ -196,6 +196,16 @@ def test_drivers(answer: Answer, status: str) -> None:
     assert {name: c.status.value for name, c in checks.items()} == {"driver": status}
 
 
+def test_a_container_that_may_not_look() -> None:
+    checks = found(whole(gpus=driver(error="no driver")))
+    assert {name: c.status.value for name, c in checks.items()} == {"driver": "note"}
+
+
+def test_an_old_gpu_that_torch_does_not_see() -> None:
+    old = gpu(index=1, name="Quadro K620", capability=[5, 0])
+    assert set(found(whole(gpus=driver(gpu(), old)))) == {"torch-cuda"}
+
+
 @pytest.mark.parametrize("changes", [{"accelerator": "mps"}, {"hip": "6.2"}])
 def test_no_nvidia_driver_is_wanted_elsewhere(changes: dict[str, Any]) -> None:
     other = torch(cuda=None, device_count=0, devices=[], arch_list=[], **changes)
