@@ -79,6 +79,7 @@ def test_holds_the_package_and_nothing_else(unpacked: Path) -> None:
     version = gpulint.__version__
     assert names == {"gpulint", f"gpulint-{version}.dist-info"}
     assert (unpacked / "gpulint/py.typed").is_file()
+    assert (unpacked / "gpulint/doctor/schema.json").is_file()
     assert not (unpacked / "gpulint/rules.py").exists()
 
 

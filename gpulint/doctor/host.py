@@ -74,7 +74,8 @@ def host_facts(root: Path, variables: Mapping[str, str]) -> Iterator[str | Facts
     yield "reading the installed packages"
     yield {"packages": _packages(), "mindspore_plugins": _plugins()}
     yield "looking at the disk"
-    yield {"disk": _disk(Path.cwd())}
+    here = _here()
+    yield {"disk": _disk(here) if here else None}
 
 
 def _system(root: Path, variables: Mapping[str, str]) -> Facts:
@@ -100,9 +101,17 @@ def _identity() -> Facts:
     return {
         "hostname": platform.node(),
         "user": user,
-        "folder": str(Path.cwd()),
+        "folder": str(_here() or ""),
         "python": sys.executable,
     }
+
+
+def _here() -> Path | None:
+    """The current folder; None where it has been deleted."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
 
 
 def _container(root: Path, variables: Mapping[str, str]) -> str | None:

@@ -23,8 +23,8 @@ def redact(facts: Facts) -> Facts:
     """
     its = facts.get("identity") or {}
     names = {
-        its.get("folder"): "<folder>",
-        str(Path.home()): "<home>",
+        its.get("folder", "").rstrip("/"): "<folder>",
+        _home(): "<home>",
         its.get("hostname"): "<host>",
         its.get("user"): "<user>",
     }
@@ -32,11 +32,20 @@ def redact(facts: Facts) -> Facts:
     hidden = [
         (re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])"), stand_in)
         for name, stand_in in names.items()
-        if name and name != "/"
+        if name
     ]
     found = _each(kept, hidden)
     assert isinstance(found, dict)
     return found
+
+
+def _home() -> str | None:
+    """The user's folder; None where there is none, as for users without a name."""
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    return None if home == Path(home.anchor) else str(home)
 
 
 def _each(value: Any, hidden: list[tuple[re.Pattern[str], str]]) -> Any:
@@ -50,7 +59,9 @@ def _each(value: Any, hidden: list[tuple[re.Pattern[str], str]]) -> Any:
 def _text(text: str, hidden: list[tuple[re.Pattern[str], str]]) -> str:
     text = UUID.sub(_digest, text)
     for name, stand_in in hidden:
-        text = name.sub(stand_in, text)
+        # A user called "docker" hides no container.
+        if "/" in text or not name.fullmatch(text):
+            text = name.sub(stand_in, text)
     return WINDOWS_PATH.sub("<path>", PATH.sub(_path, text))
 
 

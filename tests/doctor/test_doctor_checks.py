@@ -342,6 +342,19 @@ def test_redaction() -> None:
         assert secret in plain
 
 
+def test_redaction_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", unknown)
+    identity = {"hostname": "", "user": "cuda", "folder": "/", "python": "python"}
+    report = document(whole(host=host(identity=identity)), redacted=True)
+    assert report["torch"]["accelerator"] == "cuda"  # though a user is called that
+    assert report["host"]["disk"]["path"] == "<path>"
+    monkeypatch.setattr(Path, "home", lambda: Path("/"))
+    assert document(whole(host=host(identity=identity)), redacted=True) == report
+
+
 @pytest.fixture
 def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """No nvidia-ml-py; `nvidia-smi` prints what it is given."""

@@ -76,6 +76,18 @@ def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _identity()["user"] == ""
 
 
+def test_a_folder_that_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    facts = facts_of(host_facts(tmp_path, {}))
+    assert (facts["disk"], facts["identity"]["folder"]) == (None, "")
+    assert facts["cpus"]["usable"] >= 1
+
+
 def test_plugins_of_mindspore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _plugins() is None
     (tmp_path / "mindspore/lib/plugin/gpu11.6").mkdir(parents=True)
