@@ -74,7 +74,7 @@ def target(host: Facts, driver: Facts, torch: Facts) -> dict[str, Any]:
         "gpus": torch.get("device_count") or len(gpus),
         "bf16": machine.get("bf16"),
         "tf32": machine.get("tf32"),
-        "mig": machine.get("mig") or first.get("mig"),
+        "mig": machine.get("mig", first.get("mig")),
         "cpus": cpus.get("usable"),
         "ram": (host.get("memory") or {}).get("usable"),
         "shm": (host.get("shm") or {}).get("total"),

@@ -181,6 +181,7 @@ def test_options(answers: dict[str, Any], tmp_path: Path) -> None:
     }
     saved = json.loads(target.read_text())
     assert (saved["name"], saved["cpus"]) == ("NVIDIA H100 80GB HBM3", 16)
+    assert saved["mig"] is False
 
 
 @pytest.mark.parametrize(
