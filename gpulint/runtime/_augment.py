@@ -45,13 +45,17 @@ class Augment(nn.Module):
     geometry as their images, of the nearest pixel. Every image has its own draws, from
     the generator of its device. Under `eval()` only what draws nothing is done.
 
-    `scales`: bytes become floats from 0 to 1 first, as `ToTensor` makes them.
+    `scales`: bytes become floats from 0 to 1 first, as `ToTensor` makes them;
+    `multiplies`: as `ToDtype` of torchvision's v2 does, whose last bit may differ.
     """
 
-    def __init__(self, steps: Sequence[Step], *, scales: bool = False) -> None:
+    def __init__(
+        self, steps: Sequence[Step], *, scales: bool = False, multiplies: bool = False
+    ) -> None:
         super().__init__()
         self.steps = tuple(steps)
         self.scales = scales
+        self.multiplies = multiplies
 
     @torch.no_grad()
     def forward(self, images: Tensor, masks: Tensor | None = None) -> Any:
@@ -60,7 +64,7 @@ class Augment(nn.Module):
         flat = masks is not None and masks.dim() == 3
         labels = masks[:, None] if flat and masks is not None else masks
         if self.scales and images.dtype is torch.uint8:
-            images = images.to(torch.get_default_dtype()).div(BYTES)
+            images = self._scaled(images.to(torch.get_default_dtype()))
         for step in self.steps:
             if step.random and not self.training:
                 continue
@@ -71,6 +75,12 @@ class Augment(nn.Module):
         if labels is None:
             return images
         return images, labels[:, 0] if flat else labels
+
+
+    def _scaled(self, images: Tensor) -> Tensor:
+        if self.multiplies:
+            return images.mul_(1 / BYTES)
+        return images.div_(channels((BYTES,), images))  # CUDA: by a number is a product
 
 
 def uniform(images: Tensor, low: float, high: float) -> Tensor:

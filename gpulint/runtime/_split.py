@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ._augment import Step
     from ._placement import DeviceLike
 
-Transform = Callable[[Any], Any]
+Transform = Callable[..., Any]
 MODULES = ("torchvision.transforms.transforms", "torchvision.transforms.v2._")
 # What gives images of any size one; `Resize` does where it names both sides.
 SIZING = ("CenterCrop", "RandomResizedCrop", "RandomCrop")
@@ -26,12 +26,18 @@ BYTES = 255
 class Plan(NamedTuple):
     """What stays with the samples, and what batches go through.
 
-    `scales`: bytes become floats on the way.
+    `scales`: bytes become floats on the way; `multiplies`: by a product, as v2 scales.
     """
 
     kept: list[Any]
     moved: list[Step]
     scales: bool
+    multiplies: bool
+
+    @property
+    def draws(self) -> bool:
+        """Whether something random moves."""
+        return any(step.random for step in self.moved)
 
 
 def identity(images: Any) -> Any:
@@ -40,7 +46,11 @@ def identity(images: Any) -> Any:
 
 
 def split_augmentation(
-    transform: Any, device: DeviceLike, *, same_size: bool = False
+    transform: Any,
+    device: DeviceLike,
+    *,
+    same_size: bool = False,
+    random: bool = True,
 ) -> tuple[Any, Transform]:
     """Return a transform for each sample and one for batches on the GPU.
 
@@ -49,30 +59,35 @@ def split_augmentation(
     colours, erasing, `Normalize`) becomes the second, in the same order and with draws
     for each image; samples stay bytes where `ToTensor` made floats of them. What stands
     before the last operation that is not known stays with the samples. Call the second
-    on batches of training only.
+    on batches of training only. Where nothing random can move, `ToTensor` (or `ToDtype`)
+    and `Normalize` at the end do alone; the images are those of torchvision then.
 
     `same_size`: all images of the dataset have one size. Without it, crops stay with
     the samples unless something before them gives the images one.
+    `random=False`: what draws stays with the samples; only `ToTensor` and `Normalize`
+    at the end of the transform move.
 
-    (`transform`, identity) without a GPU, where nothing random can move, under
-    GPULINT_DEBUG and when switched off. The GPU's own generator makes the draws there.
+    (`transform`, identity) without a GPU, where nothing can move, under GPULINT_DEBUG
+    and when switched off. The GPU's own generator makes the draws there.
     """
     introduce()
     if settings().off:
         return transform, identity
     reason = _reason_against(device)
-    plan = None if reason else plan_split(_steps_of(transform), same_size=same_size)
+    steps = [] if reason else _steps_of(transform)
+    plan = plan_split(steps, same_size=same_size, random=random)
     if plan is None:
-        why = reason or "nothing random in it can move"
+        why = reason or "nothing in it can move"
         decide("augmentation", f"on the CPU, as before ({why})")
         return transform, identity
 
     from ._augment import Augment
 
-    names = ", ".join(type(step).__name__.lower() for step in plan.moved)
-    decide("augmentation", f"{names}: on batches, on {usable_kind(device)}")
+    names = [type(step).__name__.lower() for step in plan.moved]
+    named = ", ".join(names if plan.draws else ["floats of bytes", *names])
+    decide("augmentation", f"{named}: on batches, on {usable_kind(device)}")
     kept = type(transform)(plan.kept) if plan.kept else identity
-    return kept, Augment(plan.moved, scales=plan.scales)
+    return kept, Augment(plan.moved, scales=plan.scales, multiplies=plan.multiplies)
 
 
 def _reason_against(device: DeviceLike) -> str:
@@ -97,10 +112,18 @@ def _name(step: Any) -> str:
     return type(step).__name__
 
 
-def plan_split(steps: Sequence[Any], *, same_size: bool) -> Plan | None:
-    """Return the split that moves most, None where nothing random can move."""
-    plans = (_plan_at(steps, at, same_size) for at in range(len(steps)))
-    return next((plan for plan in plans if plan is not None), None)
+def plan_split(
+    steps: Sequence[Any], *, same_size: bool, random: bool = True
+) -> Plan | None:
+    """Return the split that moves most, None where nothing can move.
+
+    One that moves something random, else one by which samples stay bytes.
+    """
+    found = [_plan_at(steps, at, same_size) for at in range(len(steps))]
+    plans = [plan for plan in found if plan is not None]
+    draws = [plan for plan in plans if plan.draws and random]
+    converts = [plan for plan in plans if plan.scales and not plan.draws]
+    return next(iter(draws + converts), None)
 
 
 def _plan_at(steps: Sequence[Any], at: int, same_size: bool) -> Plan | None:
@@ -111,13 +134,14 @@ def _plan_at(steps: Sequence[Any], at: int, same_size: bool) -> Plan | None:
     kept, moved = list(steps[:at]), []
     sized = same_size or any(map(_gives_size, kept))
     floats = any(_makes_floats(step) for step in kept)
-    scales = not floats and any(_makes_floats(step) for step in steps[at:])
-    bytes_now = scales
+    scaling = [] if floats else [s for s in steps[at:] if _makes_floats(s)]
+    bytes_now = scales = bool(scaling)
     for step in steps[at:]:
         if is_own(step) and _name(step) in CONVERTING:
             kept.append(Bytes(step) if _name(step) == "ToTensor" else step)
             bytes_now = bytes_now and _name(step) != "ToTensor"
         elif _makes_floats(step):
+            kept.append(Unscaled(step))
             bytes_now = False
         else:
             its = as_step(step, 1 / BYTES if bytes_now else 1.0)
@@ -125,7 +149,7 @@ def _plan_at(steps: Sequence[Any], at: int, same_size: bool) -> Plan | None:
             if its is None or unknown or (isinstance(its, Crop) and not sized):
                 return None
             moved.append(its)
-    return Plan(kept, moved, scales) if any(s.random for s in moved) else None
+    return Plan(kept, moved, scales, scales and _multiplies(scaling[0]))
 
 
 def _gives_size(step: Any) -> bool:
@@ -148,6 +172,11 @@ def _makes_floats(step: Any) -> bool:
     return scaled and step.dtype is torch.get_default_dtype()
 
 
+def _multiplies(step: Any) -> bool:
+    """Say whether a step multiplies by 1/255, as v2 does; the others divide."""
+    return _name(step) in SCALING and ".v2." in type(step).__module__
+
+
 class Bytes:
     """`ToTensor` for samples that are scaled later: images of bytes stay bytes."""
 
@@ -163,6 +192,23 @@ class Bytes:
             return self.original(image)
         pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
         return torch.from_numpy(pixels.transpose(2, 0, 1).copy())
+
+    def __repr__(self) -> str:
+        return f"{self.original!r} of bytes"
+
+
+class Unscaled:
+    """`ToDtype` for samples that are scaled later: tensors of bytes stay as they are."""
+
+    def __init__(self, original: Transform) -> None:
+        self.original = original
+
+    def __call__(self, *given: Any) -> Any:
+        import torch
+
+        if getattr(given[0], "dtype", None) is not torch.uint8:
+            return self.original(*given)
+        return given if given[1:] else given[0]
 
     def __repr__(self) -> str:
         return f"{self.original!r} of bytes"

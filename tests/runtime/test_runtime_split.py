@@ -151,11 +151,17 @@ CASES: list[tuple[str, list[Any], bool, list[str], list[str]]] = [
         "bytes first",
         [made("PILToTensor"), rotation(), made("ConvertImageDtype", dtype=torch.float32)],
         False,
-        ["PILToTensor"],
+        ["PILToTensor", "Unscaled"],
         ["Turn"],
     ),
     ("of what dtype is not known", [flip(), rotation(), flip()], False,
      ["RandomHorizontalFlip", "RandomRotation"], ["Flip"]),
+    ("nothing random", [to_tensor(), normalize()], False, ["Bytes"], ["Normalize"]),
+    ("nothing random but before what is not known",
+     [flip(), made("Lambda"), to_tensor(), normalize()], False,
+     ["RandomHorizontalFlip", "Lambda", "Bytes"], ["Normalize"]),
+    ("no colours to shift", [made("Resize", size=9), to_tensor()], False,
+     ["Resize", "Bytes"], []),
     ("a crop without a border", [crop(padding=None), flip()], True, ["RandomCrop"], ["Flip"]),
 ]  # fmt: skip
 
@@ -175,7 +181,8 @@ def test_only_an_end_that_is_known_moves(
 
 
 OTHERS = {
-    "nothing random": Compose([to_tensor(), normalize()]),
+    "floats already": Compose([to_tensor(), made("Lambda"), normalize()]),
+    "no floats": Compose([made("PILToTensor"), made("Resize", size=9)]),
     "something else at the end": Compose([flip(), made("Lambda")]),
     "a class of the program": Compose([type("RandomHorizontalFlip", (), {})()]),
     "no Compose": flip(),
@@ -198,7 +205,18 @@ def test_what_cannot_move_stays(transform: Any) -> None:
     kept, augment = runtime.split_augmentation(transform, "cuda")
     assert kept is transform
     assert augment(transform) is transform
-    assert said()[-1].endswith("as before (nothing random in it can move)")
+    assert said()[-1].endswith("as before (nothing in it can move)")
+
+
+@pytest.mark.usefixtures("gpu")
+def test_what_draws_stays_where_only_the_conversion_is_to_move() -> None:
+    transform = Compose([crop(), flip(), to_tensor(), normalize()])
+    kept, convert = runtime.split_augmentation(transform, "cuda", random=False)
+    assert names(kept.transforms) == ["RandomCrop", "RandomHorizontalFlip", "Bytes"]
+    assert names(convert.steps) == ["Normalize"]
+    assert said() == ["augmentation: floats of bytes, normalize: on batches, on cuda"]
+    behind = Compose([to_tensor(), normalize(), made("RandomErasing")])
+    assert runtime.split_augmentation(behind, "cuda", random=False)[0] is behind
 
 
 @pytest.mark.usefixtures("gpu")
@@ -331,10 +349,71 @@ def test_every_operation_of_torchvision_that_is_known_moves(
         t.RandomErasing(value=(1, 2, 3)),
     ]
     kept, augment = runtime.split_augmentation(t.Compose(steps), "cuda", same_size=True)
-    assert names(kept.transforms) == ["Bytes" if version == "v1" else "ToImage"]
+    assert names(kept.transforms) == (
+        ["Bytes"] if version == "v1" else ["ToImage", "Unscaled"]
+    )
     assert augment.steps[0].padding == (1, 3, 2, 4)
     assert len(augment.steps) == 10
     images = torch.stack([torch.as_tensor(kept(image)) for image in photographs()])
     result = augment(images)
     assert result.shape == (5, 3, 32, 32)
     assert result.isfinite().all()
+
+
+ENDS: dict[str, Callable[[Any], list[Any]]] = {
+    "v1 ToTensor": lambda t: [t.ToTensor()],
+    "v1 ConvertImageDtype": lambda t: [t.PILToTensor(), t.ConvertImageDtype()],
+    "v2 ToDtype": lambda t: [t.ToImage(), t.ToDtype(torch.float32, scale=True)],
+    "v2 ConvertImageDtype": lambda t: [t.PILToTensor(), t.ConvertImageDtype()],
+}
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("normalized", [True, False], ids=["normalized", "plain"])
+@pytest.mark.parametrize("end", ENDS)
+def test_what_draws_nothing_is_bit_for_bit_what_torchvision_computes(
+    torchvision: Any, end: str, normalized: bool
+) -> None:
+    t = torchvision.transforms.v2 if end.startswith("v2") else torchvision.transforms
+    last = [t.Normalize(*IMAGENET)] if normalized else []
+    transform = t.Compose([t.Resize((24, 24)), *ENDS[end](t), *last])
+    kept, convert = runtime.split_augmentation(transform, "cuda", random=False)
+    images = photographs()
+    samples = torch.stack([torch.as_tensor(kept(image)) for image in images])
+    expected = torch.stack([torch.as_tensor(transform(image)) for image in images])
+    assert samples.dtype is torch.uint8
+    assert torch.equal(convert(samples), expected)
+    assert torch.equal(convert.eval()(samples), expected), "it is no augmentation"
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("mode, dtype", [("I;16", np.uint16), ("F", np.float32)])
+@pytest.mark.parametrize("end", ["v1 ToTensor", "v2 ToDtype"])
+def test_images_of_more_than_bytes_are_converted_by_torchvision(
+    torchvision: Any, end: str, mode: str, dtype: Any
+) -> None:
+    t = torchvision.transforms.v2 if end.startswith("v2") else torchvision.transforms
+    pixels = np.arange(256, dtype=dtype).reshape(16, 16)
+    image = importlib.import_module("PIL.Image").fromarray(pixels)
+    assert image.mode == mode
+    transform = t.Compose([*ENDS[end](t), t.Normalize((0.5,), (0.5,))])
+    kept, convert = runtime.split_augmentation(transform, "cuda", random=False)
+    scaled = t.Compose(ENDS[end](t))(image)
+    assert torch.equal(torch.as_tensor(kept(image)), torch.as_tensor(scaled))
+    if not scaled.is_floating_point():
+        pytest.skip("torchvision normalizes no integers")
+    result = convert(torch.as_tensor(kept(image))[None])[0]
+    assert torch.equal(result, torch.as_tensor(transform(image)))
+
+
+@pytest.mark.usefixtures("gpu")
+def test_masks_beside_an_image_of_bytes_stay_as_they_are(torchvision: Any) -> None:
+    t = torchvision.transforms.v2
+    transform = t.Compose([t.RandomHorizontalFlip(1.0), t.ToDtype(torch.float32, True)])
+    kept, _ = runtime.split_augmentation(transform, "cuda")
+    image = torch.zeros(3, 4, 4, dtype=torch.uint8)
+    mask = torch.ones(4, 4, dtype=torch.int64)
+    assert kept(image, mask) == (image, mask)
+    assert kept.transforms[0].original is transform.transforms[1]
+    assert repr(kept.transforms[0]).endswith("of bytes")
