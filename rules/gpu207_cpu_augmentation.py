@@ -141,12 +141,13 @@ class CpuAugmentation(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each pipeline."""
+        taken: set[str] = set()
         for found in find_augmentations(script):
-            yield self._finding(script, found)
+            yield self._finding(script, found, taken)
 
-    def _finding(self, script: Script, found: Augmentation) -> Finding:
+    def _finding(self, script: Script, found: Augmentation, taken: set[str]) -> Finding:
         first, *rest = found.operations
-        fix, withheld = move_to_batches(script, found)
+        fix, withheld = move_to_batches(script, found, taken)
         return self.finding(
             script,
             first.func if isinstance(first, ast.Call) else first,

@@ -76,7 +76,6 @@ class Augment(nn.Module):
             return images
         return images, labels[:, 0] if flat else labels
 
-
     def _scaled(self, images: Tensor) -> Tensor:
         if self.multiplies:
             return images.mul_(1 / BYTES)

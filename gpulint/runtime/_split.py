@@ -59,7 +59,7 @@ def split_augmentation(
     colours, erasing, `Normalize`) becomes the second, in the same order and with draws
     for each image; samples stay bytes where `ToTensor` made floats of them. What stands
     before the last operation that is not known stays with the samples. Call the second
-    on batches of training only. Where nothing random can move, `ToTensor` (or `ToDtype`)
+    on batches of training only. Where nothing random can move, a conversion to floats
     and `Normalize` at the end do alone; the images are those of torchvision then.
 
     `same_size`: all images of the dataset have one size. Without it, crops stay with
@@ -198,7 +198,7 @@ class Bytes:
 
 
 class Unscaled:
-    """`ToDtype` for samples that are scaled later: tensors of bytes stay as they are."""
+    """`ToDtype` for samples that are scaled later: tensors of bytes stay bytes."""
 
     def __init__(self, original: Transform) -> None:
         self.original = original

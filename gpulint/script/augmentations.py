@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import FileIndex, Function
@@ -70,7 +70,7 @@ def _of_group(
     users: dict[ast.expr, list[Loader]],
 ) -> Augmentation | None:
     loaders = dict.fromkeys(x for node in operations for x in users[node])
-    training = [x for x in loaders if _feeds_training(x)]
+    training = [x for x in loaders if feeds_training(x)]
     if not training:
         return None
     return Augmentation(
@@ -82,7 +82,7 @@ def _of_group(
     )
 
 
-def _feeds_training(loader: Loader) -> bool:
+def feeds_training(loader: Loader) -> bool:
     """Whether a loop trains on a GPU with what a loader makes on the CPU."""
     script = loader.script
     if not trains_on_gpu_with(loader) or yields_device(script, loader):
@@ -120,11 +120,20 @@ def _whole(script: Script, operation: ast.expr) -> ast.AST:
 
 
 class Samples:
-    """The operations that the samples of one loader surely go through."""
+    """The operations that the samples of one loader surely go through.
 
-    def __init__(self, script: Script, loader: Loader) -> None:
+    Those that draw for each image, or that are `wanted`: calls that make an operation.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        loader: Loader,
+        wanted: Callable[[Script, ast.Call], bool] = draws_for_each,
+    ) -> None:
         self.script = script
         self.loader = loader
+        self.wanted = wanted
         self.resolver = script.resolver
         self.index = script.index
         self._seen: set[tuple[ast.AST, ast.Call | None]] = set()
@@ -166,7 +175,7 @@ class Samples:
             yield from self._of(part, depth + 1)
 
     def _of_call(self, call: ast.Call, depth: int) -> Iterator[ast.expr]:
-        if draws_for_each(self.script, call):
+        if self.wanted(self.script, call):
             yield call
             return
         if last_name(call) == "split_augmentation":
@@ -245,9 +254,11 @@ class Samples:
         return any("cache" in ast.unparse(mark) for mark in marks)
 
     def _is_pipeline(self, call: ast.Call) -> bool:
-        return is_container(self.script, call) or draws_for_each(self.script, call)
+        return is_container(self.script, call) or self.wanted(self.script, call)
 
     def _by_hand(self, function: Function) -> Iterator[ast.expr]:
+        if self.wanted is not draws_for_each:
+            return
         if not any(_OBJECTS.search(t) for t in _words(function)):
             for node in written_by_hand(self.script, function):
                 if not self._is_off(node):

@@ -38,11 +38,14 @@ _OWN_WAYS = frozenset(
 
 
 def move_samples_to_batches(
-    script: Script, found: Augmentation
+    script: Script, found: Augmentation, taken: set[str]
 ) -> tuple[Rewrite | None, str]:
-    """The rewrite, or why there is none; lines after the first are to be put in."""
+    """The rewrite, or why there is none; lines after the first are to be put in.
+
+    `taken`: names that rewrites of the same file give, and this one adds to.
+    """
     try:
-        return _Moved(script, found).rewrite(), ""
+        return _Moved(script, found).rewrite(taken), ""
     except CannotFix as reason:
         return None, "\n".join([str(reason), *lines_by_hand(script, found)])
 
@@ -71,11 +74,11 @@ class _Moved:
                 raise CannotFix("the loop does not name the masks")
             self.moves.append(self.batches.move_of(names[1]))
 
-    def rewrite(self) -> Rewrite:
+    def rewrite(self, taken: set[str]) -> Rewrite:
         """Samples are augmented only where the runtime says so."""
         script = self.script
         runtime, imports = script.runtime
-        augment = script.free_name("augment", "augment_batch")
+        augment = script.free_name("augment", "augment_batch", given=taken)
         flag = script.free_name("on_batches", "augments_batches")
         handed = Handed(script, augment)
         handed.reach(self.batches.iterated)
@@ -97,6 +100,7 @@ class _Moved:
             *self._augmented(augment),
             *handed.edits,
         ]
+        taken.add(augment)
         return Rewrite(TITLE, tuple(edits), imports)
 
     # The dataset

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -227,10 +227,13 @@ class Script:
             imports = (f"import {VENDORED} as {name}",)
         return name, imports
 
-    def free_name(self, *names: str) -> str:
-        """The first of some names that the file uses for nothing, or CannotFix."""
+    def free_name(self, *names: str, given: Collection[str] = ()) -> str:
+        """The first of some names that the file uses for nothing, or CannotFix.
+
+        `given`: names that other rewrites of the same file give.
+        """
         index = self.index
-        taken = {a.attr for a in index.all(ast.Attribute)}
+        taken = set(given) | {a.attr for a in index.all(ast.Attribute)}
         taken |= {n.id for n in index.all(ast.Name)} | index.bound_names
         taken |= set(index.imports)
         for name in names:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index.build import last_name
@@ -50,6 +50,27 @@ def known_side(script: Script, dataset: ast.Call) -> int | None:
     return _most([_side_after(script, node, side, 0) for node in transform.nodes])
 
 
+def side_through(
+    script: Script, steps: Iterable[ast.expr | None], side: int | None = None
+) -> int | None:
+    """The longer side of pictures that went through transforms; None: not known."""
+    return _through(script, steps, side, 0)
+
+
+def _through(
+    script: Script,
+    steps: Iterable[ast.expr | None],
+    side: int | None,
+    depth: int,
+) -> int | None:
+    for step in steps:
+        after = None if step is None else _side_after(script, step, side, depth + 1)
+        if step is None or (after is None and side is not None):
+            return None
+        side = after
+    return side
+
+
 def _side_after(
     script: Script, transform: ast.expr, side: int | None, depth: int
 ) -> int | None:
@@ -84,12 +105,7 @@ def _behind(script: Script, node: ast.expr, side: int | None, depth: int) -> int
         return None
     name = last_name(node)
     if name in _LISTS:
-        for part in _parts(script, node):
-            after = None if part is None else _side_after(script, part, side, depth + 1)
-            if part is None or (after is None and side is not None):
-                return None
-            side = after
-        return side
+        return _through(script, _parts(script, node), side, depth)
     if name in _SIZED:
         return _given(script, node)
     return None if _OTHER_SIZE.search(name) else side
