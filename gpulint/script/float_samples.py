@@ -11,6 +11,7 @@ from gpulint.index import Move, Target
 from gpulint.index.build import last_name
 from gpulint.script.augmentations import Samples, feeds_training, find_augmentations
 from gpulint.script.batch_augmentation import move_to_batches
+from gpulint.script.beyond import loops_beyond
 from gpulint.script.edits import CannotFix, Rewrite
 from gpulint.script.image_operations import TORCHVISION
 from gpulint.script.loaders import Loader
@@ -77,7 +78,8 @@ def keep_bytes(
 
 
 def _move_of(loader: Loader) -> Move | None:
-    moves = loader.script.moves_in(loader.loops)
+    loops = [*loader.loops, *loops_beyond(loader.script, loader)]
+    moves = loader.script.moves_in(loops)
     sent = [m for m in moves if m.target not in (Target.CPU, Target.MPS)]
     return sent[0] if sent else None
 
