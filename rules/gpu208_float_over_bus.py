@@ -124,6 +124,6 @@ class FloatOverBus(Rule):
 
 
 def message(found: Floats) -> str:
-    names = [f"`{last_name(step)}`" for step in found.steps]
-    made = f"{names[0]} makes floats of images with a side of {found.side} pixels"
-    return f"{made} on the CPU: four times their bytes go to the GPU"
+    images = f"images with a side of {found.side} pixels"
+    made = f"`{last_name(found.steps[0])}` makes floats of {images} on the CPU"
+    return f"{made}: four times their bytes go to the GPU"

@@ -18,6 +18,7 @@
   `collation`, `loader_classes`, `generated`, `sample_size`, `sample_ways`,
   `batches_taken`, `few_batches`, `batch_objects`, `beyond`, `pageable` (202),
   `rebuilt` (205), `augmentations`, `image_operations`, `batch_augmentation` (207),
+  `split_transform` (207, 208), `float_samples` (208),
   `per_sample`, `sample_reads`, `slow_samples` (206), `training_loaders` (206, 207),
   `compiled`, `ragged` (209), `unguarded` (204, 210), `illegal_options`,
   `repeated_samples` (212),
