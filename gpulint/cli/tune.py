@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from gpulint.cli import complain
+from gpulint.cli.interrupts import terminated
 from gpulint.cli.progress import progress_on
 
 if TYPE_CHECKING:
@@ -177,7 +175,7 @@ def _search(
     from gpulint.tuning.runs import Runs
     from gpulint.tuning.search import Search
 
-    with _terminated(), progress_on(sys.stderr) as progress:
+    with terminated(), progress_on(sys.stderr) as progress:
 
         def measure(candidate: Candidate) -> Trial:
             progress.begin(str(candidate))
@@ -194,24 +192,6 @@ def _search(
     if not found.winner.facts.tunable:
         raise click.ClickException(NO_CALLS.format(script=script))
     return found
-
-
-@contextlib.contextmanager
-def _terminated() -> Iterator[None]:
-    """`kill` and a closed terminal end the children too, as Ctrl-C does."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    kept = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            kept[number] = signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in kept.items():
-            signal.signal(number, handler)
 
 
 def _check(script: str) -> None:

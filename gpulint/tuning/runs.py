@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gpulint.running import processes
+from gpulint.running.reports import count_steps, last_line, read
 from gpulint.runtime._hardware import in_units
-from gpulint.tuning import processes
 from gpulint.tuning.candidate import (
     PREFIXES,
     VARIABLES,
@@ -28,7 +29,6 @@ from gpulint.tuning.candidate import (
 POLL_SECONDS = 0.05
 MEMORY_SECONDS = 0.25  # reading a large process's pages takes the kernel milliseconds
 LEAST_SECONDS = 2.0  # of measured steps: on a busy machine a shorter time is chance
-DETAIL = 160
 KINDS_ON_HOST = ("cpu",)
 
 
@@ -75,7 +75,7 @@ class Runs:
             report, log = Path(folder, "report"), Path(folder, "log")
             report.touch()
             ended = self._run(candidate, report, log)
-            events = _read(report)
+            events = read(report)
             text = log.read_text("utf-8", errors="replace")
         self.output(text)
         seconds = time.monotonic() - began
@@ -90,20 +90,9 @@ class Runs:
             "parent": os.getpid(),
         }
         module = [sys.executable, "-m", "gpulint.tuning.child"]
-        with log.open("wb") as output:
-            child = subprocess.Popen(
-                [*module, json.dumps(options), *self.words],
-                env=_environment(candidate),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for us; its workers are its own
-            )
-            try:
-                return self._watch(child, report)
-            finally:
-                processes.end(child.pid)
-                child.wait()
+        words = [*module, json.dumps(options), *self.words]
+        with processes.started(words, _environment(candidate), log) as child:
+            return self._watch(child, report)
 
     def _watch(self, child: subprocess.Popen[bytes], report: Path) -> Ended:
         limits = self.limits
@@ -115,7 +104,7 @@ class Runs:
                 looked = now
                 held = processes.memory(processes.family(child.pid))
                 peak = max(filter(None, (peak, held)), default=None)
-                self.progress(_steps(_read(report)))
+                self.progress(count_steps(read(report)))
                 if budget and peak and peak > budget:
                     return Ended(0, False, peak, True)
             if now - began > limits.timeout:
@@ -139,7 +128,7 @@ def judge(
     host_peak = max(filter(None, (ended.host_peak, its.get("own_peak"))), default=None)
     peak = host_peak if on_host else its.get("peak")
     total = limits.host_bytes if on_host else its.get("hardware", {}).get("memory")
-    steps = _steps(events)
+    steps = count_steps(events)
     outcome, detail = _outcome(last, ended, output, limits, steps)
     if outcome is Outcome.OK and peak and total and peak > total * limits.memory:
         outcome = Outcome.MEMORY
@@ -175,7 +164,7 @@ def _outcome(
     if ended.code < 0:
         return Outcome.CRASH, f"killed by {signal.Signals(-ended.code).name}"
     if ended.code:
-        return Outcome.CRASH, f"exit code {ended.code}: {_last_line(output)}"
+        return Outcome.CRASH, f"exit code {ended.code}: {last_line(output)}"
     if not steps:
         return Outcome.NO_STEPS, "it ended without a step of an optimizer"
     if last.get("rate") is None:
@@ -218,23 +207,3 @@ def _environment(candidate: Candidate) -> dict[str, str]:
         if not name.startswith(PREFIXES) and name not in VARIABLES
     }
     return {**kept, "GPULINT_TUNED": "off", **candidate.variables()}
-
-
-def _read(report: Path) -> list[dict[str, Any]]:
-    events = []
-    for line in report.read_text("utf-8", errors="replace").splitlines():
-        try:
-            events.append(json.loads(line))
-        except ValueError:  # half a line: the process was killed
-            continue
-    return events
-
-
-def _steps(events: Sequence[dict[str, Any]]) -> int:
-    return next((e["steps"] for e in reversed(events) if "steps" in e), 0)
-
-
-def _last_line(output: str) -> str:
-    lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
-    last = lines[-1] if lines else "no output"
-    return last if len(last) <= DETAIL else f"{last[: DETAIL - 3]}..."

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from gpulint.tuning import child, device
+from gpulint.running import device, script
+from gpulint.tuning import child
 
 GIB = 1024**3
 
@@ -179,15 +180,15 @@ def test_a_parent_that_has_died_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "_exit", stop)
     monkeypatch.setattr(sys, "platform", "linux")
     with pytest.raises(Stopped):
-        child.die_with(os.getppid() + 1)
-    child.die_with(os.getppid())
+        script.die_with(os.getppid() + 1)
+    script.die_with(os.getppid())
     monkeypatch.setattr(sys, "platform", "darwin")
-    child.die_with(os.getppid() + 1)
+    script.die_with(os.getppid() + 1)
 
 
 def test_other_finders_find_the_rest() -> None:
     called: list[Any] = []
-    finder = child.AfterImport(
+    finder = script.AfterImport(
         {"json.tool": called.append, "no_such_module": called.append}
     )
     assert finder.find_spec("json", None) is None

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tuning_helpers import Write, alive, wait_for
 
-from gpulint.tuning import processes
+from gpulint.running import processes
 from gpulint.tuning.candidate import Candidate, Facts, Outcome, Trial
 from gpulint.tuning.runs import Ended, Limits, Runs, judge
 
@@ -292,11 +292,11 @@ def test_what_a_script_on_a_gpu_asks_for() -> None:
 
 
 def test_a_report_that_was_cut_off(tmp_path: Path) -> None:
-    from gpulint.tuning.runs import _read
+    from gpulint.running.reports import read
 
     report = tmp_path / "report"
     report.write_text('{"event": "progress", "steps": 4}\n{"event": "prog')
-    assert _read(report) == [{"event": "progress", "steps": 4}]
+    assert read(report) == [{"event": "progress", "steps": 4}]
 
 
 def test_pages_that_are_shared_count_once(tmp_path: Path) -> None:

@@ -5,10 +5,32 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 PROC = Path("/proc")
+
+
+@contextlib.contextmanager
+def started(
+    words: Sequence[str], environment: Mapping[str, str], log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process without input, its output in a file; ended with all that it started."""
+    with log.open("wb") as output:
+        child = subprocess.Popen(
+            words,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for us; its workers are its own
+        )
+        try:
+            yield child
+        finally:
+            end(child.pid)
+            child.wait()
 
 
 def family(root: int, proc: Path = PROC) -> list[int]:
