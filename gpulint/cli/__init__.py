@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import click
 
 COMMANDS = {
+    "bench": "gpulint.cli.bench:bench",
     "check": "gpulint.cli.check:check",
     "doctor": "gpulint.cli.doctor:doctor",
     "explain": "gpulint.cli.rules:explain",

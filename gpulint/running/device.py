@@ -67,3 +67,15 @@ def to_channels_last(optimizer: Any) -> int:
                 weight.data = weight.data.contiguous(memory_format=last)
                 count += 1
     return count
+
+
+def device_name() -> str | None:
+    """The accelerator that the script has used; None: the host alone."""
+    torch = sys.modules.get("torch")
+    for name in ("cuda", "xpu"):
+        backend: Any = getattr(torch, name, None)
+        if backend is not None and backend.is_initialized():
+            return str(backend.get_device_name())
+    if torch is not None and torch.backends.mps.is_available():
+        return "Apple GPU" if torch.mps.driver_allocated_memory() else None
+    return None
