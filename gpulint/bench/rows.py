@@ -46,7 +46,7 @@ def rows(comparison: Comparison) -> list[Row]:
         name = "step ms, median" if p == 50 else f"step ms, {p} %"
         table.append(Row(name, _ms(first.step_ms[p]), _ms(second.step_ms[p])))
     table += [
-        Row("data wait", f"{first.wait:.0%}", f"{second.wait:.0%}"),
+        Row("data wait", *(f"{100 * side.wait:.0f} %" for side in comparison.sides)),
         Row("GPU memory", *(_bytes(s.device_peak, s) for s in comparison.sides)),
         Row("host memory", *(_size(side.host_peak) for side in comparison.sides)),
     ]

@@ -105,6 +105,9 @@ class Split(click.Command):
 )
 @click.option("--json", "json_file", type=FILE, help="Write all that was measured.")
 @click.option("--markdown", "markdown_file", type=FILE, help="Write the table.")
+@click.option(
+    "--html", "html_file", type=FILE, help="Write a page with charts, in one file."
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show what the scripts print.")
 @click.pass_context
 def bench(
@@ -119,6 +122,7 @@ def bench(
     loss_tol: float | None,
     json_file: Path | None,
     markdown_file: Path | None,
+    html_file: Path | None,
     verbose: bool,
     **given: Any,
 ) -> None:
@@ -138,7 +142,7 @@ def bench(
 
     tolerant_output()
     arguments: tuple[str, ...] = ctx.meta["arguments"]
-    for file in filter(None, (json_file, markdown_file)):
+    for file in filter(None, (json_file, markdown_file, html_file)):
         _check_file(file)
     with one_line_errors():
         variants, change = _variants(scripts, given)
@@ -170,6 +174,10 @@ def bench(
         from gpulint.bench.output import markdown
 
         _write(markdown_file, markdown(comparison, about))
+    if html_file is not None:
+        from gpulint.bench.html import page
+
+        _write(html_file, page(comparison, about))
     ctx.exit(code)
 
 

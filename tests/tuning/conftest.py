@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tuning_helpers import REPO, Start, Write, alive
 
-FAKE = Path(__file__).parent / "fake"
+FAKE = Path(__file__).parent.parent / "fake_torch"
 
 
 @pytest.fixture(autouse=True)

@@ -1,9 +1,9 @@
 """Gives Python another text for some files, in a process and in all that it starts.
 
 Python imports this module at start-up where its folder is on PYTHONPATH. `texts.json`
-says in which files beside it the texts are. The files that they replace stay as they are,
-and so do `__file__`, `sys.path` and the arguments. A script that opens its own file sees
-what is on the disk.
+says in which files beside it the texts are. The files that they replace stay as they
+are, and so do `__file__`, `sys.path` and the arguments. A script that opens its own
+file sees what is on the disk.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import types
 
 
@@ -21,9 +22,16 @@ def _none() -> bool:
     return False
 
 
-cuda = types.SimpleNamespace(is_available=_none, is_initialized=_none)
+class autocast(contextlib.nullcontext[None]):
+    pass
+
+
+amp = types.SimpleNamespace(autocast=autocast)
+cuda = types.SimpleNamespace(is_available=_none, is_initialized=_none, amp=amp)
 mps = types.SimpleNamespace(is_available=_none)
 backends = types.SimpleNamespace(mps=mps)
 version = types.SimpleNamespace(cuda=None, hip=None)
+float64 = float
 
 from . import optim  # noqa: E402, F401
+from ._tensor import Tensor as Tensor  # noqa: E402

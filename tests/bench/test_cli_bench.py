@@ -1,0 +1,279 @@
+"""`gpulint bench`: real processes, with a torch that is imported in milliseconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+import gpulint
+from gpulint.bench.overlay import environment
+
+REPO = Path(gpulint.__file__).resolve().parent.parent
+Bench = Callable[..., Result]
+Write = Callable[..., Path]
+QUICK = ("--steps", "5", "--warmup", "1", "--repeats", "3")
+# Steps of a few milliseconds; the loss falls.
+TRAINS = """
+import sys, time, torch
+from torch.utils.data import DataLoader
+SECONDS = {seconds}
+optimizer = torch.optim.SGD()
+for epoch in range(3):
+    for step, batch in enumerate(DataLoader(list(range(20)), batch_size=8)):
+        time.sleep(SECONDS)
+        torch.Tensor({loss} / (step + 1)).backward()
+        optimizer.step()
+"""
+
+
+def trains(seconds: float = 0.002, loss: float = 1.0) -> str:
+    return TRAINS.format(seconds=seconds, loss=loss)
+
+
+def test_two_scripts(bench: Bench, write: Write, tmp_path: Path) -> None:
+    write(trains(0.05), "old.py")
+    write(trains(0.002), "new.py")
+    files = ("--json", "out.json", "--markdown", "out.md", "--html", "out.html")
+    result = bench("old.py", "new.py", *QUICK, *files)
+    assert result.exit_code == 0, result.output
+    assert "old.py against new.py" in result.stdout
+    assert "verdict: faster" in result.stdout
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["verdict"] == "faster"
+    assert found["losses"] == {
+        "text": "equal (6)",
+        "differ": False,
+        "max_relative_deviation": 0.0,
+        "compared": 6,
+    }
+    assert found["unit"] == "samples/s"
+    assert found["effects"] is None
+    assert found["sides"][0]["losses"] == [1.0, 0.5, 0.333333] * 2
+    assert "| samples/s |" in (tmp_path / "out.md").read_text()
+    assert "<svg" in (tmp_path / "out.html").read_text()
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "old.py",
+        "new.py",
+        "out.json",
+        "out.md",
+        "out.html",
+    }
+
+
+def test_a_slower_script_and_other_losses(bench: Bench, write: Write) -> None:
+    write(trains(0.002), "old.py")
+    write(trains(0.05, loss=2.0), "new.py")
+    result = bench("old.py", "new.py", *QUICK, "--loss-tol", "0.5")
+    assert result.exit_code == 1
+    assert "verdict: slower" in result.stdout
+    assert "losses: DIFFER" in result.stdout
+    result = bench("old.py", "new.py", *QUICK, "--min-speedup", "0.001")
+    assert result.exit_code == 0
+    assert "losses: max relative deviation" in result.stdout
+
+
+ORIGINAL = """
+import sys, time, torch
+from pathlib import Path
+from helper import SECONDS
+
+def main():
+    assert "torch.cuda.amp.autocast()" in Path(__file__).read_text(), "it was written to"
+    assert sys.argv == ["folder/train.py", "--data", "here"], sys.argv
+    assert Path(sys.path[0]).name == "folder"
+    assert not any("gpulint-bench" in path for path in sys.path)
+    optimizer = torch.optim.SGD()
+    for step in range(6):
+        with torch.cuda.amp.autocast():
+            loss = torch.Tensor(1.0)
+            print(sys._getframe().f_code.co_filename, step)
+        time.sleep(SECONDS)
+        loss.backward()
+        optimizer.step()
+    1 / 0  # never reached
+
+main()
+"""
+
+
+def test_a_script_and_its_rewrite(bench: Bench, write: Write, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    write(ORIGINAL, "folder/train.py")
+    write("SECONDS = 0.001", "folder/helper.py")
+    before = {p: p.read_bytes() for p in folder.iterdir()}
+    words = ("folder/train.py", "--isolated", "--select", "GPU303", *QUICK)
+    files = ("--json", "out.json")
+    result = bench(*words, *files, "--", "--data", "here")
+    assert result.exit_code in (0, 1), result.output
+    assert "Fixes: GPU303 (exact)" in result.stdout
+    assert "losses: equal (6)" in result.stdout
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["arguments"] == ["--data", "here"]
+    assert found["unit"] == "steps/s"
+    assert [fix["code"] for fix in found["fixes"]] == ["GPU303"]
+    result = bench(*words, "-v")  # without its arguments
+    assert "error: original: AssertionError: ['folder/train.py']" in result.stderr
+    assert {p: p.read_bytes() for p in folder.rglob("*.py")} == before
+
+
+def test_the_new_text_is_what_runs(bench: Bench, write: Write) -> None:
+    # Only the original's spelling works here: the rewrite fails, where it says.
+    text = ORIGINAL[: ORIGINAL.index("def main")].replace(
+        "from helper", "# from helper"
+    )
+    text += "del torch.autocast\noptimizer = torch.optim.SGD()\nfor step in range(9):\n"
+    text += "    with torch.cuda.amp.autocast():\n        loss = torch.Tensor(1.0)\n"
+    text += "    loss.backward()\n    optimizer.step()\n"
+    write(text)
+    result = bench("train.py", "--isolated", "--select", "GPU303", *QUICK, "-v")
+    assert result.exit_code == 2
+    assert "gpulint: error: fixed: AttributeError: module 'torch'" in result.stderr
+    assert 'with torch.autocast("cuda"):' in result.stderr  # in its traceback
+
+
+OVERLAID = """
+import multiprocessing, sys
+import part
+VALUE = "old"
+
+def work(queue):
+    queue.put((VALUE, part.VALUE))
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=work, args=(queue,))
+    process.start()
+    print(VALUE, part.VALUE, *queue.get(), __file__, sys.path[0])
+    process.join()
+"""
+
+
+RUN = "from gpulint.running.script import run_as_main; run_as_main('main.py', [])"
+
+
+def test_other_texts_reach_modules_and_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, part = tmp_path / "main.py", tmp_path / "part.py"
+    script.write_text(OVERLAID)
+    part.write_text("VALUE = 'old'")
+    # a module that was compiled before, and a `sitecustomize` of the user's own
+    subprocess.run([sys.executable, "-c", "import part"], cwd=tmp_path, check=True)
+    own, folder = tmp_path / "own", tmp_path / "overlay"
+    own.mkdir()
+    folder.mkdir()
+    (own / "sitecustomize.py").write_text("import sys; print('own', file=sys.stderr)")
+    monkeypatch.setenv("PYTHONPATH", str(own))
+    latin = "# -*- coding: latin-1 -*-\nVALUE = 'n\xe9w'\n".encode("latin-1")
+    new = OVERLAID.replace('"old"', '"new"').encode()
+    variables = environment({script: new, part: latin}, folder)
+    variables["PYTHONPATH"] += os.pathsep + str(REPO)
+    words = [sys.executable, "-c", RUN]
+    done = subprocess.run(
+        words, cwd=tmp_path, env=variables, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split()[:4] == ["new", "n\xe9w", "new", "n\xe9w"]
+    assert done.stdout.split()[4:] == [str(script), str(tmp_path)]
+    assert done.stderr.count("own") >= 1
+    assert part.read_text() == "VALUE = 'old'"
+    assert environment({}, folder)["PYTHONPATH"] == str(own)
+
+
+@pytest.mark.parametrize(
+    "text,line",
+    [
+        ("raise ValueError('no data')", "ValueError: no data"),
+        ("import time; time.sleep(60)", "no step within 1 s (--timeout)"),
+        ("print('done')", "it ended without a step of an optimizer"),
+        ("input('path? ')", "it waits for input, and there is none here"),
+        ("import sys; sys.exit('no --data')", "exit code 1: no --data"),
+        ("import os; print('bad'); os._exit(3)", "exit code 3: "),
+        ("import os; os.abort()", "killed by SIGABRT"),
+        ("import no_such_thing", "No module named 'no_such_thing' (it runs with"),
+        (
+            "import torch\no = torch.optim.SGD()\nfor _ in range(4): o.step()",
+            "it ended after 4 steps, 6 are needed (--steps, --warmup)",
+        ),
+        (
+            "import torch, time\ntorch.optim.SGD().step()\ntime.sleep(60)",
+            "1 step within 1 s (--timeout)",
+        ),
+    ],
+)
+def test_scripts_that_cannot_be_measured(
+    bench: Bench, write: Write, text: str, line: str
+) -> None:
+    write(text, "old.py")
+    write(trains(), "new.py")
+    timeout = "1" if "sleep" in text else "60"
+    result = bench("old.py", "new.py", *QUICK, "--timeout", timeout)
+    assert result.exit_code == 2
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("gpulint: error: old.py: ")
+    assert line in last
+
+
+@pytest.mark.parametrize(
+    "words,line",
+    [
+        (("missing.py",), "'missing.py' does not exist"),
+        ((), "Missing argument"),
+        (("train.py", "train.py", "train.py"), "3 scripts, one or two"),
+        (("train.py", "train.py", "--allow", "all"), "compared as they are"),
+        (("train.py", "--allow", "luck"), "luck"),
+        (("book.ipynb",), "is a notebook"),
+        (("train.py", "--isolated"), "train.py: no fix to compare it with"),
+        (("broken.py", "--isolated"), "broken.py: "),
+        (("latin.py", "--isolated"), "latin.py: "),
+        (("train.py", "--repeats", "2"), "2"),
+        (("train.py", "train.py", "--json", "no/out.json"), "can be written to"),
+    ],
+)
+def test_bad_input(
+    bench: Bench, write: Write, tmp_path: Path, words: Any, line: str
+) -> None:
+    write("x = 1\n")
+    write("{}", "book.ipynb")
+    write("import torch\ndef (", "broken.py")
+    (tmp_path / "latin.py").write_bytes(b"# \xff\n")
+    result = bench(*words)
+    assert result.exit_code == 2
+    assert line in result.stderr
+    assert result.stderr.startswith("gpulint: error: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_what_other_effects_would_fix_is_said(bench: Bench, write: Write) -> None:
+    scenario = REPO / "fixtures" / "scripts" / "pm25" / "after.exact.py"
+    write(scenario.read_text("utf-8"))
+    result = bench("train.py", "--isolated")
+    assert result.exit_code == 2
+    start = "gpulint: error: train.py: no fix to compare it with; --allow "
+    assert result.stderr.startswith(start)
+    assert "numerics" in result.stderr
+
+
+def test_the_parent_never_imports_torch(write: Write) -> None:
+    write(trains(), "old.py")
+    words = ["bench", "old.py", "old.py", *QUICK]
+    code = (
+        "import sys\nfrom gpulint.cli import main\n"
+        f"try:\n    main({words!r})\n"
+        "except SystemExit as stop:\n"
+        "    assert 'torch' not in sys.modules\n    sys.exit(stop.code)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode in (0, 1), done.stderr
+    assert "losses: equal (6)" in done.stdout
