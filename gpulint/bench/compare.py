@@ -77,10 +77,12 @@ class Comparison:
     decisive: Interval  # the same ratio at 99 %
     verdict: str
     losses: Losses
+    alone: tuple[Comparison, ...] = ()  # of the first with single fixes
 
     def failed(self, least: float) -> bool:
         """Whether it is slower than `least` times the first, or the losses differ."""
-        return self.decisive.high < least or self.losses.differ
+        differ = any(its.losses.differ for its in (self, *self.alone))
+        return self.decisive.high < least or differ
 
 
 def compare(

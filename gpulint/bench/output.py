@@ -56,10 +56,19 @@ def as_json(
     comparison: Comparison, facts: Mapping[str, Any], exit_code: int
 ) -> dict[str, Any]:
     """All that was measured; `facts` say what of and where. Every number is finite."""
-    its = comparison
     found = {
         "schema": SCHEMA,
         **facts,
+        **_compared(comparison),
+        "alone": [_compared(its) for its in comparison.alone],
+        "exit_code": exit_code,
+    }
+    finite: dict[str, Any] = _finite(found)
+    return finite
+
+
+def _compared(its: Comparison) -> dict[str, Any]:
+    return {
         "unit": its.unit,
         "whole": its.whole,
         "sides": [_side(side) for side in its.sides],
@@ -72,10 +81,7 @@ def as_json(
             "max_relative_deviation": its.losses.deviation,
             "compared": its.losses.count,
         },
-        "exit_code": exit_code,
     }
-    finite: dict[str, Any] = _finite(found)
-    return finite
 
 
 def _side(side: Side) -> dict[str, Any]:

@@ -52,6 +52,9 @@ def rows(comparison: Comparison) -> list[Row]:
     ]
     if first.skipped or second.skipped:
         table.append(Row("skipped steps", str(first.skipped), str(second.skipped)))
+    for its in comparison.alone:
+        side = its.sides[1]
+        table.append(Row(side.label, its.unit, _rate(side.rate), times(its.ratio)))
     return table
 
 
@@ -59,6 +62,11 @@ def conclusions(comparison: Comparison) -> list[str]:
     """What it comes to, a sentence a line."""
     its = comparison.decisive
     lines = [f"losses: {comparison.losses.text}"]
+    lines += [
+        f"losses with {its.sides[1].label}: {its.losses.text}"
+        for its in comparison.alone
+        if its.losses.differ
+    ]
     if not comparison.whole:
         lines.append(
             "The two take other batches: what comes between passes does not count."

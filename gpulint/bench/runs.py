@@ -60,15 +60,14 @@ class Run:
 
 
 def in_turns(
-    variants: tuple[Variant, Variant],
-    repeats: int,
-    measure: Callable[[Variant], Run],
-) -> tuple[list[Run], list[Run]]:
-    """Both variants `repeats` times: A B B A A B …, so that slow drifts cancel out."""
-    runs: tuple[list[Run], list[Run]] = [], []
+    variants: Sequence[Variant], repeats: int, measure: Callable[[Variant], Run]
+) -> list[list[Run]]:
+    """All variants `repeats` times: A B B A A B …, so that slow drifts cancel out."""
+    runs: list[list[Run]] = [[] for _ in variants]
+    places = range(len(variants))
     for repeat in range(repeats):
-        for side in (0, 1) if repeat % 2 == 0 else (1, 0):
-            runs[side].append(measure(variants[side]))
+        for place in places if repeat % 2 == 0 else reversed(places):
+            runs[place].append(measure(variants[place]))
     return runs
 
 

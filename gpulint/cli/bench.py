@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +23,11 @@ if TYPE_CHECKING:
     from gpulint.bench.runs import Limits, Variant
     from gpulint.bench.runs import Run as Measured
     from gpulint.bench.variants import Rewritten
+    from gpulint.cli.run import Run
+    from gpulint.engine import Fixed
 
 FILE = click.Path(dir_okay=False, path_type=Path)
+LOSS_TOLERANCE = 0.1  # where fixes change rounding
 BUSY = 0.5  # of the CPUs, before the first run
 # What `fix` offers beside the selection of rules.
 NEUTRAL: dict[str, Any] = {
@@ -103,6 +108,11 @@ class Split(click.Command):
     help="How far losses may lie apart, relative, where fixes change rounding or two "
     "scripts are compared.  [default: 0.1 for fixes; two scripts: any]",
 )
+@click.option(
+    "--per-rule",
+    is_flag=True,
+    help="Run the script also with the fixes of each rule alone.",
+)
 @click.option("--json", "json_file", type=FILE, help="Write all that was measured.")
 @click.option("--markdown", "markdown_file", type=FILE, help="Write the table.")
 @click.option(
@@ -120,6 +130,7 @@ def bench(
     timeout: float,
     min_speedup: float,
     loss_tol: float | None,
+    per_rule: bool,
     json_file: Path | None,
     markdown_file: Path | None,
     html_file: Path | None,
@@ -145,16 +156,20 @@ def bench(
     for file in filter(None, (json_file, markdown_file, html_file)):
         _check_file(file)
     with one_line_errors():
-        variants, change = _variants(scripts, given)
+        variants, changes = _variants(scripts, given, per_rule)
     load = _load()
     limits = Limits(steps, warmup, timeout)
     runs = _measure(variants, arguments, limits, repeats, verbose)
-    tolerance = loss_tol
-    if change is not None and tolerance is None:
-        tolerance = 0.1
-    effects = None if change is None else change.effects
-    labels = (variants[0].label, variants[1].label)
-    comparison = compare(labels, runs, effects, tolerance)
+    change = changes[0] if changes else None
+    tolerance = loss_tol if change is None or loss_tol is not None else LOSS_TOLERANCE
+
+    def against_first(place: int) -> Comparison:
+        labels = variants[0].label, variants[place].label
+        effects = changes[place - 1].effects if changes else None
+        return compare(labels, (runs[0], runs[place]), effects, tolerance)
+
+    others = [against_first(place) for place in range(1, len(variants))]
+    comparison = replace(others[0], alone=tuple(others[1:]))
     code = int(comparison.failed(min_speedup))
     about = _about(scripts, change, comparison, limits, repeats, load)
     _print(comparison, about)
@@ -182,8 +197,9 @@ def bench(
 
 
 def _variants(
-    scripts: tuple[str, ...], given: dict[str, Any]
-) -> tuple[tuple[Variant, Variant], Rewritten | None]:
+    scripts: tuple[str, ...], given: dict[str, Any], per_rule: bool
+) -> tuple[list[Variant], list[Rewritten]]:
+    """What to run, and what has changed in all but the first; two scripts: nothing."""
     from gpulint.bench.runs import Variant
 
     if os.name != "posix":
@@ -195,46 +211,79 @@ def _variants(
         hint = "; arguments of the scripts come behind `--`"
         raise click.UsageError(f"{len(scripts)} scripts, one or two are compared{hint}")
     if len(scripts) == 2:
-        if given["select"] or given["ignore"] or given["allow"]:
+        if given["select"] or given["ignore"] or given["allow"] or per_rule:
             raise click.UsageError(
-                "two scripts are compared as they are, without --select and --allow"
+                "two scripts are compared as they are, without --select, --ignore, "
+                "--allow and --per-rule"
             )
-        return (Variant(scripts[0], scripts[0]), Variant(scripts[1], scripts[1])), None
-    change = _rewritten(scripts[0], given)
-    fixed = Variant("fixed", scripts[0], change.texts)
-    return (Variant("original", scripts[0]), fixed), change
+        return [Variant(script, script) for script in scripts], []
+    changes = [_wholly_rewritten(scripts[0], given)]
+    labels = ["original", "fixed"]
+    codes = sorted({str(fix["code"]) for fix in changes[0].fixes})
+    if per_rule and len(codes) > 1:
+        for code in codes:
+            alone = _rewritten(_fixed(scripts[0], given, code))
+            if alone is None:
+                complain(f"{code} has no fix alone, only after others", "note")
+                continue
+            changes.append(alone)
+            labels.append(f"{code} alone")
+    texts = [{}, *(change.texts for change in changes)]
+    pairs = zip(labels, texts, strict=True)
+    return [Variant(label, scripts[0], its) for label, its in pairs], changes
 
 
-def _rewritten(script: str, given: dict[str, Any]) -> Rewritten:
-    """The script as `gpulint fix` would write it, and what it imports for it."""
-    from gpulint.bench.variants import rewritten
+def _wholly_rewritten(script: str, given: dict[str, Any]) -> Rewritten:
+    """The script as `gpulint fix` would write it. ClickException: it stays as it is."""
+    run, result = _fixed(script, given)
+    change = _rewritten((run, result))
+    if change is not None:
+        return change
+    fixes = [f.fix for f in result.remaining if f.fix and not f.suppressed]
+    more = ",".join(sorted({fix.effect.value for fix in fixes}))
+    hint = f"; --allow {more} has some" if more else ""
+    raise click.ClickException(f"{script}: no fix to compare it with{hint}")
+
+
+def _fixed(
+    script: str, given: dict[str, Any], code: str | None = None
+) -> tuple[Run, Fixed]:
+    """The script with the fixes of all rules that are selected, or of one alone."""
     from gpulint.cli.run import Run
-    from gpulint.cli.vendored import behind
     from gpulint.engine import Checked, fix_path
 
     run = Run(read_flags({**NEUTRAL, **given}))
     job = run.job(Path(os.path.normpath(Path.cwd() / script)))
-    result = fix_path(job.path, job.options)
+    options = job.options
+    if code is not None:
+        its = tuple(rule for rule in options.rules if rule.code == code)
+        options = options._replace(rules=its)
+    result = fix_path(job.path, options)
     if isinstance(result, Checked):
         run.unread(job.path)
         raise click.ClickException(f"{script}: {result.findings[0].message}")
+    return run, result
+
+
+def _rewritten(fixed: tuple[Run, Fixed]) -> Rewritten | None:
+    """The new text, and what it imports for it; None: nothing has changed."""
+    from gpulint.bench.variants import rewritten
+    from gpulint.cli.vendored import behind
+
+    run, result = fixed
     if result.text == result.source.text:
-        more = sorted(
-            {f.fix.effect.value for f in result.remaining if f.fix and not f.suppressed}
-        )
-        hint = f"; --allow {','.join(more)} has some" if more else ""
-        raise click.ClickException(f"{script}: no fix to compare it with{hint}")
-    files = behind(run.projects, {job.path: result.text})
+        return None
+    files = behind(run.projects, {result.source.path: result.text})
     return rewritten(result, {file.path: file.text.encode() for file in files})
 
 
 def _measure(
-    variants: tuple[Variant, Variant],
+    variants: Sequence[Variant],
     arguments: tuple[str, ...],
     limits: Limits,
     repeats: int,
     verbose: bool,
-) -> tuple[list[Measured], list[Measured]]:
+) -> list[list[Measured]]:
     """Run them in turns, showing the progress. ClickException where a run fails."""
     from gpulint.bench.rows import number
     from gpulint.bench.runs import BenchError, Children, in_turns

@@ -152,6 +152,22 @@ def test_runs_take_turns() -> None:
     assert [r.losses for r in b] == [[2.0], [3.0], [6.0]]
 
 
+def test_single_fixes_are_rows_and_may_fail() -> None:
+    its = compared([run()] * 3, [run()] * 3)
+    odd = compared([run()] * 3, [run(losses=(1.0, 0.4))] * 3)
+    alone = replace(
+        odd, sides=(odd.sides[0], replace(odd.sides[1], label="GPU1 alone"))
+    )
+    whole = replace(its, alone=(alone,))
+    assert rows(whole)[-1].name == "GPU1 alone"
+    assert rows(whole)[-1].change == "1.00x [1.00, 1.00]"
+    assert any("losses with GPU1 alone: DIFFER" in x for x in conclusions(whole))
+    assert whole.failed(1.0)
+    assert not its.failed(1.0)
+    found = as_json(whole, {}, 1)
+    assert found["alone"][0]["sides"][1]["label"] == "GPU1 alone"
+
+
 def test_what_is_printed() -> None:
     its = compared([run()] * 3, [run(losses=(1.0, math.nan))] * 3)
     stream = io.StringIO()

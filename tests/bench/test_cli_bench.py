@@ -15,6 +15,7 @@ from click.testing import Result
 
 import gpulint
 from gpulint.bench.overlay import environment
+from gpulint.bench.runs import Children, Run, Variant
 
 REPO = Path(gpulint.__file__).resolve().parent.parent
 Bench = Callable[..., Result]
@@ -251,6 +252,32 @@ def test_bad_input(
     assert line in result.stderr
     assert result.stderr.startswith("gpulint: error: ")
     assert result.stderr.count("\n") == 1
+
+
+def test_each_rule_alone(
+    bench: Bench, write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    texts: dict[str, bytes] = {}
+
+    def measure(children: Children, variant: Variant) -> Run:
+        texts[variant.label] = b"".join(variant.texts.values())
+        slow = 0.2 if variant.label == "original" else 0.1
+        nothing: Any = [0.0] * 5
+        return Run(
+            [slow] * 5, nothing, [8] * 5, [False] * 5, [1.0], 0, None, None, None
+        )
+
+    monkeypatch.setattr(Children, "__call__", measure)
+    scenario = REPO / "fixtures" / "scripts" / "pm25" / "before.py"
+    write(scenario.read_text("utf-8"))
+    words = ("--isolated", "--select", "GPU104,GPU105", "--per-rule")
+    result = bench("train.py", *words, "--json", "out.json")
+    assert result.exit_code == 0, result.output
+    assert list(texts) == ["original", "fixed", "GPU104 alone", "GPU105 alone"]
+    assert len(set(texts.values())) == 4
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert [its["verdict"] for its in found["alone"]] == ["faster"] * 2
+    assert "GPU105 alone" in result.stdout
 
 
 def test_what_other_effects_would_fix_is_said(bench: Bench, write: Write) -> None:
