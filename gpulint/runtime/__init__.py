@@ -42,6 +42,7 @@ from ._monitor import Monitor
 from ._policy import forget_policy
 from ._precision import accumulator_dtype, amp_dtype, forget_precisions
 from ._probe import find_batch_size
+from ._prefetch import forget_streams, prefetch
 from ._resident import ResidentArray, resident
 from ._settings import forget_settings
 from ._split import split_augmentation
@@ -73,6 +74,7 @@ __all__ = [
     "loader_kwargs",
     "maybe_compile",
     "microbatches",
+    "prefetch",
     "resident",
     "scaled_lr",
     "split_augmentation",
@@ -92,3 +94,4 @@ def _reset() -> None:
     forget_policy()
     forget_ranks()
     forget_saves()
+    forget_streams()

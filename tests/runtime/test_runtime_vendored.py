@@ -157,6 +157,9 @@ CALLS: dict[str, Callable[[Helpers], object]] = {
     "hardware": lambda its: {**vars(its.hardware()), "shm_free": 0},
     "loader_kwargs": lambda its: its.loader_kwargs("cuda", num_workers=2),
     "maybe_compile": lambda its: its.maybe_compile(MODEL) is MODEL,
+    "prefetch": lambda its: [
+        batch.item() for batch in its.prefetch([torch.ones(())], "cpu")
+    ],
     "resident": lambda its: its.resident(torch.arange(6), "cpu")[2].item(),
     "scaled_lr": lambda its: its.scaled_lr(
         0.1, batch_size=128, base_batch_size=32, rule="sqrt"
