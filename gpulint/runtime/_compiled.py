@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
-import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -114,6 +112,9 @@ def _why_it_fails(device: torch.device) -> str | None:
 
 def _missing() -> str:
     """Return what is often the cause: Triton's launchers are written in C."""
+    import shutil
+    import sysconfig
+
     if not any(map(shutil.which, C_COMPILERS)):
         return ", no C compiler"
     headers = Path(sysconfig.get_path("include"), "Python.h")

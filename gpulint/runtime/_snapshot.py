@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import pickle
 from typing import Any
 
@@ -39,6 +38,8 @@ class Snapshot:
             if self._room < 0:
                 raise TooLarge
         if isinstance(data, int):  # an address: older torch
+            import ctypes
+
             data = ctypes.string_at(data, size)
         kept = data if isinstance(data, (bytes, str)) else data.clone()
         self._records.append((name, kept, size))

@@ -309,14 +309,20 @@ def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
 # What goes wrong
 
 
-@pytest.mark.parametrize("name", ["none/a.pt", "", "x" * 300])
-def test_paths_that_cannot_be_written(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["none/a.pt", "", "x" * 300, "file/a.pt"])
+def test_paths_that_cannot_be_written(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, name: str
+) -> None:
+    if name.startswith("file"):  # where a folder should be
+        tmp_path = tmp_path_factory.mktemp("other") / "file"
+        tmp_path.write_bytes(b"")
+        name = "a.pt"
     with pytest.raises(Exception) as theirs:  # noqa: PT011
         torch.save(torch.ones(2), tmp_path / name)
     with pytest.raises(Exception) as mine:  # noqa: PT011
         runtime.async_save(torch.ones(2), tmp_path / name)
     assert type(mine.value) is type(theirs.value)
-    assert files(tmp_path) == []
+    assert tmp_path.is_file() or files(tmp_path) == []
 
 
 def test_what_cannot_be_pickled(tmp_path: Path) -> None:
@@ -343,6 +349,33 @@ def test_a_full_disk(tmp_path: Path, full: Callable[[], None], then: str) -> Non
     assert load(tmp_path / "a.pt").eq(1).all()
     assert files(tmp_path) == ["a.pt"]
     runtime.flush()  # it is said once
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no file system can be mounted here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_disk_that_is_really_full(small_disk: Path) -> None:
+    path = small_disk / "a.pt"
+    runtime.async_save(torch.ones(20_000), path)
+    runtime.async_save(torch.zeros(60_000), path)
+    with pytest.raises(OSError, match=r"No space left on device: .*a\.pt"):
+        runtime.flush()
+    assert load(path).eq(1).all()
+    assert files(small_disk) == ["a.pt"]
+    runtime.async_save(torch.full((20_000,), 2.0), path)  # there is room for both
+    runtime.flush()
+    assert load(path).eq(2).all()
 
 
 def test_a_disk_that_fails_to_sync(

@@ -13,7 +13,7 @@ import torch
 
 from gpulint import runtime
 from gpulint.runtime._hardware import _cpu_name, in_units
-from gpulint.runtime._nvml import nvml_facts
+from gpulint.runtime._nvml import nvml_facts, open_gpu
 
 GIB = 1024**3
 Cuda = Callable[..., list[torch.device]]
@@ -149,6 +149,29 @@ def test_no_nvml_error_reaches_the_script(call: str, nvml: Nvml) -> None:
 def test_failing_shutdown_does_no_harm(nvml: Nvml) -> None:
     nvml("NVIDIA A100", broken=("nvmlShutdown", "nvmlDeviceGetMigMode"))
     assert nvml_facts(0) is not None
+
+
+@pytest.mark.parametrize(
+    "error",
+    "LibraryNotFound DriverNotLoaded NoPermission LibRmVersionMismatch GpuIsLost "
+    "NotSupported Uninitialized Unknown".split(),
+)
+@pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetHandleByIndex"])
+def test_errors_of_drivers(
+    error: str, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that the library itself raises, also where it is not there to ask."""
+    pynvml = pytest.importorskip("pynvml")
+
+    def fail(*_: object) -> None:
+        raise getattr(pynvml, f"NVMLError_{error}")
+
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
+    monkeypatch.setattr(pynvml, "nvmlShutdown", lambda: None)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 1)
+    monkeypatch.setattr(pynvml, call, fail)
+    assert nvml_facts(0) is None
+    assert open_gpu(None, 0) is None
 
 
 def test_no_library(monkeypatch: pytest.MonkeyPatch) -> None:

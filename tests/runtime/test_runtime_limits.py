@@ -37,12 +37,13 @@ def test_newer_pythons_count_for_themselves(
     assert available_cpus(root=tmp_path) == 5
 
 
+@pytest.mark.parametrize("told,cpus", [(None, 1), (0, 1), (1, 1), (2, 2), (64, 64)])
 def test_systems_without_affinity(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    told: int | None, cpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(os, "sched_getaffinity")
-    monkeypatch.setattr(os, "cpu_count", lambda: 10)
-    assert available_cpus(root=tmp_path) == 10
+    monkeypatch.setattr(os, "cpu_count", lambda: told)
+    assert available_cpus(root=tmp_path) == cpus
 
 
 @pytest.mark.parametrize(

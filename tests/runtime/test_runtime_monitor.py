@@ -120,15 +120,46 @@ def test_figures_of_a_gpu(
     wait_for(lambda: fake.running == 0)  # no connection is left behind
 
 
-def test_slice_has_no_utilisation(
-    gpu: Callable[[str, int | None], FakeNvml], said: Said
+@pytest.mark.parametrize("kind", ["MIG", "GPU"], ids=["a slice", "under WSL"])
+def test_some_have_no_utilisation(
+    kind: str, gpu: Callable[[str, int | None], FakeNvml], said: Said
 ) -> None:
-    fake = gpu("MIG-1234", None)
+    fake = gpu(f"{kind}-1234", None)
     monitor = Monitor(interval=0.001)
     for _ in monitor.epochs(range(1)):
         wait_for(lambda: fake.asked == 1)
     assert monitor.history[0].utilisation is None
     assert "GPU in use n/a of the time" in said()[0]
+
+
+def test_without_a_driver(
+    gpu: Callable[[str, int | None], FakeNvml], said: Said
+) -> None:
+    class NoDriver(FakeNvml):
+        def nvmlInit(self) -> None:
+            self.asked += 1
+            raise NVMLError
+
+    fake = gpu("GPU-1234", 87)
+    fake.__class__ = NoDriver
+    monitor = Monitor(interval=0.001)
+    for _ in monitor.epochs(range(1)):
+        wait_for(lambda: fake.asked == 1)
+    assert monitor.history[0].utilisation is None
+    assert "memory 6.0 of 24.0 GiB at most, GPU in use n/a" in said()[0]
+
+
+def test_a_gpu_that_is_lost_meanwhile(
+    gpu: Callable[[str, int | None], FakeNvml],
+) -> None:
+    fake = gpu("GPU-1234", 40)
+    monitor = Monitor(interval=0.001)
+    for _ in monitor.epochs(range(2)):
+        asked = fake.asked
+        wait_for(lambda asked=asked: fake.asked > asked)  # type: ignore[misc]
+        fake.percent = None
+    assert monitor.history[0].utilisation == 40
+    wait_for(lambda: fake.running == 0)
 
 
 def test_unknown_gpu_is_not_asked(

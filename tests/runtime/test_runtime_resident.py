@@ -234,21 +234,32 @@ def test_read_only_memory_map(tmp_path: Path, array: np.ndarray[Any, Any]) -> No
     assert torch.equal(held_by_torch(mapped)[[4, 2]], torch.from_numpy(array[[4, 2]]))
 
 
+@pytest.mark.parametrize(
+    "index",
+    [
+        [4, -2],
+        np.array([4, 2]),
+        np.array([4, 2], np.int32),
+        torch.tensor([4, 2]),
+        torch.tensor([4, 2], dtype=torch.int32),
+    ],
+    ids=["list", "array", "int32 array", "tensor", "int32 tensor"],
+)
 @pytest.mark.parametrize("keep", [held_by_torch, lambda a: runtime.resident(a, "cpu")])
-@pytest.mark.parametrize("index", [[4, 0], np.array([1, 1]), torch.tensor([2]), 3])
-def test_half_precision_that_is_mapped_and_then_widened(
-    keep: Callable[[Any], ResidentArray],
-    index: Any,
-    tmp_path: Path,
-    array: np.ndarray[Any, Any],
+def test_half_precision_on_the_disk(
+    index: Any, keep: Callable[[Any], ResidentArray], tmp_path: Path
 ) -> None:
-    np.save(tmp_path / "bank.npy", array.astype(np.float16))
+    """Banks are kept in float16, and rows become float32 when they are used."""
+    half = np.random.default_rng(0).normal(size=(10, 4)).astype(np.float16)
+    np.save(tmp_path / "bank.npy", half)
     mapped = np.load(tmp_path / "bank.npy", mmap_mode="r")
-    bank = keep(mapped)
-    before = torch.from_numpy(np.array(mapped[to_numpy(index)].astype(np.float32)))
-    assert bank[index].dtype == torch.float16
-    assert torch.equal(bank[index].to(torch.float32), before)
-    assert bank.astype(np.float32).dtype == np.float32  # the array's own, all of it
+    expected = torch.from_numpy(mapped[to_numpy(index)].astype(np.float32))
+    assert torch.equal(keep(mapped)[index].float(), expected)
+    whole = keep(mapped.astype(np.float32))[index]
+    assert whole.dtype is torch.float32
+    assert torch.equal(whole, expected)
+    with pytest.raises(IndexError):
+        keep(mapped)[[0, 10]]
 
 
 def test_on_a_cpu_memory_is_shared_as_before(array: np.ndarray[Any, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pickle
+import random
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -418,3 +419,64 @@ def test_masks_beside_an_image_of_bytes_stay_as_they_are(torchvision: Any) -> No
     assert kept(image, mask) == (image, mask)
     assert kept.transforms[0].original is transform.transforms[1]
     assert repr(kept.transforms[0]).endswith("of bytes")
+
+
+DRAWN: dict[str, Callable[[Any], list[Any]]] = {
+    "flips": lambda t: [t.RandomHorizontalFlip(0.3), t.RandomVerticalFlip(0.6)],
+    "crop": lambda t: [t.RandomCrop(16, padding=3)],
+    "rotation": lambda t: [t.RandomRotation(30)],
+    "affine": lambda t: [t.RandomAffine(0, translate=(0.2, 0.1), scale=(0.7, 1.2))],
+    "brightness": lambda t: [t.ColorJitter(brightness=0.4)],
+    "contrast": lambda t: [t.ColorJitter(contrast=0.4)],
+    "saturation": lambda t: [t.ColorJitter(saturation=0.6)],
+    "hue": lambda t: [t.ColorJitter(hue=0.2)],
+    "all colours": lambda t: [t.ColorJitter(0.3, 0.3, 0.3, 0.1)],
+}
+SAMPLES = 400
+
+
+def figures(images: torch.Tensor, plain: torch.Tensor) -> torch.Tensor:
+    """One number an image, sorted: how near it is to what is behind no operation."""
+    weights = torch.rand(plain.shape, generator=torch.Generator().manual_seed(5))
+    weights += 2 * (plain - plain.mean())  # more contrast, colour and light say more
+    return (images * weights).flatten(1).mean(1).double().sort().values
+
+
+def apart(some: torch.Tensor, others: torch.Tensor) -> float:
+    """Kolmogorov and Smirnov's distance, roundings aside."""
+    near = 0.05 * others.std() + 1e-3
+    ends = torch.cat([some, others]).sort().values
+
+    def part(values: torch.Tensor, below: torch.Tensor) -> torch.Tensor:
+        return torch.searchsorted(values, below, right=True) / len(values)
+
+    more = part(some, ends - near) - part(others, ends + near)
+    less = part(others, ends - near) - part(some, ends + near)
+    return max(more.max().item(), less.max().item())
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("given", ["bytes", "floats"])
+@pytest.mark.parametrize("case", DRAWN)
+def test_draws_are_spread_as_torchvisions(
+    torchvision: Any, case: str, given: str
+) -> None:
+    t = torchvision.transforms
+    steps = DRAWN[case](t)
+    steps.insert(len(steps) if given == "bytes" else 0, t.ToTensor())
+    transform = t.Compose(steps)
+    pixels = np.random.default_rng(1).integers(0, 256, (16, 16, 3), np.uint8)
+    image = importlib.import_module("PIL.Image").fromarray(pixels)
+    plain = t.ToTensor()(image)
+    random.seed(1), torch.manual_seed(1)
+    expected = torch.stack([transform(image) for _ in range(SAMPLES)])
+    kept, augment = runtime.split_augmentation(transform, "cuda", same_size=True)
+    assert len(kept.transforms) == 1
+    batch = torch.stack([torch.as_tensor(kept(image))] * SAMPLES)
+    mine = augment(batch)
+    assert len(mine.unique(dim=0)) > (3 if case == "flips" else 30)  # draws of its own
+    spread = figures(expected, plain)
+    assert apart(figures(mine, plain), spread) < 0.13  # one chance in 500 at most
+    unchanged = plain.expand_as(mine)
+    assert apart(figures(unchanged, plain), spread) > 0.15
+    assert torch.equal(augment.eval()(batch), unchanged)  # nothing is drawn

@@ -65,6 +65,23 @@ def test_batches_and_generators(options: dict[str, Any]) -> None:
     assert seen(lambda: runtime.TensorLoader(whole, **options)) == before
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("own", [False, True])
+def test_five_epochs(shuffle: bool, drop_last: bool, own: bool) -> None:
+    """The script's own generator is left in the same state as well."""
+
+    def run(loader: Callable[..., DataLoader[Any]]) -> tuple[Seen, list[int]]:
+        generator = torch.Generator().manual_seed(9)
+        options: dict[str, Any] = {"shuffle": shuffle, "drop_last": drop_last}
+        options["generator"] = generator if own else None
+        dataset = TensorDataset(*data())
+        made = seen(lambda: loader(dataset, batch_size=4, **options), epochs=5)
+        return made, generator.get_state().tolist()
+
+    assert run(runtime.TensorLoader) == run(DataLoader)
+
+
 def test_with_a_generator() -> None:
     def made(loader: Callable[..., DataLoader[Any]]) -> DataLoader[Any]:
         generator = torch.Generator().manual_seed(9)
