@@ -41,8 +41,8 @@ from ._microbatches import microbatches
 from ._monitor import Monitor
 from ._policy import forget_policy
 from ._precision import accumulator_dtype, amp_dtype, forget_precisions
-from ._probe import find_batch_size
 from ._prefetch import forget_streams, prefetch
+from ._probe import find_batch_size
 from ._resident import ResidentArray, resident
 from ._settings import forget_settings
 from ._split import split_augmentation

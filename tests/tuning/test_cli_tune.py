@@ -433,7 +433,7 @@ class Slow(Dataset):
     def __len__(self):
         return 100_000
     def __getitem__(self, index):
-        time.sleep(0.002)
+        time.sleep(0.01)
         return torch.zeros(2)
 
 def main():
@@ -444,7 +444,6 @@ def main():
     held = torch.ones(size, 8 * 1024 ** 2 // 4)  # 8 MiB a sample
     options = runtime.loader_kwargs("cpu", prefetch_factor=2)
     for x in DataLoader(Slow(), batch_size=size, **options):
-        time.sleep(0.03)
         optimizer.zero_grad()
         model(x).sum().backward()
         optimizer.step()
@@ -460,7 +459,7 @@ def test_a_real_training(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A sample takes 2 ms to load and 8 MiB: 4 workers, and the batch that fits."""
+    """A sample takes 10 ms to load and 8 MiB: 4 workers, and the batch that fits."""
     monkeypatch.setenv("PYTHONPATH", str(REPO))
     quick = functools.partial(Limits, least_seconds=0.3)
     monkeypatch.setattr("gpulint.tuning.runs.Limits", quick)
