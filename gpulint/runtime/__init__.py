@@ -24,31 +24,58 @@ starts no GPU; torch is imported when a helper needs it.
 
 from __future__ import annotations
 
-from ._async_save import async_save, flush, forget_saves
-from ._augmentation import augmentation
-from ._batch_size import batch_size, forget_batch_sizes, scaled_lr, warmup
-from ._compiled import maybe_compile
-from ._configure import configure
-from ._device import device
-from ._distributed import Distributed, distributed, forget_ranks
-from ._environment import Environment, environment
-from ._explain import explain
-from ._hardware import Hardware, forget_introduction, hardware
-from ._limits import available_cpus
-from ._loader import loader_kwargs
-from ._log import forget_decisions
-from ._microbatches import microbatches
-from ._monitor import Monitor
-from ._policy import forget_policy
-from ._precision import accumulator_dtype, amp_dtype, forget_precisions
-from ._prefetch import forget_streams, prefetch
-from ._probe import find_batch_size
-from ._resident import ResidentArray, resident
-from ._settings import forget_settings
-from ._split import split_augmentation
-from ._staging import stage_local
-from ._tensor_loader import TensorLoader
-from ._transfer import to_device
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._async_save import async_save, flush
+    from ._augmentation import augmentation
+    from ._batch_size import batch_size, scaled_lr, warmup
+    from ._compiled import maybe_compile
+    from ._configure import configure
+    from ._device import device
+    from ._distributed import Distributed, distributed
+    from ._environment import Environment, environment
+    from ._explain import explain
+    from ._hardware import Hardware, hardware
+    from ._limits import available_cpus
+    from ._loader import loader_kwargs
+    from ._microbatches import microbatches
+    from ._monitor import Monitor
+    from ._precision import accumulator_dtype, amp_dtype
+    from ._prefetch import prefetch
+    from ._probe import find_batch_size
+    from ._resident import ResidentArray, resident
+    from ._split import split_augmentation
+    from ._staging import stage_local
+    from ._tensor_loader import TensorLoader
+    from ._transfer import to_device
+
+# Which module has which helpers: each is imported when it is first asked for.
+_HELPERS = {
+    "_async_save": "async_save flush",
+    "_augmentation": "augmentation",
+    "_batch_size": "batch_size scaled_lr warmup",
+    "_compiled": "maybe_compile",
+    "_configure": "configure",
+    "_device": "device",
+    "_distributed": "Distributed distributed",
+    "_environment": "Environment environment",
+    "_explain": "explain",
+    "_hardware": "Hardware hardware",
+    "_limits": "available_cpus",
+    "_loader": "loader_kwargs",
+    "_microbatches": "microbatches",
+    "_monitor": "Monitor",
+    "_precision": "accumulator_dtype amp_dtype",
+    "_prefetch": "prefetch",
+    "_probe": "find_batch_size",
+    "_resident": "ResidentArray resident",
+    "_split": "split_augmentation",
+    "_staging": "stage_local",
+    "_tensor_loader": "TensorLoader",
+    "_transfer": "to_device",
+}
 
 __all__ = [
     "Distributed",
@@ -84,8 +111,31 @@ __all__ = [
 ]
 
 
+def __getattr__(name: str) -> Any:
+    for module, helpers in _HELPERS.items():
+        if name in helpers.split():
+            helper = getattr(importlib.import_module(f".{module}", __name__), name)
+            globals()[name] = helper
+            return helper
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def _reset() -> None:
     """Forget settings and decisions, as in a fresh process; for tests."""
+    from ._async_save import forget_saves
+    from ._batch_size import forget_batch_sizes
+    from ._distributed import forget_ranks
+    from ._hardware import forget_introduction
+    from ._log import forget_decisions
+    from ._policy import forget_policy
+    from ._precision import forget_precisions
+    from ._prefetch import forget_streams
+    from ._settings import forget_settings
+
     forget_settings()
     forget_decisions()
     forget_introduction()

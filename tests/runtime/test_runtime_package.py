@@ -47,6 +47,23 @@ def test_no_module_of_the_package_imports_the_analysis() -> None:
     assert run_python(code).stdout.strip() == "[]"
 
 
+def test_helpers_are_imported_when_they_are_asked_for() -> None:
+    code = (
+        "import sys, gpulint.runtime as r; "
+        "own = [m for m in sys.modules if m.startswith('gpulint.runtime.')]; "
+        "print(own, r.device.__name__, 'gpulint.runtime._device' in sys.modules)"
+    )
+    assert run_python(code).stdout.strip() == "[] device True"
+
+
+def test_all_names_have_a_home() -> None:
+    homes = [n for names in runtime._HELPERS.values() for n in names.split()]
+    assert sorted(homes) == sorted(runtime.__all__)
+    assert set(runtime.__all__) <= set(dir(runtime))
+    with pytest.raises(AttributeError, match="has no attribute 'bach_size'"):
+        runtime.bach_size  # noqa: B018
+
+
 def test_every_public_name_is_documented() -> None:
     for name in runtime.__all__:
         assert inspect.getdoc(getattr(runtime, name)), name
