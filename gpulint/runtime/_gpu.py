@@ -47,12 +47,6 @@ def read_gpu(device: torch.device) -> Gpu | None:
         return Gpu(device.type, f"unknown {device.type} device")
 
 
-def gpu_memory_free(device: torch.device) -> int | None:
-    """Return the bytes free on an accelerator now, for all its processes."""
-    gpu = read_gpu(device)
-    return None if gpu is None else gpu.memory_free
-
-
 def _read_cuda(index: int | None) -> Gpu:
     import torch
 

@@ -14,7 +14,7 @@ from ._arrays import (
     tensor_dtype,
     total_bytes,
 )
-from ._gpu import gpu_memory_free
+from ._gpu import Gpu, read_gpu
 from ._hardware import in_units, introduce
 from ._indexing import NotTranslatable, host_index, index_on, torch_index
 from ._limits import ram_limit
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 # Shares of the memory: the optimizer and the activations are yet to come. Design
 # choices, not measured.
 DEVICE_FRACTION = 0.25
+LARGE_DEVICE_FRACTION = 0.5  # of GPUs with room for most models several times
+LARGE_DEVICE = 38 * 1024**3  # bytes: what is sold as 40 GB and more
 HOST_FRACTION = 0.25
 
 
@@ -114,17 +116,17 @@ class ResidentArray:
 
 
 def resident(
-    array: Any, device: DeviceLike, *, max_fraction: float = DEVICE_FRACTION
+    array: Any, device: DeviceLike, *, max_fraction: float | None = None
 ) -> ResidentArray:
     """Return the array so that indexing it gives tensors on `device`.
 
     `array` is a NumPy array, memory-mapped or not, a torch tensor, or something with
     shape, dtype and indexing such as an HDF5 dataset. On CUDA, ROCm and XPU its values
     are copied once: to the device if they fill no more than `max_fraction` of what is
-    free there now, else to pinned memory if all ranks together fill no more than a
-    quarter of the host's. Otherwise, on the CPU, on MPS and when switched off, the
-    array stays as it is and each indexing copies. Later changes of the array are not
-    seen in a copy of it.
+    free there now (a quarter; a half on GPUs with 40 GB and more), else to pinned
+    memory if all ranks together fill no more than a quarter of the host's. Otherwise,
+    on the CPU, on MPS and when switched off, the array stays as it is and each indexing
+    copies. Later changes of the array are not seen in a copy of it.
 
     Index it in the main process: in a loader's worker, which cannot share the device,
     that raises RuntimeError for CUDA, ROCm and XPU. Under torchrun each rank has its
@@ -135,7 +137,7 @@ def resident(
     0 to 1.
     """
     require_array(array)
-    if not 0 <= max_fraction <= 1:
+    if max_fraction is not None and not 0 <= max_fraction <= 1:
         raise ValueError(f"max_fraction={max_fraction!r} is not between 0 and 1")
     introduce()
     target = as_device(device)
@@ -153,7 +155,7 @@ def resident(
 
 
 def _find_place(
-    array: Any, target: torch.device, max_fraction: float
+    array: Any, target: torch.device, max_fraction: float | None
 ) -> tuple[torch.Tensor | None, str]:
     if target.type not in ASYNC_KINDS or not exists(target):
         return None, f"left as it is for {target}"
@@ -172,17 +174,27 @@ def _find_place(
 
 
 def _on_device(
-    array: Any, dtype: torch.dtype, target: torch.device, max_fraction: float
+    array: Any, dtype: torch.dtype, target: torch.device, max_fraction: float | None
 ) -> torch.Tensor | None:
     import torch
 
-    if total_bytes(array) > max_fraction * (gpu_memory_free(target) or 0):
+    gpu = read_gpu(target)
+    if gpu is None or total_bytes(array) > _fraction(gpu, max_fraction) * (
+        gpu.memory_free or 0
+    ):
         return None
     try:
         bank = torch.empty(tuple(array.shape), dtype=dtype, device=target)
     except torch.cuda.OutOfMemoryError:  # XPU raises the same class
         return None
     return load_into(bank, array)
+
+
+def _fraction(gpu: Gpu, asked: float | None) -> float:
+    if asked is not None:
+        return asked
+    large = (gpu.memory_total or 0) >= LARGE_DEVICE
+    return LARGE_DEVICE_FRACTION if large else DEVICE_FRACTION
 
 
 def _in_pinned_memory(array: Any, dtype: torch.dtype) -> torch.Tensor | None:

@@ -368,9 +368,13 @@ def places(
     empty = torch.empty
 
     def give(
-        free: int = 16 * MIB, ram: int = 64 * MIB, full: bool = False, pins: bool = True
+        free: int = 16 * MIB,
+        ram: int = 64 * MIB,
+        full: bool = False,
+        pins: bool = True,
+        total: int = 16 * MIB,
     ) -> list[str]:
-        cuda(free=free, total=free)
+        cuda(free=free, total=total)
         taken: list[str] = []
 
         def take(
@@ -422,6 +426,15 @@ def test_the_best_place_with_room(
     assert bank.device == torch.device("cuda:0")
     assert bank.place == ("pinned" if taken else "host")  # stands in for the GPU's too
     assert f"resident: {size // MIB}.0 MiB ({size}, uint8) " in runtime.explain()
+
+
+@pytest.mark.parametrize(
+    "total, place", [(24 * 1024 * MIB, "pinned"), (80 * 1024 * MIB, "cuda:0")]
+)
+def test_large_gpus_hold_more(total: int, place: str, places: Places) -> None:
+    found = places(total=total)
+    runtime.resident(np.ones(7 * MIB, np.uint8), "cuda")
+    assert found == [place]
 
 
 def test_ranks_share_the_hosts_memory(
