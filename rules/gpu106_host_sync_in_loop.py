@@ -5,7 +5,7 @@ The host queues work for the device and runs ahead of it. `.item()`, `.cpu()`,
 `float(x)`, a print or a test of a tensor needs the number itself, so the host stops
 until the device has finished all queued work; meanwhile it queues nothing, and the
 device then waits in turn. One wait a step costs little when the device is busy for
-long. Several a step, one in an inner loop, and models of many small kernels lose much.
+long. Several a step, and models of many small kernels, lose much.
 
 ## Example
 ```python
@@ -84,9 +84,7 @@ from gpulint.script import Loop, Script
 from gpulint.script.branches import most_in_one_pass
 from gpulint.script.device_sums import sum_on_device
 from gpulint.script.edits import CannotFix
-from gpulint.script.waits import Wait, find_waits
-
-SHOWN = 3  # waits named in a message
+from gpulint.script.waits import Wait, find_waits, named
 
 
 class HostSyncInLoop(Rule):
@@ -107,18 +105,21 @@ class HostSyncInLoop(Rule):
             return
         seen: set[ast.AST] = set()
         for loop in script.step_loops:
-            waits = [w for w in find_waits(script, loop) if w.node not in seen]
-            seen.update(w.node for w in waits)
+            found = [w for w in find_waits(script, loop) if w.node not in seen]
+            seen.update(w.node for w in found)
+            waits = [w for w in found if not w.inner]  # GPU109 has the others
             if waits:
-                yield self._finding(script, loop, waits)
+                yield self._finding(script, loop, waits, found)
 
-    def _finding(self, script: Script, loop: Loop, waits: list[Wait]) -> Finding:
+    def _finding(
+        self, script: Script, loop: Loop, waits: list[Wait], found: list[Wait]
+    ) -> Finding:
         fix, withheld = None, None
         try:
-            fix = sum_on_device(script, loop, waits)
+            fix = sum_on_device(script, loop, found)
         except CannotFix as reason:
             withheld = str(reason)
-        several = _count(waits) > 1 or waits[0].inner
+        several = _count(waits) > 1
         related = {w.at: "waits as well" for w in waits if w.at is not waits[0].at}
         outside = (w for w in waits if not script.index.holds(w.node))
         related.update((w.node, "waits here") for w in outside)
@@ -137,16 +138,10 @@ class HostSyncInLoop(Rule):
 
 
 def _message(script: Script, loop: Loop, waits: list[Wait]) -> str:
-    texts = list(dict.fromkeys(_short(script.text(w.node)) for w in waits))
-    named = ", ".join(f"`{t}`" for t in texts[:SHOWN])
-    more = ", …" if len(texts) > SHOWN else ""
     step = "training" if loop.train else "evaluation"
-    times = ""
-    if waits[0].inner:
-        times = "in an inner loop "
-    elif _count(waits) > 1:
-        times = f"{_count(waits)} times "
-    return f"the host waits for the device {times}in every {step} step: {named}{more}"
+    times = f"{_count(waits)} times " if _count(waits) > 1 else ""
+    what = named(script, waits)
+    return f"the host waits for the device {times}in every {step} step: {what}"
 
 
 def _count(waits: list[Wait]) -> int:
@@ -162,8 +157,3 @@ def _beside(wait: Wait) -> Iterator[ast.expr]:
             for node in walk(*(branch.orelse if holds else branch.body)):
                 if type(node) is type(wait.node) and ast.dump(node) == wanted:
                     yield node
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 60 else line[:57] + "…"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _SCALARS = frozenset("float int bool str repr format math.isnan math.isfinite".split())
 _READS = frozenset("item tolist cpu numpy".split())
 _LOGS = frozenset("add_scalar add_scalars add_histogram set_postfix".split())
+SHOWN = 3  # waits named in a message
 _TENSOR_TESTS = frozenset("torch.equal torch.allclose torch.is_nonzero".split())
 _TRUTHS = frozenset("any all isnan isinf isfinite gt lt ge le eq ne".split())
 _SAVES = re.compile(r"^(save|savez|dump|imsave|imwrite|savefig|savetxt|to_csv)|^save_")
@@ -49,6 +50,18 @@ class Wait(NamedTuple):
         """Sort key: inner loops first, then the loop's own body, then the order."""
         outside = self.helper is not None
         return (not self.inner, outside, self.at.lineno, self.at.col_offset)
+
+
+def named(script: Script, waits: list[Wait]) -> str:
+    """The texts of some waits, of many the first, for a message."""
+    texts = list(dict.fromkeys(_short(script.text(w.node)) for w in waits))
+    more = ", …" if len(texts) > SHOWN else ""
+    return ", ".join(f"`{t}`" for t in texts[:SHOWN]) + more
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 60 else line[:57] + "…"
 
 
 def find_waits(script: Script, loop: Loop) -> list[Wait]:
