@@ -152,15 +152,23 @@ class TrainingBatches:
         return pair[0], pair[1]
 
     def _reads_of(self, name: ast.Name) -> list[ast.Name]:
-        """Where the loop reads what is bound to a name in one place."""
+        """Where the loop reads what is bound to a name in one place, or adds to it."""
         return [
             n
             for n in walk(self.loop.node)
             if isinstance(n, ast.Name)
             and n.id == name.id
-            and isinstance(n.ctx, ast.Load)
-            and any(d.node is name for d in self.script.definitions(n))
+            and (self._is_read(n, name) or self._is_added_to(n))
         ]
+
+    def _is_read(self, node: ast.Name, bound: ast.Name) -> bool:
+        reached = self.script.definitions(node)
+        return isinstance(node.ctx, ast.Load) and any(d.node is bound for d in reached)
+
+    def _is_added_to(self, node: ast.Name) -> bool:
+        """`images -= mean`, which may change the batch where it is."""
+        above = self.script.index.parent(node)
+        return isinstance(above, ast.AugAssign) and above.target is node
 
     def _is_kept(self, move: Move) -> bool:
         """Whether what is moved is an argument of what may run batches elsewhere."""
