@@ -66,7 +66,8 @@ with `GPULINT_RUNTIME=off`, the script is what it was, draw for draw.
 
 Only where one training loop takes the batches, as images and classes of a dataset of
 torchvision, and moves the images as they come; the device must have a name where the
-dataset is made. Elsewhere do the same by hand, for training batches alone:
+dataset is made, and no line adds operations to the `Compose` later. Elsewhere do the
+same by hand, for training batches alone:
 
     train_transform, augment = runtime.split_augmentation(train_transform, device)
     ...

@@ -62,8 +62,9 @@ what it was.
 
 Only where one training loop takes the batches, as images and classes of a dataset of
 torchvision, and moves the images as they come; nobody else takes samples of the
-dataset, and the device has a name where it is made. Elsewhere do the same by hand, for
-every loop that takes batches of the dataset:
+dataset, the device has a name where it is made, and no line adds operations to the
+`Compose` later. Elsewhere do the same by hand, for every loop that takes batches of the
+dataset:
 
     transform, to_floats = runtime.split_augmentation(transform, device, random=False)
     ...

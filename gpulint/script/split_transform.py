@@ -60,6 +60,7 @@ class Split:
         rewrite; `options`: arguments of the runtime behind the device.
         """
         script = self.script
+        self._check_unchanged()
         transform = self._transform(self.compose)
         batches = TrainingBatches(script, self.loader)
         move = batches.move_of(batches.pair()[0])
@@ -120,6 +121,17 @@ class Split:
                 "it is no `Compose` of torchvision with its operations in it"
             )
         return whole
+
+    def _check_unchanged(self) -> None:
+        """That no code changes the list of operations: `compose.transforms.append`."""
+        for index in {self.script.index, self.script.index.home(self.compose)}:
+            for node in index.all(ast.Attribute):
+                if node.attr != "transforms" or isinstance(node.ctx, ast.Store):
+                    continue
+                module = (index.qualified(node) or "").startswith("torchvision.")
+                own = self.script.resolver.self_name(index.function(node) or node)
+                if not module and (own is None or dotted(node.value) != own):
+                    raise CannotFix(f"line {node.lineno} may change the operations")
 
     def operation(self, node: ast.expr) -> str:
         """The name of torchvision's class in a place of the list; "": not known."""

@@ -32,7 +32,8 @@ def _looks_only(script: Script, use: ast.AST) -> bool:
     if isinstance(above, ast.Attribute):
         around = script.index.parent(above)
         called = isinstance(around, ast.Call) and around.func is above
-        return isinstance(above.ctx, ast.Load) and not called
+        changes = "transform" in above.attr  # what it is made of may be changed there
+        return isinstance(above.ctx, ast.Load) and not called and not changes
     name = script.index.qualified(getattr(above, "func", None)) or ""
     return isinstance(above, ast.Call) and (
         name in ("len", "print") or name.endswith("Sampler")
