@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
 from gpulint.index.build import last_name
-from gpulint.script.checkpoint_paths import TOUCHES, Paths
+from gpulint.script.checkpoint_paths import ALL_FILES, TOUCHES, Paths
 from gpulint.script.checkpoints import Checkpoint
 from gpulint.script.edits import CannotFix, Edit, InsertBefore, ReplaceCode, Rewrite
 from gpulint.script.path_parts import may_be_same
@@ -34,6 +34,8 @@ def async_save(script: Script, found: Checkpoint) -> Rewrite:
     for index in dict.fromkeys(script.index.home(node) for node in found.way):
         _check_file(script, index)
     paths = Paths(script, path, found.loop)
+    for index in dict.fromkeys(script.index.home(node) for node in found.way):
+        _check_searches(script, index, paths)
     name, imports = script.runtime
     edits: list[Edit] = [ReplaceCode(found.call.func, f"{name}.async_save")]
     calls = _same_file(script, found.call, path, paths)
@@ -88,6 +90,19 @@ def _check_file(script: Script, index: FileIndex) -> None:
             raise CannotFix(f"`{text}` may end the script before the file is written")
         if last_name(call) in _WAITS:
             raise CannotFix(f"after `{text}` other processes may look for the file")
+
+
+def _check_searches(script: Script, index: FileIndex, paths: Paths) -> None:
+    """Refuse what finds files wherever they are: `os.walk(".")`, `glob("**/*.pt")`."""
+    for call in index.all(ast.Call):
+        if last_name(call) not in ALL_FILES or paths.runs_before(call):
+            continue
+        nodes = [*call.args, call.func]
+        found = (n for node in nodes for n in ast.walk(node))
+        texts = [n.value for n in found if isinstance(n, ast.Constant)]
+        words = [t for t in texts if isinstance(t, str)]
+        if any(t.startswith(("*", ".")) or "**" in t for t in words):
+            raise CannotFix(f"`{script.text(call.func)}` may meet the file")
 
 
 def _is_harmless(call: ast.Call) -> bool:

@@ -17,6 +17,7 @@ from gpulint.script.path_parts import (
     differ,
     ending,
     file_name,
+    holds_blanks,
     is_folder,
     key,
     plain,
@@ -40,7 +41,7 @@ _QUIET = frozenset(
 # What asks for a folder.
 _OF_FOLDERS = frozenset("exists isdir isfile is_dir is_file access".split())
 # What meets all files of a folder.
-_ALL_FILES = frozenset(
+ALL_FILES = frozenset(
     "glob iglob rglob listdir scandir walk iterdir rmtree copytree make_archive "
     "move".split()
 )
@@ -248,6 +249,7 @@ class Paths:
         path = whole_path(index, node)
         whole = whole or path is not node
         other = whole and differ(ending(self.script, path), tail)
+        other = other and not holds_blanks(path)
         above = index.parent(path)
         if isinstance(above, ast.keyword):
             above = index.parent(above)
@@ -278,10 +280,10 @@ class Paths:
             self._touched(call)
             return
         harmless = last in _OF_FOLDERS and (not whole or other)
-        early = last in (*_OF_FOLDERS, *_ALL_FILES) and self.runs_before(call)
+        early = last in (*_OF_FOLDERS, *ALL_FILES) and self.runs_before(call)
         if harmless or early or name in (*TOUCHES, _DONE) or last in _QUIET:
             return
-        if not other or last in _ALL_FILES:
+        if not other or last in ALL_FILES:
             parameters = list(self._parameters(call, path))
             if not parameters:
                 text = self.script.text(call.func)
@@ -317,7 +319,7 @@ class Paths:
         harmless = not whole or other or self.runs_before(attribute)
         if name in _QUIET or (name in _OF_FOLDERS and harmless):
             return
-        if not other or name in _ALL_FILES:
+        if not other or name in ALL_FILES:
             text = self.script.text(attribute)
             raise CannotFix(f"the path is given to `{text}`")
 

@@ -182,6 +182,12 @@ def may_be_same(script: Script, one: ast.expr, other: ast.expr) -> bool:
     return not differ(ending(script, one), ending(script, other))
 
 
+def holds_blanks(path: ast.expr) -> bool:
+    """Whether a string has blanks: `f"rsync {path} host:"` is no other path."""
+    texts = (n.value for n in ast.walk(path) if isinstance(n, ast.Constant))
+    return any(isinstance(text, str) and " " in text for text in texts)
+
+
 def differ(one: str | None, other: str | None) -> bool:
     """Whether two paths with these endings are surely not the same."""
     if not one or not other:
