@@ -1,41 +1,43 @@
-"""What `gpulint check` prints: full, concise or JSON."""
+"""What `gpulint check` prints, in any of its formats."""
 
 from __future__ import annotations
 
 import importlib
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Effect, Finding, Place, Position, Severity
+from gpulint.formats import FORMATS
 from gpulint.source import Source
 
-WRITERS = {
-    "full": "gpulint.report.full:write",
-    "concise": "gpulint.report.concise:write",
-    "json": "gpulint.report.json_array:write",
-}
-STATISTICS = {
-    "full": "gpulint.report.statistics:write",
-    "concise": "gpulint.report.statistics:write",
-    "json": "gpulint.report.statistics:write_json",
-}
 LEVELS = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
 
 
 class Entry(NamedTuple):
-    """One file: its text, what was found, and which effects its settings allow."""
+    """One file: its text, what was found, and which effects its settings allow.
+
+    `fail_level`: the severity from which on a finding fails the build.
+    """
 
     source: Source | None
     findings: tuple[Finding, ...]
     allow: frozenset[Effect]
+    fail_level: Severity = Severity.WARNING
 
     @property
     def shown(self) -> tuple[Finding, ...]:
         """The findings that are not suppressed."""
         return tuple(f for f in self.findings if f.suppressed is None)
+
+    def fails(self, finding: Finding) -> bool:
+        """Whether a finding fails the build."""
+        if finding.suppressed is not None:
+            return False
+        return finding.severity.rank >= self.fail_level.rank
 
     def marker(self, finding: Finding) -> str:
         """`[*] `: `gpulint fix` rewrites it; `[**] `: if its effect is allowed."""
@@ -44,13 +46,21 @@ class Entry(NamedTuple):
         return "[*] " if finding.fix.effect in self.allow else "[**] "
 
 
+def _warn(message: str) -> None:
+    sys.stderr.write(f"gpulint: warning: {message}\n")
+
+
 @dataclass(frozen=True)
 class Report:
-    """All files of a run; paths are shown relative to `folder`."""
+    """All files of a run; paths are shown relative to `folder`.
+
+    `warn` is told what a format leaves out.
+    """
 
     entries: tuple[Entry, ...]
     folder: Path = field(default_factory=Path.cwd)
     quiet: bool = False
+    warn: Callable[[str], None] = _warn
 
     def path(self, path: Path) -> str:
         """How a path is shown: relative where it lies below the folder."""
@@ -58,15 +68,30 @@ class Report:
             return str(path.relative_to(self.folder))
         return str(path)
 
-    def place(self, finding: Finding) -> str:
-        """`path:row:col`."""
-        start = finding.place.start
-        return f"{self.path(finding.path)}:{start.row}:{start.column}"
+    def place(self, place: Place, source: Source | None) -> str:
+        """`path:row:col`, in a notebook `path:cell 3:row:col`."""
+        return f"{self.path(place.path)}:{in_cell(place.start, source)}"
+
+    def row(self, path: Path, row: int, source: Source | None) -> str:
+        """The same without a column."""
+        at = in_cell(Position(row, 1), source)
+        return f"{self.path(path)}:{at.rpartition(':')[0]}"
+
+
+def in_cell(position: Position, source: Source | None) -> str:
+    """`row:col`, in a notebook `cell 3:row:col`."""
+    cell = None
+    if source is not None:
+        cell, position = source.in_cell(position)
+    at = f"{position.row}:{position.column}"
+    return at if cell is None else f"cell {cell}:{at}"
 
 
 def write(report: Report, form: str, stream: TextIO, statistics: bool = False) -> None:
     """Write a report to a stream in one of the formats."""
-    module, _, name = (STATISTICS if statistics else WRITERS)[form].partition(":")
+    its = FORMATS[form]
+    function = (its.statistics if statistics else None) or its.findings
+    module, _, name = function.partition(":")
     writer: Callable[[Report, TextIO], None] = getattr(
         importlib.import_module(module), name
     )
@@ -76,8 +101,9 @@ def write(report: Report, form: str, stream: TextIO, statistics: bool = False) -
 def summary(report: Report, verb: str = "Found") -> list[str]:
     """The closing lines: how many findings, and how many can be fixed how."""
     found = [(entry, f) for entry in report.entries for f in entry.shown]
+    accepted = _accepted(report)
     if not found:
-        return ["All checks passed!"]
+        return ["All checks passed!", *accepted]
     findings = [finding for _, finding in found]
     lines = [f"{verb} {total(findings)} ({levels(findings)})"]
     markers = Counter(entry.marker(finding) for entry, finding in found)
@@ -91,7 +117,13 @@ def summary(report: Report, verb: str = "Found") -> list[str]:
     ]
     if markers["[*] "] or markers["[**] "]:
         lines.append("   ".join(text.format(n) for n, text in parts if n))
-    return lines
+    return lines + accepted
+
+
+def _accepted(report: Report) -> list[str]:
+    all_of = [f for entry in report.entries for f in entry.findings]
+    number = sum(f.suppressed == "baseline" for f in all_of)
+    return [f"{count(number, 'finding')} accepted by the baseline"] if number else []
 
 
 def total(findings: Collection[Finding]) -> str:

@@ -22,4 +22,6 @@ def line(report: Report, entry: Entry, finding: Finding) -> str:
     """One finding as one line."""
     marker = entry.marker(finding)
     message = one_line(finding.message)
-    return f"{report.place(finding)}: {finding.code} {marker}{message}"
+    return (
+        f"{report.place(finding.place, entry.source)}: {finding.code} {marker}{message}"
+    )

@@ -32,9 +32,8 @@ def changes(source: Source, fix: Fix) -> list[Change]:
 def unified(name: str, source: Source, text: str) -> str:
     """A unified diff of a file, for `patch -p0` and `git apply -p0`."""
     mark = "\ufeff" if source.bom else ""
-    diff = difflib.unified_diff(
-        _lines(mark + source.text), _lines(mark + text), name, name
-    )
+    old, new = source.file.text, source.with_text(text).file.text
+    diff = difflib.unified_diff(_lines(mark + old), _lines(mark + new), name, name)
     return "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
         for line in diff

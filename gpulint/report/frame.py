@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, chop_cells, get_character_cell_size
 
-TAB = "    "
+from gpulint.report.characters import visible
+
 CUT = "…"
 MIN_WIDTH = 20
 # How many cells of a marked place must stand inside the width without a shift.
@@ -34,9 +35,15 @@ class Line(NamedTuple):
 
 
 def frame(
-    line_of: Callable[[int], str | None], marks: Iterable[Mark], width: int
+    line_of: Callable[[int], str | None],
+    marks: Iterable[Mark],
+    width: int,
+    number: Callable[[int], int] = int,
 ) -> list[Line]:
-    """The marked rows, the row before them, and dots where rows are left out."""
+    """The marked rows, the row before them, and dots where rows are left out.
+
+    `number`: what a row is called, left of the bar.
+    """
     by_row: dict[int, list[Mark]] = defaultdict(list)
     for mark in marks:
         if line_of(mark.row) is not None:
@@ -49,18 +56,21 @@ def frame(
         if last and row - last > 2:
             lines.append(Line("...", "", "gap"))
         elif row - 1 != last and before is not None and (last or before.strip()):
-            lines.append(Line(str(row - 1), crop(visible(before), 0, width)))
-        lines += _marked(row, line_of(row) or "", by_row[row], width)
+            before = crop(visible(before), 0, width)
+            lines.append(Line(str(number(row - 1)), before))
+        own = _marked(line_of(row) or "", by_row[row], width)
+        lines.append(Line(str(number(row)), next(own).text))
+        lines += own
         last = row
     return lines
 
 
-def _marked(row: int, line: str, marks: list[Mark], width: int) -> Iterator[Line]:
+def _marked(line: str, marks: list[Mark], width: int) -> Iterator[Line]:
     marks = sorted(marks, key=lambda mark: (not mark.primary, mark.start))
     spans = [_span(line, mark) for mark in marks]
     text = visible(line)
     shift = _shift(*spans[0], cell_len(text), width)
-    yield Line(str(row), crop(text, shift, width))
+    yield Line("", crop(text, shift, width))
     for mark, (start, end) in zip(marks, spans, strict=True):
         start = min(max(start - shift, 0), width - 1)
         end = min(max(end - shift, start + 1), width)
@@ -117,25 +127,6 @@ def crop(text: str, shift: int, width: int) -> str:
     if total > shift + width:
         kept.append(CUT)
     return "".join(kept)
-
-
-def visible(text: str) -> str:
-    """Tabs as spaces, other control characters as their pictures."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else _picture(c) for c in text)
-
-
-def _picture(character: str) -> str:
-    code = ord(character)
-    if character == "\t":
-        return TAB
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "\u2421"
-    # Bidirectional overrides and the like reorder what stands behind them.
-    return character if character.isspace() or code == 0x200D else "\ufffd"
 
 
 def wrap(text: str, width: int | None) -> list[str]:

@@ -11,10 +11,12 @@ from rich.console import Console
 from rich.control import strip_control_codes
 from rich.text import Text
 
-from gpulint.finding import Finding, Place, Severity
+from gpulint.finding import Finding, Place, Position, Severity
 from gpulint.report import Entry, Report, one_line, summary
+from gpulint.report.characters import visible
 from gpulint.report.diff import changes
-from gpulint.report.frame import Line, Mark, frame, visible, wrap
+from gpulint.report.frame import Line, Mark, frame, wrap
+from gpulint.report.places import cell_of
 from gpulint.source import Source, SourceError, read_source
 
 COLORS = {
@@ -57,21 +59,37 @@ class Page:
         """One finding and an empty line."""
         self._files[finding.path] = entry.source
         self._header(entry, finding)
-        here = [p for p in finding.related if p.path == finding.path][:MAX_RELATED]
-        there = [p for p in finding.related if p.path != finding.path][:MAX_RELATED]
+        here, there = self._sorted(entry.source, finding)
         digits = _digits([finding.place, *here, *there])
-        self._bar(digits, f"{'-->':>{digits + 3}} ", self.report.place(finding))
+        self._bar(
+            digits,
+            f"{'-->':>{digits + 3}} ",
+            self.report.place(finding.place, entry.source),
+        )
         self._frame(entry.source, _marks(finding.place, here), digits)
         for place in there:
-            at = f"{self.report.path(place.path)}:{place.start.row}"
-            self._bar(digits, f"{':::':>{digits + 3}} ", f"{at}:{place.start.column}")
-            self._frame(self._file(place.path), _marks(None, [place]), digits)
+            its = self._file(place.path)
+            at = self.report.place(place, its)
+            self._bar(digits, f"{':::':>{digits + 3}} ", at)
+            self._frame(its, _marks(None, [place]), digits)
         hidden = len(finding.related) - len(here) - len(there)
         for fact in self._facts(entry, finding, hidden):
             self.paragraph(f"{' ' * (digits + 1)}= {one_line(fact)}", digits + 3)
         self._by_hand(finding, digits)
         self._help(entry.source, finding, digits)
         self._print("")
+
+    def _sorted(
+        self, source: Source | None, finding: Finding
+    ) -> tuple[list[Place], list[Place]]:
+        """The places that a finding names: in its file, or cell, and elsewhere."""
+        here: list[Place] = []
+        there: list[Place] = []
+        for place in finding.related:
+            near = place.path == finding.path
+            near = near and cell_of(source, place) == cell_of(source, finding.place)
+            (here if near else there).append(place)
+        return here[:MAX_RELATED], there[:MAX_RELATED]
 
     def paragraph(self, text: str, indent: int = 0) -> None:
         """A line, wrapped where the width is known."""
@@ -96,10 +114,18 @@ class Page:
     def _frame(self, source: Source | None, marks: list[Mark], digits: int) -> None:
         if source is None:
             return
+        own = {source.in_cell(Position(mark.row, 1))[0] for mark in marks}
+
+        def line_of(row: int) -> str | None:
+            cell, _ = source.in_cell(Position(row, 1))
+            outside = row > len(source.starts) or cell not in own
+            return None if outside or source.is_head(row) else source.line(row)
+
         lines = frame(
-            lambda row: source.line(row) if row <= len(source.starts) else None,
+            line_of,
             marks,
             self.width - digits - 3,
+            lambda row: source.in_cell(Position(row, 1))[1].row,
         )
         if not lines:
             return
@@ -131,7 +157,9 @@ class Page:
         if hidden:
             yield f"and {hidden} more places"
         for fact in finding.evidence:
-            yield f"because: {fact.note} ({self.report.path(fact.path)}:{fact.row})"
+            its = self._file(fact.path)
+            at = self.report.row(fact.path, fact.row, its)
+            yield f"because: {fact.note} ({at})"
         if finding.fix_withheld:
             yield f"no fix: {finding.fix_withheld.partition(NEWLINE)[0]}"
 

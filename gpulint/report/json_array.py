@@ -33,11 +33,9 @@ def record(finding: Finding, source: Source | None) -> dict[str, Any]:
         "effect": finding.effect.value,
         "confidence": finding.confidence.value,
         "filename": _name(finding.path),
-        "cell": None,
-        "location": _position(finding.place.start),
-        "end_location": _position(finding.place.end),
-        "related": [_related(place) for place in finding.related],
-        "evidence": [_evidence(fact) for fact in finding.evidence],
+        **_place(finding.place, source),
+        "related": [_related(place, source) for place in finding.related],
+        "evidence": [_evidence(fact, source) for fact in finding.evidence],
         "fix": _fix(finding.fix, source) if finding.fix and source else None,
         "fix_withheld": finding.fix_withheld,
         "fingerprint": finding.fingerprint,
@@ -52,25 +50,50 @@ def _fix(fix: Fix, source: Source) -> dict[str, Any]:
         "edits": [
             {
                 "content": edit.content,
-                "location": _position(source.position(edit.start)),
-                "end_location": _position(source.position(edit.end)),
+                **_between(
+                    source.position(edit.start), source.position(edit.end), source
+                ),
             }
             for edit in sorted(complete(source, fix))
         ],
     }
 
 
-def _related(place: Place) -> dict[str, Any]:
+def _related(place: Place, source: Source | None) -> dict[str, Any]:
     return {
         "filename": _name(place.path),
-        "location": _position(place.start),
-        "end_location": _position(place.end),
+        **_place(place, source),
         "message": place.message,
     }
 
 
-def _evidence(fact: Evidence) -> dict[str, Any]:
-    return {"filename": _name(fact.path), "row": fact.row, "note": fact.note}
+def _evidence(fact: Evidence, source: Source | None) -> dict[str, Any]:
+    its = _of(fact.path, source)
+    at = Position(fact.row, 1)
+    cell, at = its.in_cell(at) if its is not None else (None, at)
+    return {
+        "filename": _name(fact.path),
+        "cell": cell,
+        "row": at.row,
+        "note": fact.note,
+    }
+
+
+def _place(place: Place, source: Source | None) -> dict[str, Any]:
+    return _between(place.start, place.end, _of(place.path, source))
+
+
+def _between(start: Position, end: Position, source: Source | None) -> dict[str, Any]:
+    """From a place to another of the same cell, if it is a notebook's."""
+    cell = None
+    if source is not None:
+        (cell, start), (_, end) = source.in_cell(start), source.in_cell(end)
+    return {"cell": cell, "location": _position(start), "end_location": _position(end)}
+
+
+def _of(path: Path, source: Source | None) -> Source | None:
+    """The text of a file, where it is that of the finding."""
+    return source if source is not None and source.path == path else None
 
 
 def _position(position: Position) -> dict[str, int]:

@@ -25,11 +25,19 @@ def write(report: Report, stream: TextIO) -> None:
 
 def write_json(report: Report, stream: TextIO) -> None:
     """An array of objects with `code`, `name`, `count` and `fixable`."""
-    rows = [
+    stream.write(json.dumps(_records(report), indent=2) + "\n")
+
+
+def write_json_lines(report: Report, stream: TextIO) -> None:
+    """The same objects, one a line."""
+    stream.writelines(f"{json.dumps(record)}\n" for record in _records(report))
+
+
+def _records(report: Report) -> list[dict[str, str | int]]:
+    return [
         {"code": code, "name": name, "count": count, "fixable": bool(marker)}
         for count, code, name, marker in _rows(report)
     ]
-    stream.write(json.dumps(rows, indent=2) + "\n")
 
 
 def _rows(report: Report) -> list[Row]:

@@ -77,18 +77,25 @@ def test_json_record() -> None:
     assert told["related"] == [
         {
             "filename": path,
+            "cell": None,
             "location": {"row": 6, "column": 31},
             "end_location": {"row": 6, "column": 47},
             "message": "2 of 2",
         }
     ]
     assert told["evidence"] == [
-        {"filename": path, "row": 4, "note": "`process` runs once a step"}
+        {
+            "filename": path,
+            "cell": None,
+            "row": 4,
+            "note": "`process` runs once a step",
+        }
     ]
     assert list(told["fix"]) == ["effect", "message", "edits"]
     assert told["fix"]["edits"][0]["content"].strip() == "from gpulint import runtime"
     assert told["fix"]["edits"][2] == {
         "content": "",
+        "cell": None,
         "location": {"row": 6, "column": 31},
         "end_location": {"row": 6, "column": 47},
     }

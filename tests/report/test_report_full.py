@@ -18,7 +18,8 @@ from samples import (
 )
 
 from gpulint.finding import Effect, Finding, Fix, Place, Position, Severity
-from gpulint.report.frame import crop, visible, wrap
+from gpulint.report.characters import visible
+from gpulint.report.frame import crop, wrap
 from gpulint.source import Source
 
 
