@@ -3,13 +3,15 @@
     python -m gpulint.bench.child '{"report": …, "steps": 60, …}' SCRIPT ARGUMENTS
 
 The script runs as it would alone and imports torch itself. Nothing waits for the device
-between the steps that are measured.
+between the steps that are measured. Of several ranks that a launcher starts, each has a
+report of its own, numbered.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,33 +19,43 @@ from pathlib import Path
 from typing import Any
 
 from gpulint.bench.losses import Losses
-from gpulint.bench.steps import Recorder
-from gpulint.running.device import device_name, device_peak, host_peak, synchronize
-from gpulint.running.script import (
-    AfterImport,
-    describe,
-    die_with,
-    run_as_main,
-    show,
+from gpulint.bench.syncs import HostSyncs
+from gpulint.running import child
+from gpulint.running.device import (
+    device_name,
+    device_peak,
+    gpu_ids,
+    host_peak,
+    synchronize,
+    uses_cuda,
 )
+from gpulint.running.reports import read
+from gpulint.running.steps import Recorder
 
-PROGRESS_SECONDS = 0.5
+POLL_SECONDS = 0.02
+LAST = ("measured", "raised", "ended")  # after these a rank says nothing more
+NUMPY_SEEDS = 2**32
 
 
-class Child:
+class Child(child.Child):
     """One run: its steps and losses, and the report about them."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         warmup, steps = options["warmup"], options["steps"]
-        self.recorder = Recorder(warmup, steps, time.perf_counter, synchronize)
-        self.process = os.getpid()
+        self.seed: int | None = options.get("seed")
+        self.syncs = HostSyncs() if options.get("syncs") else None
+        report, self.ranks = Path(options["report"]), 1
+        if options.get("launched"):
+            rank, self.ranks = _place_among_ranks()
+            report = report.with_suffix(f".{rank}")
+        recorder = Recorder(warmup, steps, time.perf_counter, self.synchronize)
+        super().__init__(str(report), recorder)
         self.losses = Losses(self.at_home)
-        self.report = Path(options["report"])
-        self.said = 0.0
 
-    def at_home(self) -> bool:
-        """Whether this is the process of the script, not a forked worker."""
-        return os.getpid() == self.process
+    def synchronize(self) -> None:
+        """Wait for the device, where it is the time that is measured."""
+        if self.syncs is None:
+            synchronize()
 
     def actions(self) -> dict[str, Callable[[Any], None]]:
         """What to do after the import of modules of torch."""
@@ -51,65 +63,37 @@ class Child:
         def scalers(module: Any) -> None:
             self.losses.watch_scalers(module, lambda: self.recorder.seen)
 
-        return {
+        found = {
+            **super().actions(),
             "torch._tensor": self.losses.watch_tensors,
             "torch.amp.grad_scaler": scalers,
-            "torch.optim.optimizer": self.watch_optimizers,
-            "torch.utils.data.dataloader": self.watch_loaders,
         }
+        if self.syncs is not None:
+            found["torch.cuda"] = self.syncs.watch_cuda
+        if self.seed is not None:
+            seed = self.seed
+            found["torch"] = lambda torch: torch.manual_seed(seed)
+            found["numpy"] = lambda numpy: numpy.random.seed(seed % NUMPY_SEEDS)
+        return found
 
-    def watch_optimizers(self, module: Any) -> None:
-        """`torch.optim.optimizer` was imported: count the steps of all optimizers."""
-        module.register_optimizer_step_post_hook(self.on_step)
-
-    def watch_loaders(self, module: Any) -> None:
-        """`torch.utils.data.dataloader` was imported: see its loops and batches."""
-        recorder, loader = self.recorder, module.DataLoader
-        begun, given = loader.__iter__, module._BaseDataLoaderIter.__next__
-
-        def begin(its: Any) -> Any:
-            loop, since = recorder.begin(its), time.perf_counter()
-            batches = begun(its)
-            batches._gpulint_loop = loop
-            batches._gpulint_start = time.perf_counter() - since  # of its workers
-            return batches
-
-        def deliver(batches: Any) -> Any:
-            since = time.perf_counter()
-            batch = given(batches)
-            waited = time.perf_counter() - since
-            loop = getattr(batches, "_gpulint_loop", None)
-            if loop is not None:
-                waited += batches._gpulint_start
-                batches._gpulint_start = 0.0
-                recorder.deliver(loop, waited)
-            return batch
-
-        loader.__iter__ = begin
-        module._BaseDataLoaderIter.__next__ = deliver
-
-    def on_step(self, *_: Any) -> None:
-        """After each step of an optimizer; ends the process with the last one."""
-        if not self.at_home():
-            return
-        done = self.recorder.step()
-        now = time.perf_counter()
-        if now - self.said >= PROGRESS_SECONDS:
-            self.said = now
-            self.say("progress", steps=self.recorder.seen)
-        if done:
-            self.finish()
-            # Not by an exception: what the script does when it fails or ends, such as
-            # saving a model that has hardly learned, must not happen.
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(0)
+    def step(self) -> bool:
+        """An optimizer has done a step; says whether there are enough."""
+        done = super().step()
+        if self.syncs is not None and self.recorder.seen >= self.recorder.warmup:
+            self.syncs.listen()
+        return done
 
     def finish(self) -> None:
         """Say what was measured."""
+        ended = time.monotonic()
         taken = self.recorder.taken
+        syncs = self.syncs.per_step(len(taken)) if self.syncs is not None else None
         self.say(
             "measured",
+            ranks=self.ranks,
+            host_syncs=syncs,
+            ended=ended,
+            gpu_ids=gpu_ids(),
             steps=self.recorder.seen,
             seconds=[step.seconds for step in taken],
             waits=[step.wait for step in taken],
@@ -118,37 +102,50 @@ class Child:
             losses=self.losses.fetch(),
             skipped=self.losses.skipped,
             device=device_name(),
+            cuda=uses_cuda(),
             device_peak=device_peak(),
             host_peak=host_peak(),
         )
+        self._await_others()
 
-    def say(self, event: str, **facts: Any) -> None:
-        """Write a line of the report; forked processes have nothing to say."""
-        if not self.at_home():
-            return
-        with self.report.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"event": event, **facts}) + "\n")
+    def _await_others(self) -> None:
+        """Stay until the other ranks have done as much: they may still need this one.
+
+        One that never does is for the launcher, or for who waits for it, to end.
+        """
+        others = [self.report.with_suffix(f".{i}") for i in range(self.ranks)]
+        while self.ranks > 1 and not all(map(_is_complete, others)):
+            time.sleep(POLL_SECONDS)
+
+
+def _place_among_ranks() -> tuple[int, int]:
+    """The rank that a launcher gave this process, and of how many."""
+    from gpulint.runtime import _ranks
+
+    def first(names: Sequence[str]) -> int | None:
+        return next((n for n in map(_ranks.env_count, names) if n is not None), None)
+
+    rank, size = first(_ranks.RANK_VARIABLES), first(_ranks.WORLD_SIZE_VARIABLES)
+    return rank or 0, size or 1
+
+
+def _is_complete(report: Path) -> bool:
+    try:
+        events = read(report)
+    except OSError:
+        return False
+    return bool(events) and events[-1]["event"] in LAST
 
 
 def main(words: Sequence[str]) -> int:
     """Run the script; its exit code is ours."""
-    options, script, arguments = json.loads(words[0]), words[1], list(words[2:])
-    die_with(options["parent"])
-    child = Child(options)
-    sys.meta_path.insert(0, AfterImport(child.actions()))
-    code = 0
-    try:
-        run_as_main(script, arguments)
-    except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-        if isinstance(stop.code, str):
-            print(stop.code, file=sys.stderr)
-    except BaseException as error:
-        show(error, __file__)
-        child.say("raised", error=describe(error), steps=child.recorder.seen)
-        return 1
-    child.say("ended", steps=child.recorder.seen)
-    return code
+    options = json.loads(words[0])
+    its = Child(options)
+    if its.seed is not None:
+        random.seed(its.seed)
+    parent = os.getppid() if options.get("launched") else options["parent"]
+    is_module = bool(options.get("module"))
+    return child.run(its, parent, words[1:], __file__, is_module=is_module)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from gpulint.bench.gpus import GpuUse, middle
 from gpulint.bench.runs import Run
 from gpulint.bench.statistics import (
     DECIDES,
@@ -21,6 +22,7 @@ from gpulint.bench.statistics import (
 
 PERCENTILES = (50, 90, 99)
 FAR = 10  # times what runs of one text differ by: more than their chance
+SAMPLES, STEPS = "samples/s", "steps/s"
 ORDER = ("exact", "numerics", "random", "hyperparams")
 
 
@@ -34,6 +36,7 @@ class Side:
     rate: Interval
     step_ms: dict[int, float]  # by percentile
     wait: float  # the share of the time spent on data
+    host_syncs: float | None = None  # a step; None: no CUDA device, or not counted
 
     @property
     def device(self) -> str | None:
@@ -49,6 +52,22 @@ class Side:
     def host_peak(self) -> int | None:
         """The most bytes that the script's own process has held."""
         return max(filter(None, (r.host_peak for r in self.runs)), default=None)
+
+    def of_gpus(self, value: Callable[[GpuUse], float | None]) -> float | None:
+        """The median over the runs of what NVML has seen; None where one lacks it."""
+        uses = [run.gpus for run in self.runs]
+        return middle([None if use is None else value(use) for use in uses])
+
+    def joules(self, unit: str) -> float | None:
+        """The energy of the GPUs for 1000 samples; steps, where these are counted."""
+        return middle([_joules(run, unit) for run in self.runs])
+
+    @property
+    def slowed_by(self) -> list[str]:
+        """What kept the clocks of the GPUs low in any of the runs."""
+        return sorted(
+            {why for run in self.runs if run.gpus for why in run.gpus.slowed_by}
+        )
 
     @property
     def skipped(self) -> int:
@@ -74,15 +93,21 @@ class Comparison:
     unit: str  # samples/s or steps/s
     whole: bool  # evaluation and other work between passes counts
     ratio: Interval  # at 95 %
-    decisive: Interval  # the same ratio at 99 %
+    decisive: Interval  # the same ratio at `level`
     verdict: str
     losses: Losses
+    level: float = DECIDES
+    energy: bool = False  # power and energy are shown
     alone: tuple[Comparison, ...] = ()  # of the first with single fixes
 
-    def failed(self, least: float) -> bool:
-        """Whether it is slower than `least` times the first, or the losses differ."""
-        differ = any(its.losses.differ for its in (self, *self.alone))
-        return self.decisive.high < least or differ
+    def failures(self, least: float) -> list[str]:
+        """What must not be: slower than `least` times the first, other losses."""
+        found = []
+        if self.decisive.high < least:
+            found.append(f"shown to be less than {least:g}x as fast (--min-speedup)")
+        if any(its.losses.differ for its in (self, *self.alone)):
+            found.append("losses differ that must not")
+        return found
 
 
 def compare(
@@ -90,10 +115,12 @@ def compare(
     runs: tuple[Sequence[Run], Sequence[Run]],
     effects: frozenset[str] | None,
     tolerance: float | None,
+    level: float = DECIDES,
 ) -> Comparison:
-    """Compare as many runs of each, in the order in which they ran.
+    """Compare as many runs of each; those at one place ran in one round.
 
     `effects`: what the fixes between the two may change; None for two unrelated texts.
+    `level`: of the interval that decides; it grows with the comparisons that are made.
     """
     every = [*runs[0], *runs[1]]
     known = all(size is not None for run in every for size in run.samples)
@@ -105,13 +132,22 @@ def compare(
     )
     return Comparison(
         (first, second),
-        "samples/s" if known else "steps/s",
+        SAMPLES if known else STEPS,
         whole,
         ratio_interval(first.rates, second.rates, SHOWN),
-        ratio_interval(first.rates, second.rates, DECIDES),
-        verdict(first.rates, second.rates),
+        ratio_interval(first.rates, second.rates, level),
+        verdict(first.rates, second.rates, level),
         compare_losses(runs[0], runs[1], effects, tolerance),
+        level,
     )
+
+
+def _joules(run: Run, unit: str) -> float | None:
+    if run.gpus is None or run.gpus.energy_joules is None:
+        return None
+    samples = sum(size or 0 for size in run.samples)
+    count = samples if unit == SAMPLES else len(run.seconds)
+    return 1000 * run.gpus.energy_joules / max(count, 1)
 
 
 def _side(label: str, runs: Sequence[Run], known: bool, whole: bool) -> Side:

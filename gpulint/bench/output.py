@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from gpulint.bench.compare import Comparison, Side
-from gpulint.bench.rows import About, conclusions, rows
-from gpulint.bench.statistics import DECIDES, SHOWN, Interval
+from gpulint.bench.rows import INTERVAL, About, by_rule, conclusions, rows
+from gpulint.bench.statistics import SHOWN, Interval
 
 SCHEMA = 1
 
 
 def print_table(comparison: Comparison, about: About, stream: TextIO) -> None:
-    """A table, and what it comes to."""
-    from rich.table import Table
-
+    """Tables, and what they come to."""
     from gpulint.report.full import console
 
     first, second = comparison.sides
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("")
-    for name in (first.label, second.label, "change"):
-        table.add_column(name, justify="right", overflow="fold")
-    for row in rows(comparison):
-        table.add_row(*row)
     screen = console(stream)
-    for line in filter(None, (about.title, about.fixes, about.setup)):
+    for line in filter(None, (about.title, about.fixes, about.machine, about.setup)):
         screen.print(line, soft_wrap=True)
     screen.print()
-    screen.print(table)
+    names: tuple[str, ...] = ("", first.label, second.label, "change")
+    screen.print(_table(names, rows(comparison)))
+    if comparison.alone:
+        screen.print()
+        names = ("by rule", comparison.unit, "change", INTERVAL, "")
+        screen.print(_table(names, by_rule(comparison)))
     screen.print()
-    for line in (*conclusions(comparison), *about.warnings):
+    for line in (*about.warnings, *conclusions(comparison), *about.failures):
         screen.print(line, soft_wrap=True)
+
+
+def _table(names: Sequence[str], lines: Iterable[Sequence[str]]) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(names[0])
+    for name in names[1:]:
+        table.add_column(name, justify="right" if name else "left", overflow="fold")
+    for line in lines:
+        table.add_row(*line)
+    return table
 
 
 def markdown(comparison: Comparison, about: About) -> str:
@@ -42,12 +52,15 @@ def markdown(comparison: Comparison, about: About) -> str:
     lines = [f"### {about.title}", ""]
     lines += [f"{about.fixes}  "] if about.fixes else []
     lines += [f"{about.machine}  ", about.setup, ""]
-    lines += [f"|  | {_cell(first.label)} | {_cell(second.label)} | change |"]
-    lines += ["|---|---:|---:|---:|"]
-    for row in rows(comparison):
-        lines.append(f"| {' | '.join(map(_cell, row))} |")
+    names: tuple[str, ...] = ("", first.label, second.label, "change")
+    lines += [_line(names), "|---|---:|---:|---:|"]
+    lines += [_line(row) for row in rows(comparison)]
+    if comparison.alone:
+        names = ("by rule", comparison.unit, "change", INTERVAL, "")
+        lines += ["", _line(names), "|---|---:|---:|---:|---|"]
+        lines += [_line(row) for row in by_rule(comparison)]
     lines.append("")
-    for line in (*conclusions(comparison), *about.warnings):
+    for line in (*about.warnings, *conclusions(comparison), *about.failures):
         lines.append(f"- {line}")
     return "\n".join(lines) + "\n"
 
@@ -73,7 +86,7 @@ def _compared(its: Comparison) -> dict[str, Any]:
         "whole": its.whole,
         "sides": [_side(side) for side in its.sides],
         "ratio": _interval(its.ratio, SHOWN),
-        "decisive": _interval(its.decisive, DECIDES),
+        "decisive": _interval(its.decisive, its.level),
         "verdict": its.verdict,
         "losses": {
             "text": its.losses.text,
@@ -89,9 +102,12 @@ def _side(side: Side) -> dict[str, Any]:
         "label": side.label,
         "rate": _interval(side.rate, SHOWN),
         "rates": side.rates,
+        "step_seconds": [list(run.seconds) for run in side.runs],
         "step_ms": {f"p{p}": value for p, value in side.step_ms.items()},
         "data_wait": side.wait,
+        "host_syncs_per_step": side.host_syncs,
         "device": side.device,
+        "gpus": [run.gpus and dataclasses.asdict(run.gpus) for run in side.runs],
         "device_peak_bytes": side.device_peak,
         "host_peak_bytes": side.host_peak,
         "skipped_steps": side.skipped,
@@ -114,5 +130,5 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(c.strip().replace("|", "\\|") for c in cells) + " |"

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
+import random
+import shlex
+import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gpulint.bench.gpus import GpuUse, gpu_use
 from gpulint.bench.overlay import environment
-from gpulint.running import processes
-from gpulint.running.reports import count_steps, last_line, read
+from gpulint.nvml.sampler import Reading
+from gpulint.running.children import run_module
 
-POLL_SECONDS = 0.05
-PROGRESS_SECONDS = 0.5  # reading the report takes time from what is measured
+HASH_SEEDS = 2**32
 
 
 class BenchError(Exception):
@@ -31,8 +30,9 @@ class Variant:
     """A script, and other texts for some files than those on the disk."""
 
     label: str
-    script: str
+    script: str  # a path, or the name of a module
     texts: Mapping[Path, bytes] = field(default_factory=dict)
+    module: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,18 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Setting:
+    """What all runs have in common."""
+
+    arguments: Sequence[str] = ()
+    launcher: Sequence[str] = ()  # that starts ranks, with its options
+    seed: int | None = None
+    devices: str | None = None  # as in CUDA_VISIBLE_DEVICES
+
+
+@dataclass(frozen=True)
 class Run:
-    """What was measured in one process; lists have an item a step."""
+    """What was measured in one process, or its ranks; lists have an item a step."""
 
     seconds: Sequence[float]
     waits: Sequence[float]
@@ -57,92 +67,156 @@ class Run:
     device: str | None  # None: the host alone
     device_peak: int | None  # bytes
     host_peak: int | None
+    cuda: bool = False  # that device is one that torch tells waits for
+    gpus: GpuUse | None = None  # as NVML has seen them
 
 
 def in_turns(
-    variants: Sequence[Variant], repeats: int, measure: Callable[[Variant], Run]
+    variants: Sequence[Variant],
+    repeats: int,
+    measure: Callable[[Variant], Run],
+    draw: random.Random,
 ) -> list[list[Run]]:
-    """All variants `repeats` times: A B B A A B …, so that slow drifts cancel out."""
+    """All variants, `repeats` times.
+
+    For each order there is one the other way round, so that drifts cancel out; which
+    comes when is drawn, so that nothing that comes and goes keeps pace with them.
+    """
     runs: list[list[Run]] = [[] for _ in variants]
-    places = range(len(variants))
-    for repeat in range(repeats):
-        for place in places if repeat % 2 == 0 else reversed(places):
+    for order in orders(len(variants), repeats, draw):
+        for place in order:
             runs[place].append(measure(variants[place]))
     return runs
 
 
+def orders(count: int, repeats: int, draw: random.Random) -> list[list[int]]:
+    """The order of all variants in each round."""
+    rounds: list[list[int]] = []
+    while len(rounds) < repeats:
+        order = list(range(count))
+        draw.shuffle(order)
+        rounds += [order, order[::-1]]
+    rounds = rounds[:repeats]
+    draw.shuffle(rounds)
+    return rounds
+
+
+def read_launcher(text: str) -> list[str]:
+    """The words of a launcher, that starts the Python that runs this.
+
+    Raises ValueError where it is none.
+    """
+    words = shlex.split(text)
+    if not words:
+        raise ValueError("it is empty")
+    if words[0] == "torchrun":
+        return [sys.executable, "-m", "torch.distributed.run", *words[1:]]
+    folders = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    found = shutil.which(words[0], path=os.pathsep.join(folders))
+    if found is None:
+        raise ValueError(f"there is no {words[0]!r} on PATH")
+    return [found, *words[1:]]
+
+
 class Children:
-    """Measures variants, one child process at a time."""
+    """Measures variants, one run at a time."""
 
     def __init__(
         self,
-        arguments: Sequence[str],
+        setting: Setting,
         limits: Limits,
         progress: Callable[[int], None],
         output: Callable[[str], None],
+        readings: Callable[[], Sequence[Reading]] = tuple,
     ) -> None:
-        self.arguments = arguments
+        """`readings` gives what NVML has said of the GPUs since its last call."""
+        self.setting = setting
         self.limits = limits
         self.progress = progress
         self.output = output
+        self.readings = readings
 
     def __call__(self, variant: Variant) -> Run:
         """Run the script. Raises BenchError where it does not get so far."""
-        with tempfile.TemporaryDirectory(prefix="gpulint-bench-") as folder:
-            report, log = Path(folder, "report"), Path(folder, "log")
-            report.touch()
-            variables = environment(variant.texts, Path(folder))
-            words = self._words(variant, report)
-            with processes.started(words, variables, log) as child:
-                code = self._watch(child, report)
-            events = read(report)
-            text = log.read_text("utf-8", errors="replace")
-        self.output(text)
-        last = events[-1] if events else {}
-        if last.get("event") == "measured":
-            return Run(**{key: last[key] for key in Run.__dataclass_fields__})
-        raise BenchError(f"{variant.label}: {self._failure(code, events, text)}")
+        ranks = self._measured(variant, {})
+        run = together([as_run(said) for said in ranks])
+        readings = self.readings()
+        if not run.cuda:
+            return run
+        ended, ids = ranks[0]["ended"], {i for said in ranks for i in said["gpu_ids"]}
+        its = gpu_use(readings, ended - sum(run.seconds), ended, ids)
+        return replace(run, gpus=its)
 
-    def _words(self, variant: Variant, report: Path) -> list[str]:
+    def host_syncs(self, variant: Variant) -> float | None:
+        """How often a step waits for the device, which is counted in a run of its own.
+
+        None: on no CUDA device, as far as it has told. Raises BenchError.
+        """
+        found: float | None = self._measured(variant, {"syncs": True})[0]["host_syncs"]
+        return found
+
+    def _measured(self, variant: Variant, more: dict[str, Any]) -> list[dict[str, Any]]:
+        """What each rank has measured. BenchError: one of them has not."""
         options = {
-            "report": str(report),
             "steps": self.limits.steps,
             "warmup": self.limits.warmup,
-            "parent": os.getpid(),
+            "seed": self.setting.seed,
+            "module": variant.module,
+            **more,
         }
-        module = [sys.executable, "-m", "gpulint.bench.child", json.dumps(options)]
-        return [*module, variant.script, *self.arguments]
+        with tempfile.TemporaryDirectory(prefix="gpulint-bench-") as name:
+            ended = run_module(
+                "gpulint.bench.child",
+                options,
+                [variant.script, *self.setting.arguments],
+                self._variables(variant, Path(name)),
+                Path(name),
+                self.limits.timeout,
+                self.progress,
+                self.setting.launcher,
+            )
+        self.output(ended.output)
+        ends = ended.ends
+        if not all(end.get("event") == "measured" for end in ends):
+            wanted = self.limits.steps + self.limits.warmup
+            raise BenchError(f"{variant.label}: {ended.failure(wanted)}")
+        if len(ends) < ends[0]["ranks"]:
+            missing = f"only {len(ends)} of {ends[0]['ranks']} ranks"
+            raise BenchError(f"{variant.label}: {missing} ran on this machine")
+        return ends
 
-    def _watch(self, child: subprocess.Popen[bytes], report: Path) -> int | None:
-        """The exit code; None where it has not ended in time."""
-        began = looked = time.monotonic()
-        while child.poll() is None:
-            now = time.monotonic()
-            if now - looked >= PROGRESS_SECONDS:
-                looked = now
-                self.progress(count_steps(read(report)))
-            if now - began > self.limits.timeout:
-                return None
-            time.sleep(POLL_SECONDS)
-        return child.returncode
+    def _variables(self, variant: Variant, folder: Path) -> dict[str, str]:
+        variables = environment(variant.texts, folder)
+        if self.setting.seed is not None:
+            variables["PYTHONHASHSEED"] = str(self.setting.seed % HASH_SEEDS)
+        if self.setting.devices is not None:
+            variables["CUDA_VISIBLE_DEVICES"] = self.setting.devices
+        return variables
 
-    def _failure(
-        self, code: int | None, events: Sequence[dict[str, Any]], output: str
-    ) -> str:
-        """Why a run has not measured enough, in one line."""
-        steps = count_steps(events)
-        word = "step" if steps == 1 else "steps"
-        if code is None:
-            done = f"{steps} {word}" if steps else "no step"
-            return f"{done} within {self.limits.timeout:g} s (--timeout)"
-        last = events[-1] if events else {}
-        if last.get("event") == "raised":
-            return str(last["error"])
-        if code < 0:
-            return f"killed by {signal.Signals(-code).name}"
-        if code:
-            return f"exit code {code}: {last_line(output)}"
-        if not steps:
-            return "it ended without a step of an optimizer"
-        wanted = self.limits.steps + self.limits.warmup
-        return f"it ended after {steps} {word}, {wanted} are needed (--steps, --warmup)"
+
+def as_run(said: Mapping[str, Any]) -> Run:
+    """What a process has said that it measured."""
+    return Run(**{key: said[key] for key in Run.__dataclass_fields__ if key in said})
+
+
+def together(ranks: Sequence[Run]) -> Run:
+    """One run of ranks that went together: the first one's, with the samples of all.
+
+    Its memory of a device is that of the fullest, its host memory that of all.
+    """
+    first = ranks[0]
+    if len(ranks) == 1:
+        return first
+    return replace(
+        first,
+        samples=[
+            _sum(sizes) for sizes in zip(*(r.samples for r in ranks), strict=True)
+        ],
+        device_peak=max(filter(None, (r.device_peak for r in ranks)), default=None),
+        host_peak=_sum([r.host_peak for r in ranks]),
+    )
+
+
+def _sum(sizes: Sequence[int | None]) -> int | None:
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None

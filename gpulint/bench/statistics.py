@@ -1,11 +1,15 @@
 """Intervals for a handful of measured rates and for the ratio of two of them.
 
 A run is one observation: the steps of a run share the state of the machine, so more of
-them tell more about that run only. Two runs that follow each other make a pair, whose
-ratio is free of slow drifts. Five ratios are too few for a bootstrap: at a level of
-99 % that of their median called 64 of 1000 pairs of equals different, where Student's
-interval of their logarithms called 10. Ratios therefore get the latter; rates, which
-only describe, a bootstrap of the median.
+them tell more about that run only. Two runs of one round make a pair, whose ratio is
+free of slow drifts; which of them goes first is drawn, as often the one as the other.
+Six ratios are too few for a bootstrap: at a level of 99 % that of their median called
+64 of 1000 pairs of equals different, where Student's interval of their logarithms
+called 10. Ratios therefore get the latter; rates, which only describe, a bootstrap of
+the median.
+
+`benchmarks/bench_no_change.py --simulate` says how often chance alone makes a verdict
+of equals, under noise of many kinds.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 SHOWN = 0.95  # the level of intervals that are printed
 DECIDES = 0.99  # the level of the interval that the verdict rests on
@@ -54,9 +59,11 @@ def ratio_interval(
     return Interval(math.exp(mean), math.exp(mean - wide), math.exp(mean + wide))
 
 
-def verdict(before: Sequence[float], after: Sequence[float]) -> str:
-    """`faster`, `slower` or `no difference shown`, by a 99 % interval of the rates."""
-    its = ratio_interval(before, after, DECIDES)
+def verdict(
+    before: Sequence[float], after: Sequence[float], level: float = DECIDES
+) -> str:
+    """`faster`, `slower` or `no difference shown`, by an interval of the ratio."""
+    its = ratio_interval(before, after, level)
     if its.low > 1:
         return "faster"
     return "slower" if its.high < 1 else "no difference shown"
@@ -70,6 +77,12 @@ def quantile(ordered: Sequence[float], q: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
 
 
+def shared(level: float, count: int) -> float:
+    """The level for each of `count` intervals that are to hold all together."""
+    return 1 - (1 - level) / max(count, 1)
+
+
+@lru_cache
 def student(freedom: int, level: float) -> float:
     """How many standard errors wide, to each side, an interval of this level is.
 

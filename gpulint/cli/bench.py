@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,34 +15,19 @@ import click
 
 from gpulint.cli import complain
 from gpulint.cli.interrupts import terminated
-from gpulint.cli.options import read_flags, selection
-from gpulint.cli.progress import progress_on
+from gpulint.cli.options import isolated, selection, timeout
+from gpulint.cli.progress import Progress, progress_on
 
 if TYPE_CHECKING:
     from gpulint.bench.compare import Comparison
     from gpulint.bench.rows import About
-    from gpulint.bench.runs import Limits, Variant
-    from gpulint.bench.runs import Run as Measured
+    from gpulint.bench.runs import Children, Limits, Run, Setting, Variant
     from gpulint.bench.variants import Rewritten
-    from gpulint.cli.run import Run
-    from gpulint.engine import Fixed
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 LOSS_TOLERANCE = 0.1  # where fixes change rounding
 BUSY = 0.5  # of the CPUs, before the first run
-# What `fix` offers beside the selection of rules.
-NEUTRAL: dict[str, Any] = {
-    "config": None,
-    "stdin_filename": None,
-    "exit_zero": False,
-    "quiet": True,
-    "verbose": False,
-    "no_cache": True,
-    "fail_level": None,
-    "exclude": (),
-    "extend_exclude": (),
-    "runtime": "import",
-}
+PATIENCE = 10  # seconds for the driver
 
 
 class Split(click.Command):
@@ -54,16 +40,31 @@ class Split(click.Command):
         return super().parse_args(ctx, args[:at])
 
 
+def _read_launcher(
+    ctx: click.Context, param: click.Parameter, text: str | None
+) -> list[str]:
+    from gpulint.bench.runs import read_launcher
+
+    try:
+        return [] if text is None else read_launcher(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: {error}", ctx, param) from None
+
+
 @click.command(cls=Split)
 @click.argument(
     "scripts",
     nargs=-1,
-    required=True,
     metavar="SCRIPT [NEW] [-- ARGS...]",
     type=click.Path(exists=True, dir_okay=False),
 )
 @selection
-@click.option("--isolated", is_flag=True, help="Ignore all settings files.")
+@click.option(
+    "--module",
+    metavar="NAME",
+    help="In the place of SCRIPT: what `python -m NAME` runs in the current folder.",
+)
+@isolated
 @click.option(
     "--steps",
     type=click.IntRange(5),
@@ -80,19 +81,36 @@ class Split(click.Command):
 )
 @click.option(
     "--repeats",
-    type=click.IntRange(3),
+    type=click.IntRange(4),
     default=6,
     show_default=True,
     help="Runs of each variant, in turns; of an even number slow drifts cancel out.",
 )
 @click.option(
-    "--timeout",
-    type=click.FloatRange(0, min_open=True),
-    default=300,
-    metavar="SECONDS",
-    show_default=True,
-    help="The longest that one run may take.",
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    metavar="N",
+    help="Seed torch, NumPy and Python in all runs, for a script that seeds nothing.",
 )
+@click.option(
+    "--devices",
+    metavar="LIST",
+    help="GPUs that the runs may use, as in CUDA_VISIBLE_DEVICES; `none` hides all.",
+)
+@click.option(
+    "--launcher",
+    metavar="COMMAND",
+    callback=_read_launcher,
+    help="What starts the ranks, such as 'torchrun --nproc-per-node=2'; their samples "
+    "are added up.",
+)
+@click.option(
+    "--sync-check/--no-sync-check",
+    default=True,
+    show_default=True,
+    help="On CUDA, count in one run more of each how often a step waits for the GPU.",
+)
+@timeout
 @click.option(
     "--min-speedup",
     type=click.FloatRange(0, min_open=True),
@@ -113,6 +131,11 @@ class Split(click.Command):
     is_flag=True,
     help="Run the script also with the fixes of each rule alone.",
 )
+@click.option(
+    "--energy",
+    is_flag=True,
+    help="Show the power of the GPUs and the energy of 1000 samples.",
+)
 @click.option("--json", "json_file", type=FILE, help="Write all that was measured.")
 @click.option("--markdown", "markdown_file", type=FILE, help="Write the table.")
 @click.option(
@@ -124,13 +147,19 @@ def bench(
     ctx: click.Context,
     /,
     scripts: tuple[str, ...],
+    module: str | None,
     steps: int,
     warmup: int,
     repeats: int,
+    seed: int | None,
+    devices: str | None,
+    launcher: list[str],
+    sync_check: bool,
     timeout: float,
     min_speedup: float,
     loss_tol: float | None,
     per_rule: bool,
+    energy: bool,
     json_file: Path | None,
     markdown_file: Path | None,
     html_file: Path | None,
@@ -147,39 +176,44 @@ def bench(
     Exit codes: 0; 1 where the second is shown to be slower than --min-speedup times the
     first or losses differ where they must not; 2 where nothing could be measured.
     """
-    from gpulint.bench.compare import compare
-    from gpulint.bench.runs import Limits
+    from gpulint.bench.runs import Limits, Setting
+    from gpulint.cli.bench_variants import make_variants
     from gpulint.cli.run import one_line_errors, tolerant_output
 
     tolerant_output()
-    arguments: tuple[str, ...] = ctx.meta["arguments"]
     for file in filter(None, (json_file, markdown_file, html_file)):
         _check_file(file)
     with one_line_errors():
-        variants, changes = _variants(scripts, given, per_rule)
+        variants, changes = make_variants(scripts, module, given, per_rule)
     load = _load()
     limits = Limits(steps, warmup, timeout)
-    runs = _measure(variants, arguments, limits, repeats, verbose)
+    visible = "" if devices == "none" else devices
+    setting = Setting(ctx.meta["arguments"], launcher, seed, visible)
+    runs, syncs, trouble = _measure(
+        variants, setting, limits, repeats, sync_check, verbose
+    )
     change = changes[0] if changes else None
     tolerance = loss_tol if change is None or loss_tol is not None else LOSS_TOLERANCE
-
-    def against_first(place: int) -> Comparison:
-        labels = variants[0].label, variants[place].label
-        effects = changes[place - 1].effects if changes else None
-        return compare(labels, (runs[0], runs[place]), effects, tolerance)
-
-    others = [against_first(place) for place in range(1, len(variants))]
-    comparison = replace(others[0], alone=tuple(others[1:]))
-    code = int(comparison.failed(min_speedup))
-    about = _about(scripts, change, comparison, limits, repeats, load)
+    comparison = _compared(variants, changes, runs, syncs, tolerance)
+    comparison = replace(comparison, energy=energy)
+    failures = comparison.failures(min_speedup)
+    code = int(bool(failures))
+    title = module or " against ".join(scripts)
+    about = _about(title, change, comparison, setting, limits, repeats, load)
+    about = about._replace(
+        failures=[f"exit code 1: {text}" for text in failures],
+        warnings=[*about.warnings, *_gpu_warnings(comparison, trouble)],
+    )
     _print(comparison, about)
     if json_file is not None:
         facts = {
-            **_facts(scripts, arguments, change, load),
+            **_facts(scripts or (f"-m {module}",), setting, change, load),
             "options": {
                 "steps": steps,
                 "warmup": warmup,
                 "repeats": repeats,
+                "seed": seed,
+                "devices": devices,
                 "min_speedup": min_speedup,
                 "loss_tol": tolerance,
             },
@@ -196,101 +230,28 @@ def bench(
     ctx.exit(code)
 
 
-def _variants(
-    scripts: tuple[str, ...], given: dict[str, Any], per_rule: bool
-) -> tuple[list[Variant], list[Rewritten]]:
-    """What to run, and what has changed in all but the first; two scripts: nothing."""
-    from gpulint.bench.runs import Variant
-
-    if os.name != "posix":
-        raise click.ClickException("bench ends processes as POSIX systems do; use WSL")
-    for script in scripts:
-        if Path(script).suffix == ".ipynb":
-            raise click.ClickException(f"{script} is a notebook; bench runs scripts")
-    if len(scripts) > 2:
-        hint = "; arguments of the scripts come behind `--`"
-        raise click.UsageError(f"{len(scripts)} scripts, one or two are compared{hint}")
-    if len(scripts) == 2:
-        if given["select"] or given["ignore"] or given["allow"] or per_rule:
-            raise click.UsageError(
-                "two scripts are compared as they are, without --select, --ignore, "
-                "--allow and --per-rule"
-            )
-        return [Variant(script, script) for script in scripts], []
-    changes = [_wholly_rewritten(scripts[0], given)]
-    labels = ["original", "fixed"]
-    codes = sorted({str(fix["code"]) for fix in changes[0].fixes})
-    if per_rule and len(codes) > 1:
-        for code in codes:
-            alone = _rewritten(_fixed(scripts[0], given, code))
-            if alone is None:
-                complain(f"{code} has no fix alone, only after others", "note")
-                continue
-            changes.append(alone)
-            labels.append(f"{code} alone")
-    texts = [{}, *(change.texts for change in changes)]
-    pairs = zip(labels, texts, strict=True)
-    return [Variant(label, scripts[0], its) for label, its in pairs], changes
-
-
-def _wholly_rewritten(script: str, given: dict[str, Any]) -> Rewritten:
-    """The script as `gpulint fix` would write it. ClickException: it stays as it is."""
-    run, result = _fixed(script, given)
-    change = _rewritten((run, result))
-    if change is not None:
-        return change
-    fixes = [f.fix for f in result.remaining if f.fix and not f.suppressed]
-    more = ",".join(sorted({fix.effect.value for fix in fixes}))
-    hint = f"; --allow {more} has some" if more else ""
-    raise click.ClickException(f"{script}: no fix to compare it with{hint}")
-
-
-def _fixed(
-    script: str, given: dict[str, Any], code: str | None = None
-) -> tuple[Run, Fixed]:
-    """The script with the fixes of all rules that are selected, or of one alone."""
-    from gpulint.cli.run import Run
-    from gpulint.engine import Checked, fix_path
-
-    run = Run(read_flags({**NEUTRAL, **given}))
-    job = run.job(Path(os.path.normpath(Path.cwd() / script)))
-    options = job.options
-    if code is not None:
-        its = tuple(rule for rule in options.rules if rule.code == code)
-        options = options._replace(rules=its)
-    result = fix_path(job.path, options)
-    if isinstance(result, Checked):
-        run.unread(job.path)
-        raise click.ClickException(f"{script}: {result.findings[0].message}")
-    return run, result
-
-
-def _rewritten(fixed: tuple[Run, Fixed]) -> Rewritten | None:
-    """The new text, and what it imports for it; None: nothing has changed."""
-    from gpulint.bench.variants import rewritten
-    from gpulint.cli.vendored import behind
-
-    run, result = fixed
-    if result.text == result.source.text:
-        return None
-    files = behind(run.projects, {result.source.path: result.text})
-    return rewritten(result, {file.path: file.text.encode() for file in files})
-
-
 def _measure(
     variants: Sequence[Variant],
-    arguments: tuple[str, ...],
+    setting: Setting,
     limits: Limits,
     repeats: int,
+    sync_check: bool,
     verbose: bool,
-) -> list[list[Measured]]:
-    """Run them in turns, showing the progress. ClickException where a run fails."""
+) -> tuple[list[list[Run]], list[float | None], str | None]:
+    """Run them in turns, showing the progress. ClickException where a run fails.
+
+    Also how often the first two wait for a CUDA device, and why nothing is known of the
+    GPUs.
+    """
+    from gpulint.bench.gpus import INTERVAL
     from gpulint.bench.rows import number
     from gpulint.bench.runs import BenchError, Children, in_turns
+    from gpulint.nvml.sampler import Sampler
 
-    with terminated(), progress_on(sys.stderr) as progress:
+    sampler = Sampler(INTERVAL, PATIENCE, kept=int(limits.timeout / INTERVAL) + 1)
+    with terminated(), sampler, progress_on(sys.stderr) as progress:
 
-        def measure(variant: Variant) -> Measured:
+        def measure(variant: Variant) -> Run:
             progress.begin(variant.label)
             run = children(variant)
             rate = number(limits.steps / max(sum(run.seconds), 1e-9))
@@ -298,20 +259,67 @@ def _measure(
             return run
 
         show = _show_output if verbose else _ignore
-        children = Children(arguments, limits, progress.steps, show)
+        children = Children(setting, limits, progress.steps, show, sampler.take)
+        sampler.wait()  # its start takes from the first run otherwise
         try:
-            return in_turns(variants, repeats, measure)
+            runs = in_turns(variants, repeats, measure, random.Random())
         except BenchError as error:
             message = str(error)
             if "No module named" in message:
                 message += f" (it runs with {sys.executable})"
             raise click.ClickException(message) from None
+        syncs: list[float | None] = [None, None]
+        if sync_check:
+            pairs = zip(variants[:2], runs, strict=False)
+            syncs = [_syncs(v, its, children, progress) for v, its in pairs]
+        return runs, syncs, sampler.latest().trouble
+
+
+def _syncs(
+    variant: Variant, runs: Sequence[Run], children: Children, progress: Progress
+) -> float | None:
+    """How often a step waits for a CUDA device; None: there is none."""
+    from gpulint.bench.runs import BenchError
+
+    if not any(run.cuda for run in runs):
+        return None
+    progress.begin(f"{variant.label}: host syncs")
+    try:
+        return children.host_syncs(variant)
+    except BenchError as error:
+        complain(f"host syncs were not counted: {error}", "note")
+        return None
+
+
+def _compared(
+    variants: Sequence[Variant],
+    changes: Sequence[Rewritten],
+    runs: Sequence[Sequence[Run]],
+    syncs: Sequence[float | None],
+    tolerance: float | None,
+) -> Comparison:
+    """All variants against the first; those behind the second are of single rules."""
+    from gpulint.bench.compare import compare
+    from gpulint.bench.statistics import DECIDES, shared
+
+    def against_first(place: int, level: float) -> Comparison:
+        labels = variants[0].label, variants[place].label
+        effects = changes[place - 1].effects if changes else None
+        return compare(labels, (runs[0], runs[place]), effects, tolerance, level)
+
+    whole = against_first(1, DECIDES)
+    before, after = whole.sides
+    sides = replace(before, host_syncs=syncs[0]), replace(after, host_syncs=syncs[1])
+    level = shared(DECIDES, len(variants) - 2)
+    alone = tuple(against_first(place, level) for place in range(2, len(variants)))
+    return replace(whole, sides=sides, alone=alone)
 
 
 def _about(
-    scripts: tuple[str, ...],
+    title: str,
     change: Rewritten | None,
     comparison: Comparison,
+    setting: Setting,
     limits: Limits,
     repeats: int,
     load: float | None,
@@ -320,25 +328,42 @@ def _about(
     from gpulint.runtime._limits import available_cpus
 
     cpus = available_cpus()
-    devices = {side.device for side in comparison.sides}
-    machine = f"{' and '.join(d or 'no GPU' for d in devices)}, {cpus} CPUs"
+    devices = sorted({side.device or "no GPU" for side in comparison.sides})
+    machine = f"Machine: {' and '.join(devices)}, {cpus} CPUs"
     fixes = ""
     if change is not None:
         codes = ", ".join(sorted({str(fix["code"]) for fix in change.fixes}))
         fixes = f"Fixes: {codes} ({', '.join(sorted(change.effects))})"
-    setup = f"{repeats} runs of each in turns, {limits.steps} steps after "
-    setup += f"{limits.warmup} of warm-up"
+    setup = f"Measured: {repeats} runs of each in turns, {limits.steps} steps of a run "
+    setup += f"after {limits.warmup} of warm-up"
+    if setting.launcher:
+        setup += ", samples of all ranks"
     warnings = []
     if load is not None and load > BUSY * cpus:
         warnings.append(
             f"The machine was busy before the first run: load {load:.1f}, {cpus} CPUs."
         )
-    return About(" against ".join(scripts), fixes, machine, setup, warnings)
+    return About(title, fixes, machine, setup, warnings)
+
+
+def _gpu_warnings(comparison: Comparison, trouble: str | None) -> Iterator[str]:
+    """What to know of the GPUs before the rates are believed.
+
+    A power cap is usual under full load.
+    """
+    from gpulint.nvml.library import POWER_CAP
+
+    if trouble and any(run.cuda for side in comparison.sides for run in side.runs):
+        yield f"GPU utilisation is not known: {trouble}"
+    for side in comparison.sides:
+        why = ", ".join(w for w in side.slowed_by if w != POWER_CAP)
+        if why:
+            yield f"{side.label}: the GPU was slowed down in some runs by: {why}."
 
 
 def _facts(
     scripts: tuple[str, ...],
-    arguments: tuple[str, ...],
+    setting: Setting,
     change: Rewritten | None,
     load: float | None,
 ) -> dict[str, Any]:
@@ -348,7 +373,8 @@ def _facts(
     return {
         "gpulint": __version__,
         "scripts": list(scripts),
-        "arguments": list(arguments),
+        "arguments": list(setting.arguments),
+        "launcher": list(setting.launcher) or None,
         "effects": None if change is None else sorted(change.effects),
         "fixes": None if change is None else list(change.fixes),
         "machine": {

@@ -12,6 +12,7 @@ import click
 
 from gpulint.cli import complain
 from gpulint.cli.interrupts import terminated
+from gpulint.cli.options import timeout, verbose_script
 from gpulint.cli.progress import progress_on
 
 if TYPE_CHECKING:
@@ -108,14 +109,7 @@ def _read_tries(
     show_default=True,
     help="Optimizer steps to measure in a run, or more, so that they take 2 seconds.",
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, min_open=True),
-    default=300,
-    metavar="SECONDS",
-    show_default=True,
-    help="The longest that one run may take.",
-)
+@timeout
 @click.option(
     "-o",
     "--output",
@@ -123,7 +117,7 @@ def _read_tries(
     metavar="FILE",
     help="Where to keep what is found.  [default: gpulint.tuned.json beside SCRIPT]",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Show what the script prints.")
+@verbose_script
 def tune(
     script: str,
     arguments: tuple[str, ...],

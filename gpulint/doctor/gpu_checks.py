@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gpulint.doctor.check import Check, Status, dotted, ok, size
-from gpulint.doctor.gpus import IMPORTING
 from gpulint.doctor.probes import Answer, Facts
+from gpulint.nvml.library import IMPORTING, MISMATCH, NO_DRIVER
 
 OLDEST_DRIVER = 460
 LEAST_MEMORY = 8 * 10**9
@@ -27,7 +27,7 @@ def driver_check(answer: Answer, torch: Facts) -> Check:
         if answer.stage == IMPORTING and "no answer" not in answer.trouble:
             advice = "pip install --force-reinstall nvidia-ml-py"
         return Check("driver", subject, Status.ERROR, answer.story, driver, advice)
-    if error == "no driver":
+    if error == NO_DRIVER:
         other = torch.get("accelerator")
         if other and (torch.get("hip") or other != "cuda"):
             used = "ROCm" if torch.get("hip") else other
@@ -42,7 +42,7 @@ def driver_check(answer: Answer, torch: Facts) -> Check:
         advice = "training runs on the CPU; in a container: docker run --gpus all"
         text = "no NVIDIA driver"
         return Check("driver", subject, Status.WARN, text, None, advice)
-    if error == "mismatch":
+    if error == MISMATCH:
         text = "the driver's library and its kernel module are of different versions"
         advice = "restart the machine; in a container, the container"
         return Check("driver", subject, Status.ERROR, text, None, advice)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import shutil
 import subprocess
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 from gpulint.doctor.probes import Facts, shorten
+from gpulint.nvml.library import (
+    IMPORTING,
+    NO_DRIVER,
+    STARTING,
+    as_text,
+    ask,
+    is_divided,
+    library,
+    reason,
+    slices,
+    slowed_by,
+    watts,
+)
 
-# The bits of nvmlDeviceGetCurrentClocksEventReasons that slow a GPU down.
-SLOWED_BY = {
-    0x04: "power cap",
-    0x08: "hardware slowdown",
-    0x20: "temperature",
-    0x40: "temperature (hardware)",
-    0x80: "power brake (hardware)",
-}
 SMI_FIELDS = {
     "name": "name",
     "uuid": "uuid",
@@ -29,27 +32,26 @@ SMI_FIELDS = {
     "driver": "driver_version",
 }
 MIB = 1024**2
-IMPORTING = "importing pynvml"
 
 
 def probe_gpus(_: Facts) -> Iterator[str | Facts]:
     """Yield what opens (`source`, `driver`, `error`) and `gpus`."""
     yield IMPORTING
-    nvml = _library()
+    nvml = library()
     if nvml is None:
         yield from _ask_smi()
         return
-    yield "starting NVML"
+    yield STARTING
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
-        yield {"source": "NVML", "error": _reason(nvml, error), "gpus": []}
+        yield {"source": "NVML", "error": shorten(reason(nvml, error)), "gpus": []}
         return
     # One GPU may take the connection down with it: each is reported when it is read.
     gpus: list[Facts] = []
-    yield {"source": "NVML", "driver": _text(_ask(nvml, "SystemGetDriverVersion"))}
-    yield {"cuda_driver": _ask(nvml, "SystemGetCudaDriverVersion_v2")}
-    for index in range(_ask(nvml, "DeviceGetCount") or 0):
+    yield {"source": "NVML", "driver": as_text(ask(nvml, "SystemGetDriverVersion"))}
+    yield {"cuda_driver": ask(nvml, "SystemGetCudaDriverVersion_v2")}
+    for index in range(ask(nvml, "DeviceGetCount") or 0):
         yield f"reading GPU {index}"
         gpus.append(_gpu(nvml, index))
         yield {"gpus": list(gpus)}
@@ -58,43 +60,13 @@ def probe_gpus(_: Facts) -> Iterator[str | Facts]:
         nvml.nvmlShutdown()
 
 
-def _library() -> Any:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an old package of that name warns
-            return importlib.import_module("pynvml")
-    except (ImportError, OSError):
-        return None
-
-
-def _reason(nvml: Any, error: Any) -> str:
-    code = getattr(error, "value", None)
-    names = {
-        getattr(nvml, "NVML_ERROR_LIBRARY_NOT_FOUND", 12): "no driver",
-        getattr(nvml, "NVML_ERROR_DRIVER_NOT_LOADED", 9): "no driver",
-        getattr(nvml, "NVML_ERROR_LIB_RM_VERSION_MISMATCH", 18): "mismatch",
-    }
-    return names.get(code) or shorten(str(error))
-
-
-def _ask(nvml: Any, call: str, *arguments: Any) -> Any:
-    """What a call of NVML returns, None where it is not supported or not there."""
-    function = getattr(nvml, f"nvml{call}", None)
-    if function is None:
-        return None
-    try:
-        return function(*arguments)
-    except nvml.NVMLError:
-        return None
-
-
 def _gpu(nvml: Any, index: int) -> Facts:
-    handle = _ask(nvml, "DeviceGetHandleByIndex", index)
+    handle = ask(nvml, "DeviceGetHandleByIndex", index)
     if handle is None:
         return {"index": index, "name": None, "lost": True}
 
     def of(call: str, *arguments: Any) -> Any:
-        return _ask(nvml, f"DeviceGet{call}", handle, *arguments)
+        return ask(nvml, f"DeviceGet{call}", handle, *arguments)
 
     memory = of("MemoryInfo")
     capability = of("CudaComputeCapability")
@@ -102,8 +74,8 @@ def _gpu(nvml: Any, index: int) -> Facts:
     celsius = getattr(nvml, "NVML_TEMPERATURE_GPU", 0)
     return {
         "index": index,
-        "name": _text(of("Name")),
-        "uuid": _text(of("UUID")),
+        "name": as_text(of("Name")),
+        "uuid": as_text(of("UUID")),
         "capability": list(capability) if capability else None,
         "memory_total": memory and int(memory.total),
         "memory_used": memory and int(memory.used),
@@ -113,58 +85,36 @@ def _gpu(nvml: Any, index: int) -> Facts:
         "pcie_width": of("CurrPcieLinkWidth"),
         "pcie_width_max": of("MaxPcieLinkWidth"),
         "numa_node": of("NumaNodeId"),
-        "power_limit_watts": _watts(of("EnforcedPowerLimit")),
-        "power_default_watts": _watts(of("PowerManagementDefaultLimit")),
+        "power_limit_watts": watts(of("EnforcedPowerLimit")),
+        "power_default_watts": watts(of("PowerManagementDefaultLimit")),
         "temperature": of("Temperature", celsius),
         "utilisation": utilisation and int(utilisation.gpu),
-        "slowed_by": _slowed_by(nvml, handle),
+        "slowed_by": slowed_by(nvml, handle),
         "processes": _processes(nvml, handle),
     }
 
 
 def _slices(nvml: Any, handle: Any) -> Facts:
     """`mig`: None where a GPU cannot be divided; `mig_slices`: those there are."""
-    mode = _ask(nvml, "DeviceGetMigMode", handle)
-    if not mode or not mode[0]:
-        return {"mig": bool(mode[0]) if mode else None, "mig_slices": []}
-    slices = []
-    for number in range(_ask(nvml, "DeviceGetMaxMigDeviceCount", handle) or 0):
-        part = _ask(nvml, "DeviceGetMigDeviceHandleByIndex", handle, number)
-        if part is None:
-            continue
-        memory = _ask(nvml, "DeviceGetMemoryInfo", part)
-        name = _text(_ask(nvml, "DeviceGetName", part))
-        slices.append({"name": name, "memory_total": memory and int(memory.total)})
-    return {"mig": True, "mig_slices": slices}
-
-
-def _slowed_by(nvml: Any, handle: Any) -> list[str] | None:
-    bits = _ask(nvml, "DeviceGetCurrentClocksEventReasons", handle)
-    if bits is None:  # its name in older drivers and packages
-        bits = _ask(nvml, "DeviceGetCurrentClocksThrottleReasons", handle)
-    if bits is None:
-        return None
-    return [reason for bit, reason in SLOWED_BY.items() if bits & bit]
+    mig = is_divided(nvml, handle)
+    found = []
+    for part in slices(nvml, handle) if mig else ():
+        memory = ask(nvml, "DeviceGetMemoryInfo", part)
+        name = as_text(ask(nvml, "DeviceGetName", part))
+        found.append({"name": name, "memory_total": memory and int(memory.total)})
+    return {"mig": mig, "mig_slices": found}
 
 
 def _processes(nvml: Any, handle: Any) -> int | None:
     """How many processes compute on a GPU; a container does not see the others'."""
-    found = _ask(nvml, "DeviceGetComputeRunningProcesses", handle)
+    found = ask(nvml, "DeviceGetComputeRunningProcesses", handle)
     return None if found is None else len(found)
-
-
-def _watts(milliwatts: int | None) -> float | None:
-    return None if milliwatts is None else milliwatts / 1000
-
-
-def _text(name: Any) -> str | None:
-    return name.decode(errors="replace") if isinstance(name, bytes) else name
 
 
 def _ask_smi() -> Iterator[str | Facts]:
     program = shutil.which("nvidia-smi")
     if program is None:
-        yield {"source": None, "error": "no driver", "gpus": []}
+        yield {"source": None, "error": NO_DRIVER, "gpus": []}
         return
     yield "running nvidia-smi"
     query = ",".join(SMI_FIELDS.values())

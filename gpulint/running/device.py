@@ -41,6 +41,26 @@ def device_peak() -> int | None:
     return max(filter(None, peaks), default=None)
 
 
+def uses_cuda() -> bool:
+    """Whether the script has used a device of CUDA, or of ROCm under that name."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return cuda is not None and bool(cuda.is_initialized())
+
+
+def gpu_ids() -> list[str]:
+    """NVML's names of the GPUs whose memory the script has used; PyTorch 2.4 and later.
+
+    A MIG slice is not among them: what NVML says is of the whole GPU.
+    """
+    torch = sys.modules.get("torch")
+    cuda: Any = getattr(torch, "cuda", None)
+    if torch is None or not uses_cuda() or torch.version.hip:
+        return []
+    used = [i for i in range(cuda.device_count()) if cuda.max_memory_reserved(i)]
+    found = [getattr(cuda.get_device_properties(i), "uuid", None) for i in used]
+    return [f"GPU-{uuid}" for uuid in found if uuid is not None]
+
+
 def host_peak() -> int | None:
     """The most bytes of host memory that this process alone has held."""
     try:  # what `getrusage` says on Linux counts the process that started this one too

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 DETAIL = 160
+SAYS = re.compile(r"\w")  # not a ruler
 
 
 def read(report: Path) -> list[dict[str, Any]]:
@@ -28,6 +30,6 @@ def count_steps(events: Sequence[dict[str, Any]]) -> int:
 
 def last_line(output: str) -> str:
     """The last line that a script printed, which is mostly why it failed."""
-    lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
+    lines = [" ".join(x.split()) for x in output.splitlines() if SAYS.search(x)]
     last = lines[-1] if lines else "no output"
     return last if len(last) <= DETAIL else f"{last[: DETAIL - 3]}..."

@@ -7,6 +7,7 @@ import importlib.abc
 import importlib.util
 import io
 import os
+import runpy
 import sys
 import traceback
 import types
@@ -68,6 +69,14 @@ def run_as_main(script: str, arguments: list[str]) -> None:
     exec(code, module.__dict__)
 
 
+def run_module_as_main(name: str, arguments: list[str]) -> None:
+    """Run a module as `python -m NAME ARGUMENTS` does."""
+    sys.argv[:] = [name, *arguments]
+    if not getattr(sys.flags, "safe_path", False):  # Python 3.11
+        sys.path[0] = str(Path.cwd())
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
 def die_with(parent: int) -> None:
     """Be killed when the parent dies, however it does; on Linux."""
     if sys.platform != "linux":
@@ -101,12 +110,12 @@ def describe(error: BaseException) -> str:
     return line if len(line) <= 160 else f"{line[:157]}..."
 
 
-def show(error: BaseException, caller: str) -> None:
+def show(error: BaseException, *callers: str) -> None:
     """The traceback as Python shows it, from the script on.
 
-    `caller`: the file that has called `run_as_main`.
+    `callers`: the files through which `run_as_main` was called.
     """
-    above = (__file__, caller)
+    above = (__file__, *callers, runpy.__file__, f"<frozen {runpy.__name__}>")
     shown = error.__traceback__
     while shown is not None and shown.tb_frame.f_code.co_filename in above:
         shown = shown.tb_next

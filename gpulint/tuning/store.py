@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import stat
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gpulint.atomic import write_text
 from gpulint.tuning.candidate import Trial
 from gpulint.tuning.plan import Found
 
@@ -62,7 +61,7 @@ def write(file: Path, script: Path, found: Found) -> None:
         and (other.get("script", main), _machine(other)) != (about, _machine(entry))
     ]
     merged = {"schema": SCHEMA, "script": main, "entries": [*others, entry]}
-    _replace(file, json.dumps(merged, indent=2) + "\n")
+    write_text(file, json.dumps(merged, indent=2) + "\n")
 
 
 def make_entry(found: Found) -> dict[str, Any]:
@@ -116,28 +115,3 @@ def _machine(entry: Mapping[str, Any]) -> tuple[object, object]:
     hardware = entry.get("hardware")
     its = hardware if isinstance(hardware, dict) else {}
     return its.get("name"), its.get("memory")
-
-
-def _replace(file: Path, text: str) -> None:
-    target = file.resolve()
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
-        Path(name).chmod(_mode(target))
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _mode(target: Path) -> int:
-    """The file's mode, or what a new file has: `mkstemp` lets only its owner read."""
-    try:
-        return stat.S_IMODE(target.stat().st_mode)
-    except FileNotFoundError:
-        mask = os.umask(0)
-        os.umask(mask)
-        return 0o666 & ~mask

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +14,9 @@ import pytest
 
 from gpulint.bench.child import Child
 from gpulint.bench.losses import Losses
-from gpulint.bench.steps import Recorder, read_loop
+from gpulint.bench.syncs import HostSyncs
 from gpulint.running import device
+from gpulint.running.steps import Recorder, read_loop
 
 
 class Clock:
@@ -50,6 +53,9 @@ def test_samples_of_whole_and_last_batches() -> None:
     assert [stream.take() for _ in range(4)] == [8] * 4
     own = loader(batch_size=None, batch_sampler=SimpleNamespace(batch_size=5))
     assert read_loop(own).take() == 5
+    whole = SimpleNamespace(batch_size=8, sampler=range(20))  # as torch's BatchSampler
+    grouped = read_loop(loader(batch_size=None, batch_sampler=whole))
+    assert [grouped.take() for _ in range(3)] == [8, 8, 4]
     assert read_loop(loader(batch_size=None)).take() is None
 
 
@@ -133,9 +139,7 @@ class Scaler:
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> tuple[Losses, Any, Any, list[int]]:
-    monkeypatch.setitem(
-        __import__("sys").modules, "torch", SimpleNamespace(float64=None)
-    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(float64=None))
     steps: list[int] = []
     losses = Losses(lambda: True)
 
@@ -192,9 +196,67 @@ def test_forked_processes_say_nothing(
     ]
 
 
-def test_names_of_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
+class Event:
+    def synchronize(self) -> str:
+        return "done"
 
+
+def test_waits_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+    modes: list[str] = []
+    used = [False]
+
+    def own(message: Any, *where: Any, **more: Any) -> None:
+        heard.append(str(message))
+
+    cuda = SimpleNamespace(
+        is_initialized=lambda: used[0],
+        set_sync_debug_mode=modes.append,
+        synchronize=lambda device=None: device,
+        Event=type("Watched", (Event,), {}),
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+
+    def step() -> None:
+        warnings.warn(
+            "called a synchronizing CUDA operation (Triggered …)", stacklevel=1
+        )
+        assert cuda.synchronize(device=3) == 3
+        assert cuda.Event().synchronize() == "done"
+        warnings.warn("a word of the script", stacklevel=1)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        monkeypatch.setattr(warnings, "showwarning", own)
+        syncs = HostSyncs()
+        syncs.watch_cuda(cuda)
+        syncs.listen()
+        assert syncs.per_step(1) is None  # no device was used
+        step()
+        used[0] = True
+        for _ in range(2):
+            syncs.listen()
+            step()
+            # as `logging.captureWarnings` and scripts do
+            monkeypatch.setattr(warnings, "showwarning", own)
+            warnings.simplefilter("ignore")
+        assert syncs.per_step(2) == 3
+    assert modes == ["warn"]
+    assert [x for x in heard if "synchronizing" in x] == heard[:1]  # before it listened
+
+
+def test_what_a_seed_reaches() -> None:
+    given = {"report": "report", "warmup": 1, "steps": 5}
+    plain = Child(given).actions()
+    seeded = Child({**given, "seed": 2**32 + 3, "syncs": True}).actions()
+    assert set(seeded) - set(plain) == {"torch", "numpy", "torch.cuda"}
+    seeds: list[int] = []
+    seeded["torch"](SimpleNamespace(manual_seed=seeds.append))
+    seeded["numpy"](SimpleNamespace(random=SimpleNamespace(seed=seeds.append)))
+    assert seeds == [2**32 + 3, 3]
+
+
+def test_names_of_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     mps = SimpleNamespace(is_available=lambda: True)
     torch = SimpleNamespace(backends=SimpleNamespace(mps=mps))
     monkeypatch.setitem(sys.modules, "torch", torch)

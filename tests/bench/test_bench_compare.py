@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import math
+import random
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +20,18 @@ from gpulint.bench.compare import (
     deviation,
 )
 from gpulint.bench.output import as_json, markdown, print_table
-from gpulint.bench.rows import About, conclusions, number, rows
-from gpulint.bench.runs import Run, Variant, in_turns
+from gpulint.bench.rows import About, by_rule, conclusions, number, rows
+from gpulint.bench.runs import Run, Variant, in_turns, orders, read_launcher, together
 
 EXACT = frozenset({"exact"})
-ABOUT = About("train.py", "Fixes: GPU1|2", "no GPU, 2 CPUs", "6 runs", ["Busy."])
+ABOUT = About(
+    "train.py",
+    "Fixes: GPU1|2",
+    "no GPU, 2 CPUs",
+    "6 runs",
+    ["Busy."],
+    ["exit code 1: no"],
+)
 
 
 def run(seconds: float = 0.1, losses: Any = (1.0, 0.5), **more: Any) -> Run:
@@ -51,11 +61,13 @@ def test_a_faster_rewrite() -> None:
     assert its.sides[0].rate.value == pytest.approx(32 / 0.105)
     assert its.sides[0].wait == pytest.approx(0.25)
     assert its.sides[0].step_ms[50] == pytest.approx(105)
-    assert not its.failed(1.0)
-    assert its.failed(5.0)
+    assert not its.failures(1.0)
+    assert its.failures(5.0)
     table = {row.name: row for row in rows(its)}
     assert table["data wait"][1:3] == ("25 %", "25 %")
     assert table["GPU memory"][1:3] == ("n/a", "n/a")
+    assert table["host syncs"][1:3] == ("n/a", "n/a")
+    assert table["step time, median"].before == "105.0 ms"
     assert table["host memory"].before == "3.0 MiB"
     assert table["samples/s"].change.startswith("2.")
     assert "skipped steps" not in table
@@ -65,8 +77,9 @@ def test_a_slower_rewrite_fails() -> None:
     a = [run(0.05), run(0.052), run(0.049)]
     its = compared(a, [run(0.1), run(0.11), run(0.105)])
     assert its.verdict == "slower"
-    assert its.failed(1.0)
-    assert not its.failed(0.2)
+    assert its.failures(1.0)
+    assert not its.failures(0.2)
+    assert rows(compared(a, [run(10.0)] * 3))[0].change == "0.005x"
 
 
 def test_a_gpu_and_skipped_steps_are_shown() -> None:
@@ -89,7 +102,7 @@ def test_work_between_passes_counts_where_the_batches_are_the_same() -> None:
     its = compared([slow] * 3, larger, frozenset({"hyperparams"}))
     assert not its.whole
     assert its.sides[0].rate.value == pytest.approx(320)
-    assert "does not count" in conclusions(its)[1]
+    assert "does not count" in conclusions(its)[0]
 
 
 def test_batches_of_unknown_size() -> None:
@@ -146,10 +159,49 @@ def test_runs_take_turns() -> None:
         seen.append(variant.label)
         return run(losses=(float(len(seen)),))
 
-    a, b = in_turns((Variant("A", ""), Variant("B", "")), 3, measure)
-    assert "".join(seen) == "ABBAAB"
-    assert [r.losses for r in a] == [[1.0], [4.0], [5.0]]
-    assert [r.losses for r in b] == [[2.0], [3.0], [6.0]]
+    pair = (Variant("A", ""), Variant("B", ""))
+    a, b = in_turns(pair, 5, measure, random.Random(0))
+    pairs = ["".join(seen[i : i + 2]) for i in range(0, 10, 2)]
+    assert sorted(map(sorted, pairs)) == [["A", "B"]] * 5
+    places = [[int(r.losses[0]) - 1 for r in its] for its in (a, b)]
+    assert [seen[i] for i in places[0]] == ["A"] * 5
+    assert [x // 2 for x in places[0]] == [x // 2 for x in places[1]] == [0, 1, 2, 3, 4]
+
+
+def test_each_goes_first_as_often() -> None:
+    drawn = {tuple(map(tuple, orders(2, 6, random.Random(i)))) for i in range(40)}
+    assert len(drawn) > 10
+    assert all(rounds.count((0, 1)) == 3 for rounds in drawn)
+    for seed in range(20):
+        rounds = orders(4, 6, random.Random(seed))
+        for a, b in itertools.combinations(range(4), 2):
+            assert sum(r.index(a) < r.index(b) for r in rounds) == 3
+    assert len(orders(2, 5, random.Random(0))) == 5
+
+
+def test_ranks_together() -> None:
+    ranks = [
+        run(0.1, device="H100", device_peak=4),
+        run(0.2, device="H100", device_peak=5, losses=(9.0,), samples=[8] * 10),
+    ]
+    its = together(ranks)
+    assert its.samples == [40] * 10
+    assert (its.seconds, its.losses) == (ranks[0].seconds, ranks[0].losses)
+    assert (its.device_peak, its.host_peak) == (5, 6 * 2**20)
+    unknown = together([run(), run(samples=[None] * 10, host_peak=None)])
+    assert unknown.samples == [None] * 10
+    assert (unknown.device_peak, unknown.host_peak) == (None, None)
+
+
+def test_launchers() -> None:
+    words = read_launcher("torchrun --nproc-per-node=2")
+    assert words == [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node=2",
+    ]
+    assert read_launcher("sh -c 'a b'")[1:] == ["-c", "a b"]
 
 
 def test_single_fixes_are_rows_and_may_fail() -> None:
@@ -159,11 +211,12 @@ def test_single_fixes_are_rows_and_may_fail() -> None:
         odd, sides=(odd.sides[0], replace(odd.sides[1], label="GPU1 alone"))
     )
     whole = replace(its, alone=(alone,))
-    assert rows(whole)[-1].name == "GPU1 alone"
-    assert rows(whole)[-1].change == "1.00x [1.00, 1.00]"
+    assert by_rule(whole) == [
+        ("GPU1", "320", "1.00x", "1.00 – 1.00", "no difference shown")
+    ]
     assert any("losses with GPU1 alone: DIFFER" in x for x in conclusions(whole))
-    assert whole.failed(1.0)
-    assert not its.failed(1.0)
+    assert whole.failures(1.0)
+    assert not its.failures(1.0)
     found = as_json(whole, {}, 1)
     assert found["alone"][0]["sides"][1]["label"] == "GPU1 alone"
 
@@ -176,11 +229,16 @@ def test_what_is_printed() -> None:
     assert "samples/s" in text
     assert "losses: DIFFER" in text
     assert "verdict: no difference shown" in text
-    assert text.endswith("Busy.\n")
+    assert "\nBusy.\n" in text
+    assert text.endswith("would show\nexit code 1: no\n")
     page = markdown(its, ABOUT)
     assert page.startswith("### train.py\n")
     assert (
         "|  | original | fixed | change |\n|---|---:|---:|---:|\n| samples/s |" in page
+    )
+    whole = replace(its, alone=(its,))
+    assert "| by rule | samples/s | change | 95 % interval |  |\n" in markdown(
+        whole, ABOUT
     )
     found = as_json(its, {"scripts": ["train.py"]}, 1)
     text = json.dumps(found, allow_nan=False)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
+from gpulint.bench.charts import Frame, by_rule_chart, curves, steps_between
 from gpulint.bench.compare import compare
-from gpulint.bench.html import Frame, curves, page, steps_between
+from gpulint.bench.html import page
 from gpulint.bench.rows import About
 from gpulint.bench.runs import Run
 
@@ -66,6 +69,47 @@ def test_ticks() -> None:
 
 
 def test_where_values_lie() -> None:
-    frame = Frame(0, 10, 0, 1)
+    frame = Frame((0, 10), (0, 1))
     assert frame.x(0) < frame.x(5) < frame.x(10)
     assert frame.y(1) < frame.y(0)
+
+
+def test_rules_on_the_page() -> None:
+    before = [run(0.1 + i / 100, []) for i in range(4)]
+    names = ["fixed", "GPU1 alone", "GPU2 alone", "GPU3 alone"]
+    times = [(0.05, 0.051), (0.09, 0.1), (0.02, 0.9), (0.1, 0.11)]
+    found = []
+    for name, pair in zip(names, times, strict=True):
+        after = [run(seconds, []) for seconds in (*pair, *pair)]
+        found.append(compare(("original", name), (before, after), None, None))
+    its = replace(found[0], alone=tuple(found[1:]))
+    assert 'class="verdict faster"' in page(its, About("a", "", "", ""))
+    text = page(its, About("a", "", "", "", [], ["exit code 1: why"]))
+    assert text.count("<svg") == 3
+    assert 'class="verdict failed"' in text
+    assert "<br>exit code 1: why</p>" in text
+    assert "<td>GPU2</td>" in text
+    chart = ElementTree.fromstring(by_rule_chart(its))
+    labels = [mark for mark in chart.iter("text") if mark.get("text-anchor") == "end"]
+    assert [mark.text for mark in labels] == ["fixed", "GPU1", "GPU2", "GPU3"]
+    ticks = sorted(
+        float(mark.attrib["x"])
+        for mark in chart.iter("text")
+        if re.fullmatch(r"[\d.]+x", mark.text or "")
+    )
+    assert all(b - a >= 30 for a, b in itertools.pairwise(ticks))
+    for mark in chart.iter():
+        for name in ("x", "cx"):
+            assert 0 <= float(mark.get(name, "0")) <= 400
+        for x in re.findall(r"[MLH](-?[\d.]+)", mark.get("d", "")):
+            assert 0 <= float(x) <= 400
+
+
+def test_long_names_are_cut() -> None:
+    before = [run(0.1, [])] * 3
+    name = "experiments/" * 9 + "train.py"
+    its = compare((name, "b"), (before, before), None, None)
+    text = page(its, About("a", "", "", ""))
+    labels = re.findall(r">([^<]*train\.py: [^<]*)</text>", text)
+    assert labels[0].startswith("…")
+    assert len(labels[0]) < 60

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 import pytest
 
+from gpulint.bench.runs import orders
 from gpulint.bench.statistics import (
     DECIDES,
     Interval,
     median_interval,
     quantile,
     ratio_interval,
+    shared,
     student,
     verdict,
 )
@@ -43,6 +46,47 @@ def test_no_change_on_a_machine_that_slows_down() -> None:
         for s in range(100)
     ]
     assert found.count("no difference shown") >= 95
+
+
+def wandering(draw: random.Random, count: int) -> list[float]:
+    values = [0.0]
+    for _ in range(count):
+        values.append(values[-1] + draw.gauss(0, 0.05))
+    return values
+
+
+def interrupted(draw: random.Random, count: int) -> list[float]:
+    return [
+        draw.gauss(0, 0.01) - (draw.random() < 0.2) * draw.random()
+        for _ in range(count)
+    ]
+
+
+def coming_and_going(draw: random.Random, count: int) -> list[float]:
+    period, start = draw.choice((2, 3, 4, 5, 6, 8)), draw.randrange(24)
+    return [
+        draw.gauss(0, 0.003) + 0.2 * (2 * ((i + start) % period) < period)
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("noise", [wandering, interrupted, coming_and_going])
+def test_no_change_on_a_restless_machine(noise: Any) -> None:
+    found = []
+    for seed in range(100):
+        draw = random.Random(seed)
+        logs = iter(noise(draw, 12))
+        both: tuple[list[float], list[float]] = ([], [])
+        for order in orders(2, 6, draw):
+            for place in order:
+                both[place].append(math.exp(next(logs)))
+        found.append(verdict(*both))
+    assert found.count("no difference shown") >= 95
+
+
+def test_intervals_that_hold_together() -> None:
+    assert shared(0.99, 4) == pytest.approx(0.9975)
+    assert shared(0.99, 1) == shared(0.99, 0) == pytest.approx(0.99)
 
 
 def test_changes_are_seen() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import gpulint
+from gpulint.bench.runs import Children, Limits, Setting, Variant, read_launcher
 
 REPO = Path(gpulint.__file__).resolve().parent.parent
 SCRIPT = """
@@ -62,3 +63,36 @@ def test_a_real_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert found["losses"] == [loss / 2 for loss in expected]
     assert found["device"] is None
     assert found["host_peak"] > 2**20
+
+
+RANKED = """
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+data = TensorDataset(torch.arange(400.0))
+loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data))
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+for (x,) in loader:
+    optimizer.zero_grad()
+    (model(x.unsqueeze(1)) ** 2).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_two_real_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(REPO))
+    script = tmp_path / "train.py"
+    script.write_text(RANKED)
+    launcher = read_launcher("torchrun --standalone --nproc-per-node=2")
+    shown: list[str] = []
+    setting = Setting(launcher=launcher, seed=1)
+    limits = Limits(steps=5, warmup=1, timeout=120)
+    children = Children(setting, limits, lambda steps: None, shown.append)
+    found = children(Variant("train.py", str(script)))
+    assert found.samples == [16] * 5, shown
+    assert len(found.losses) == 6
+    assert not found.cuda

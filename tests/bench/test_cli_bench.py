@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from gpulint.bench.runs import Children, Run, Variant
 REPO = Path(gpulint.__file__).resolve().parent.parent
 Bench = Callable[..., Result]
 Write = Callable[..., Path]
-QUICK = ("--steps", "5", "--warmup", "1", "--repeats", "3")
+QUICK = ("--steps", "5", "--warmup", "1", "--repeats", "4")
 # Steps of a few milliseconds; the loss falls.
 TRAINS = """
 import sys, time, torch
@@ -76,6 +77,10 @@ def test_a_slower_script_and_other_losses(bench: Bench, write: Write) -> None:
     assert result.exit_code == 1
     assert "verdict: slower" in result.stdout
     assert "losses: DIFFER" in result.stdout
+    assert result.stdout.endswith(
+        "exit code 1: shown to be less than 1x as fast (--min-speedup)\n"
+        "exit code 1: losses differ that must not\n"
+    )
     result = bench("old.py", "new.py", *QUICK, "--min-speedup", "0.001")
     assert result.exit_code == 0
     assert "losses: max relative deviation" in result.stdout
@@ -119,10 +124,14 @@ def test_a_script_and_its_rewrite(bench: Bench, write: Write, tmp_path: Path) ->
     assert "losses: equal (6)" in result.stdout
     found = json.loads((tmp_path / "out.json").read_text())
     assert found["arguments"] == ["--data", "here"]
+    assert found["launcher"] is None
+    assert found["sides"][0]["host_syncs_per_step"] is None
+    assert "Machine: no GPU, " in result.stdout
     assert found["unit"] == "steps/s"
     assert [fix["code"] for fix in found["fixes"]] == ["GPU303"]
     result = bench(*words, "-v")  # without its arguments
-    assert "error: original: AssertionError: ['folder/train.py']" in result.stderr
+    failed = r"error: (original|fixed): AssertionError: \['folder/train\.py'\]"
+    assert re.search(failed, result.stderr)  # whichever came first
     assert {p: p.read_bytes() for p in folder.rglob("*.py")} == before
 
 
@@ -228,15 +237,20 @@ def test_scripts_that_cannot_be_measured(
     "words,line",
     [
         (("missing.py",), "'missing.py' does not exist"),
-        ((), "Missing argument"),
+        ((), "Missing argument SCRIPT, or --module"),
+        (("train.py", "--module", "train"), "--module stands for SCRIPT"),
+        (("--module", "no.such"), "--module: python -m no.such finds no file to run"),
+        (("train.py", "--launcher", ""), "'--launcher': '': it is empty"),
+        (("train.py", "--launcher", "no-such -n 2"), "there is no 'no-such' on PATH"),
         (("train.py", "train.py", "train.py"), "3 scripts, one or two"),
         (("train.py", "train.py", "--allow", "all"), "compared as they are"),
+        (("train.py", "train.py", "--extend-select", "GPU1"), "compared as they are"),
         (("train.py", "--allow", "luck"), "luck"),
         (("book.ipynb",), "is a notebook"),
         (("train.py", "--isolated"), "train.py: no fix to compare it with"),
         (("broken.py", "--isolated"), "broken.py: "),
         (("latin.py", "--isolated"), "latin.py: "),
-        (("train.py", "--repeats", "2"), "2"),
+        (("train.py", "--repeats", "3"), "3"),
         (("train.py", "train.py", "--json", "no/out.json"), "can be written to"),
     ],
 )
@@ -273,11 +287,178 @@ def test_each_rule_alone(
     words = ("--isolated", "--select", "GPU104,GPU105", "--per-rule")
     result = bench("train.py", *words, "--json", "out.json")
     assert result.exit_code == 0, result.output
-    assert list(texts) == ["original", "fixed", "GPU104 alone", "GPU105 alone"]
+    assert set(texts) == {"original", "fixed", "GPU104 alone", "GPU105 alone"}
+    assert texts["original"] == scenario.read_bytes()
     assert len(set(texts.values())) == 4
     found = json.loads((tmp_path / "out.json").read_text())
     assert [its["verdict"] for its in found["alone"]] == ["faster"] * 2
-    assert "GPU105 alone" in result.stdout
+    assert [its["decisive"]["level"] for its in found["alone"]] == [0.995] * 2
+    assert re.search(r"\nGPU105 .* 2\.00x .* faster *\n", result.stdout)
+    assert (
+        "Each is judged at 99.5 %, so that all hold together at 99 %" in result.stdout
+    )
+
+
+PACKAGED = """
+import multiprocessing, sys, torch
+import pkg.helper
+if __name__ == "__main__":
+    assert __spec__.name == "pkg.train", __spec__
+    assert sys.argv == [__file__, "--data", "here"], sys.argv
+    assert sys.path[0] == {folder!r}, sys.path
+    optimizer = torch.optim.SGD()
+    while True:
+        with torch.cuda.amp.autocast():
+            loss = torch.Tensor(1.0)
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_a_module_and_its_rewrite(bench: Bench, write: Write, tmp_path: Path) -> None:
+    (tmp_path / "pkg" / "tool").mkdir(parents=True)
+    write("raise SystemExit('imported by the wrong process')", "pkg/__init__.py")
+    result = bench("--module", "pkg.train", "--isolated", *QUICK)
+    assert "python -m pkg.train finds no file to run" in result.stderr
+    write("", "pkg/__init__.py")
+    write("", "pkg/helper.py")
+    write("", "pkg/tool/__main__.py")
+    write(PACKAGED.format(folder=str(tmp_path)), "pkg/train.py")
+    words = ("--module", "pkg.train", "--isolated", "--select", "GPU303", *QUICK)
+    result = bench(*words, "--json", "out.json", "--", "--data", "here")
+    assert result.exit_code in (0, 1), result.output
+    assert result.stdout.startswith("pkg.train\nFixes: GPU303 (exact)\n")
+    assert "losses: equal (6)" in result.stdout
+    assert json.loads((tmp_path / "out.json").read_text())["scripts"] == [
+        "-m pkg.train"
+    ]
+    result = bench(*words, "-v")
+    assert re.search(r"error: (original|fixed): AssertionError", result.stderr)
+    assert "runpy" not in result.stderr  # the traceback begins in the module
+    result = bench("--module", "pkg.tool", "--isolated")
+    main = Path("pkg", "tool", "__main__.py")
+    assert result.stderr.startswith(f"gpulint: error: {main}: no fix")
+
+
+SETTING = """
+import os, random, sys, torch
+assert os.environ.get("CUDA_VISIBLE_DEVICES") == "0,3", "not these devices"
+optimizer = torch.optim.SGD()
+torch.Tensor(torch.seed + random.random() + hash("order") % 7).backward()
+while True:
+    optimizer.step()
+"""
+
+
+def test_seeds_and_devices(
+    bench: Bench, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    write(SETTING)
+    words = ("train.py", "train.py", *QUICK)
+    result = bench(*words, "--devices", "0,3", "--seed", "5", "--json", "out.json")
+    assert result.exit_code in (0, 1), result.output
+    assert "losses: equal (1)" in result.stdout
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["sides"][0]["losses"][0] > 5
+    assert found["options"]["seed"] == 5
+    result = bench(*words, "--devices", "none", "--seed", "5")
+    assert "AssertionError: not these devices" in result.stderr
+
+
+# A device that warns of waits: `{count}` in a step, and one that is asked for by name.
+WAITS = """
+import warnings, torch
+warnings.simplefilter("ignore")
+mode = "default"
+
+def set_sync_debug_mode(wanted):
+    global mode
+    mode = wanted
+
+def yes():
+    return True
+
+cuda = torch.cuda
+cuda.is_initialized, cuda.set_sync_debug_mode = yes, set_sync_debug_mode
+cuda.device_count, cuda.synchronize = int, yes
+cuda.get_device_name = lambda: "H100"
+optimizer = torch.optim.SGD()
+while True:
+    for _ in range({count}):
+        if mode == "warn":
+            warnings.warn("called a synchronizing CUDA operation (Triggered …)")
+    warnings.warn("something else")
+    {more}
+    optimizer.step()
+"""
+
+
+def test_host_syncs_are_counted_in_a_run_of_their_own(
+    bench: Bench, write: Write, tmp_path: Path
+) -> None:
+    write(WAITS.format(count=3, more=""), "old.py")
+    write(WAITS.format(count=1, more="assert mode == 'default'"), "new.py")
+    result = bench("old.py", "new.py", *QUICK, "--json", "out.json")
+    assert result.exit_code in (0, 1), result.output
+    assert re.search(r"\nhost syncs +3 a step +n/a *\n", result.stdout)
+    line = "note: host syncs were not counted: new.py: AssertionError"
+    assert line in result.stderr  # and none of the measured runs has met the warnings
+    found = json.loads((tmp_path / "out.json").read_text())
+    counts = [side["host_syncs_per_step"] for side in found["sides"]]
+    assert counts == [3, None]
+    result = bench("old.py", "new.py", *QUICK, "--no-sync-check")
+    assert re.search(r"\nhost syncs +n/a +n/a *\n", result.stdout)
+
+
+LAUNCHER = """
+import os, subprocess, sys
+count, words = int(sys.argv[1]), sys.argv[2:]
+size = os.environ.get("SIZE", str(count))
+ranks = [
+    subprocess.Popen(
+        [sys.executable, *words], env={**os.environ, "RANK": str(i), "WORLD_SIZE": size}
+    )
+    for i in range(count)
+]
+sys.exit(max(rank.wait() for rank in ranks))
+"""
+RANKED = """
+import os, sys, torch
+from torch.utils.data import DataLoader
+rank = int(os.environ["RANK"])
+optimizer = torch.optim.SGD()
+for step, batch in enumerate(DataLoader(list(range(800)), batch_size=8)):
+    if sys.argv[1:] == [str(rank)] and step == 2:
+        raise ValueError(f"rank {rank} fails")
+    torch.Tensor(1.0 + rank).backward()
+    optimizer.step()
+"""
+
+
+def test_ranks_are_added_up(
+    bench: Bench, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = write(LAUNCHER, "launcher.py")
+    write(RANKED)
+    start = f"python {launcher}"
+    words = ("train.py", "train.py", *QUICK, "--launcher")
+    result = bench(*words, f"{start} 2", "--json", "out.json")
+    assert result.exit_code in (0, 1), result.output
+    assert "warm-up, samples of all ranks\n" in result.stdout
+    found = json.loads((tmp_path / "out.json").read_text())
+    side = found["sides"][0]
+    assert side["losses"] == [1.0] * 6  # of rank 0
+    seconds = [sum(run) for run in side["step_seconds"]]
+    expected = [2 * 8 * 5 / taken for taken in seconds]
+    assert side["rates"] == pytest.approx(expected, rel=1e-3)
+    result = bench(*words, f"{start} 2", "--", "1")
+    assert result.exit_code == 2
+    assert result.stderr.endswith("train.py: ValueError: rank 1 fails\n")
+    monkeypatch.setenv("SIZE", "3")
+    result = bench(*words, f"{start} 2", "--timeout", "2")
+    # they wait for the third
+    assert result.stderr.endswith("train.py: only 2 of 3 ranks ran on this machine\n")
 
 
 def test_what_other_effects_would_fix_is_said(bench: Bench, write: Write) -> None:

@@ -18,6 +18,14 @@ class device:
         return str(self.type)
 
 
+seed = 0
+
+
+def manual_seed(number: int) -> None:
+    global seed  # noqa: PLW0603
+    seed = number
+
+
 def _none() -> bool:
     return False
 

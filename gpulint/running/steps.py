@@ -48,6 +48,7 @@ class Recorder:
     steps: int
     clock: Callable[[], float]
     synchronize: Callable[[], None] = lambda: None
+    least_seconds: float = 0.0  # of the steps behind the warm-up, however many
     seen: int = 0
     taken: list[Step] = field(default_factory=list)
     latest: Loop | None = None  # that gave a batch
@@ -72,7 +73,7 @@ class Recorder:
     def step(self) -> bool:
         """An optimizer has done a step; says whether there are enough."""
         self.seen += 1
-        last = self.seen >= self.warmup + self.steps
+        last = self.seen >= self.warmup + self.steps and self._long_enough()
         if last or self.seen == self.warmup:
             self.synchronize()
         now = self.clock()
@@ -82,6 +83,12 @@ class Recorder:
         self._since, self._wait, self._began = now, 0.0, False
         self._fresh.clear()
         return last
+
+    def _long_enough(self) -> bool:
+        if not self.least_seconds:
+            return True
+        taken = sum(step.seconds for step in self.taken)
+        return taken + self.clock() - self._since >= self.least_seconds
 
     def _samples(self) -> int | None:
         """The samples that this step has trained with.
@@ -96,11 +103,14 @@ class Recorder:
 
 def read_loop(loader: Any) -> Loop:
     """What a loader says of itself; any of it may fail in classes of users."""
-    batch = getattr(loader, "batch_size", None)
+    its = loader
+    batch = getattr(its, "batch_size", None)
     if type(batch) is not int:
-        batch = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
-        return Loop(batch if type(batch) is int else None, None)
-    length, samples = _length(loader), _length(getattr(loader, "sampler", None))
+        its = getattr(loader, "batch_sampler", None)
+        batch = getattr(its, "batch_size", None)
+    if type(batch) is not int:
+        return Loop(None, None)
+    length, samples = _length(loader), _length(getattr(its, "sampler", None))
     if length is None or samples is None:
         return Loop(batch, None)
     return Loop(batch, min(samples, length * batch))

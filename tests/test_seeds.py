@@ -1,0 +1,293 @@
+"""The scenarios written by hand train the same, and what was measured of them is shown."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from equivalence import RunResult, run_script
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import seeds  # noqa: E402
+import seeds_report  # noqa: E402
+
+from gpulint.bench.runs import Children, Run, Variant  # noqa: E402
+
+# Less data; the losses then do not depend on which samples come first.
+SMALLER = {
+    "ionosphere": (('"tracks": 24', '"tracks": 4'),),
+    "faces": (
+        ('"train_images": 128', '"train_images": 32'),
+        ('"val_images": 48', '"val_images": 24'),
+        ('"crops": 160', '"crops": 64'),
+    ),
+    "pm25": (
+        ("make_series(4200", "make_series(1400"),
+        ("[:3000]", "[:1000]"),
+        ("[3000:3600]", "[1000:1200]"),
+        ("[3600:]", "[1200:]"),
+    ),
+}
+# The same network gives the same losses for the same samples, in both scripts.
+SAME = {
+    "ionosphere": """
+import json, tempfile
+from pathlib import Path
+import numpy as np, torch
+import before, expert
+from torch.utils.data import DataLoader
+device = torch.device("cpu")
+config = before.CONFIG
+tracks = before.make_tracks(2, config["track_length"], np.random.default_rng(1))
+table = expert.make_table(tracks, config, device)
+fast = expert.Trainer(config, table, table, device)
+loader = DataLoader(before.SlidingTrackDataset(tracks, config["window"]), 128)
+with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder) / "bank.npy"
+    before.write_gradient_maps(path, config["grid"])
+    bank = before.GradientBank(path, config["grid"], device)
+    slow = before.Trainer(config, loader, loader, bank, device)
+    slow.model.load_state_dict(fast.model.state_dict())
+    losses = [slow.validate(), fast.validate()]
+    slow.train_loader = [torch.stack([loader.dataset[i] for i in range(128)])]
+    fast.train_loader = [table[:128]]
+    losses += [slow.train_epoch(), fast.train_epoch()]
+    losses += [slow.validate(), fast.validate()]
+print(json.dumps({"losses": losses}))
+""",
+    "faces": """
+import contextlib, json
+import numpy as np, torch
+import before, expert
+device = torch.device("cpu")
+config = before.CONFIG
+images, masks, _ = before.draw_faces(16, config["image_size"], np.random.default_rng(1))
+rows = expert.make_rows(images, masks, device)
+model = before.UNet(3)
+preparation = expert.Preparation(config, device)
+fast = expert.Trainer(model, rows, rows, preparation, config, device)
+dataset = before.FacePartsDataset(images, masks, config, augment=False)
+loader = torch.utils.data.DataLoader(dataset, 16)
+slow = before.Trainer.__new__(before.Trainer)  # its scaler has an old spelling
+slow.model, slow.val_loader, slow.device, slow.use_amp = model, loader, device, False
+slow.criterion = before.DiceCELoss([0.5, 1.0, 1.5])
+torch.cuda.amp.autocast = lambda enabled: contextlib.nullcontext()
+losses = [x for pair in zip(slow.validate(), fast.validate()) for x in pair]
+# a turn of each image by its own angle, flipped first, as the dataset does it
+torch.manual_seed(0)
+flip, turn, where = torch.rand(3, 16, 1, 1)
+torch.manual_seed(0)
+moved, moved_masks = preparation.moved(*rows.tensors)
+for i in range(16):
+    image, mask = images[i], masks[i]
+    if flip[i].item() < 0.5:
+        image, mask = image[:, ::-1], mask[:, ::-1]
+    if turn[i].item() < 0.5:
+        degrees = 15 * (2 * where[i].item() - 1)
+        image, mask = before.rotate(image, degrees), before.rotate(mask, degrees)
+    # float32 places: a few lie between two pixels
+    assert (moved_masks[i].numpy() != mask).mean() < 0.01
+    assert (moved[i].permute(1, 2, 0).numpy() != image).mean() < 0.01
+print(json.dumps({"losses": losses}))
+""",
+    "pm25": """
+import json
+import numpy as np, torch
+import before, expert
+from torch.utils.data import DataLoader
+device = torch.device("cpu")
+features, pm25 = before.make_series(400, np.random.default_rng(1))
+rows = expert.make_rows(features, pm25, device)
+windows, targets, levels = before.make_windows(features, pm25)
+fast = expert.Trainer(device)
+loader = DataLoader(before.WindowDataset(windows, targets, levels), 376)
+criterion = torch.nn.SmoothL1Loss(reduction="none")
+fast.model.head[3].p = 0.0  # dropout draws
+losses = [before.validate(fast.model, loader, criterion, device), fast.validate(rows)]
+still = torch.optim.SGD(fast.model.parameters(), lr=0.0)
+fast.optimizer = still
+losses += [
+    before.train_epoch(fast.model, loader, criterion, still, device),
+    fast.train_epoch(DataLoader(rows, batch_size=376, collate_fn=lambda batch: batch)),
+]
+print(json.dumps({"losses": losses}))
+""",
+}
+
+
+def script(name: str, file: str, smaller: bool = False) -> str:
+    text = (seeds.SCRIPTS / name / file).read_text("utf-8")
+    for old, new in SMALLER[name] if smaller else ():
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_the_expert_computes_the_same_losses(name: str) -> None:
+    files = {f"{each}.py": script(name, f"{each}.py") for each in ("before", "expert")}
+    losses = run_script(SAME[name], beside=files).losses
+    assert losses[::2] == pytest.approx(losses[1::2], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_the_expert_trains_on_as_many_samples(name: str) -> None:
+    def run(file: str) -> RunResult:
+        before = {"before.py": script(name, "before.py", smaller=True)}
+        return run_script(script(name, file, smaller=True), beside=before)
+
+    before, expert = run("before.py"), run("expert.py")
+    assert expert.samples == before.samples
+    assert len(expert.losses) == len(before.losses)
+    assert all(map(math.isfinite, expert.losses))
+    assert expert.losses[-2] < expert.losses[-4]
+    # pm25 takes an eighth of the steps; else only the random draws differ
+    room = {"pm25": 12.0}.get(name, 1.5)
+    assert before.losses[-1] / room < expert.losses[-1] < before.losses[-1] * room
+
+
+@pytest.mark.parametrize("name", seeds.SCENARIOS)
+def test_sizes_are_those_of_the_scripts(name: str) -> None:
+    size = seeds.SCENARIOS[name].sizes["seed"]
+    texts = [script(name, file) for file in ("before.py", "expert.py")]
+    for old, _ in size.edits:
+        assert any(old in text for text in texts), old
+    assert size.samples > seeds.SCENARIOS[name].sizes["small"].samples
+
+
+def measured(rates: dict[str, float]) -> Any:
+    def run(children: Children, variant: Variant) -> Run:
+        limits = children.limits
+        batches = {"original": 32, "fixed": 128, "expert": 256}
+        batch, samples = batches[variant.label], 2976
+        steps = [min(batch, samples - i) for i in range(0, samples, batch)] * 3
+        assert (limits.steps, limits.warmup) == (len(steps), len(steps) // 3)
+        text = Path(variant.script).read_text("utf-8")
+        assert ("gpulint" in text) == (variant.label == "fixed")
+        seconds = [size / rates[variant.label] for size in steps]
+        waits = [0.0] * len(steps)
+        return Run(seconds, waits, steps, [False] * len(steps), [], 0, None, None, None)
+
+    return run
+
+
+def test_the_columns_of_a_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    tuned = {"batch_size": {"train": 128}}
+    rates = {"original": 100.0, "fixed": 180.0, "expert": 200.0}
+    monkeypatch.setattr(Children, "__call__", measured(rates))
+    monkeypatch.setattr(seeds, "tune", lambda script: tuned)
+    monkeypatch.setattr(seeds, "train", lambda script: [0.5, 0.25])
+    found = seeds.examine("pm25", "small", 2, False)
+    assert found["tuned"] == tuned
+    assert {c: its["batch_size"] for c, its in found["columns"].items()} == {
+        "original": 32,
+        "fixed": 128,
+        "expert": 256,
+    }
+    speeds = {c: i["samples_per_second"]["value"] for c, i in found["columns"].items()}
+    assert speeds == rates
+    assert found["fixed_to_original"]["value"] == 1.8
+    assert found["fixed_to_expert"]["value"] == 0.9
+    assert "augmentation" not in found
+
+
+def test_columns_with_other_samples_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    short = Run([1.0], [0.0], [32], [False], [], 0, None, None, None)
+    monkeypatch.setattr(Children, "__call__", lambda children, variant: short)
+    scenario = seeds.SCENARIOS["pm25"]
+    scripts = dict.fromkeys(seeds.COLUMNS, tmp_path / "train.py")
+    batches = dict.fromkeys(seeds.COLUMNS, 32)
+    with pytest.raises(SystemExit, match="original: 32 samples, not 3 times 2976"):
+        seeds.measure(scripts, batches, scenario, scenario.sizes["small"], 2)
+
+
+def test_augmentation_is_timed_in_workers_and_in_batches(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for file, name in (("before.py", "before.py"), ("expert.py", "train.py")):
+        (tmp_path / name).write_text(script("faces", file), "utf-8")
+    program = str(ROOT / "benchmarks" / "seeds_augmentation.py")
+    found = json.loads(seeds.call(tmp_path, program, "cpu", "--passes", "1"))
+    assert found["batch_size"] == 16
+    assert set(found["device_ms"]) == {"runtime", "expert"}
+    least = min(found["workers_ms"].values())
+    assert found["ratio"] == round(least / found["device_ms"]["runtime"], 2)
+
+
+def test_a_report_of_measured_columns(tmp_path: Path) -> None:
+    def ratio(value: float) -> dict[str, float]:
+        return {"value": value, "low": value / 2, "high": value * 2, "level": 0.95}
+
+    def column(rate: float) -> dict[str, Any]:
+        return {"samples_per_second": ratio(rate), "last_losses": [0.5, 100 / rate]}
+
+    result = {
+        "size": "seed",
+        "repeats": 4,
+        "machine": {"gpu": "A GPU", "cpus": 8, "threads": 8, "load_before": 5.0},
+        "versions": {"torch": "2.9"},
+        "scenarios": [
+            {
+                "name": "faces",
+                "columns": {
+                    "original": column(100.0),
+                    "fixed": column(1500.0),
+                    "expert": column(1600.0),
+                },
+                "fixed_to_original": ratio(15.0),
+                "expert_to_original": ratio(16.0),
+                "fixed_to_expert": ratio(0.9375),
+                "augmentation": {
+                    "batch_size": 32,
+                    "workers_ms": {"4": 45.1, "8": 38.7},
+                    "device_ms": {"runtime": 2.5, "expert": 2.0},
+                    "ratio": 15.48,
+                },
+            }
+        ],
+    }
+    folder = tmp_path / "benchmarks" / "results"
+    folder.mkdir(parents=True)
+    (folder / "seeds_gpu.json").write_text(json.dumps(result))
+    readme = tmp_path / "README.md"
+    readme.write_text("above\n<!-- seeds -->\nold\n<!-- end of seeds -->\nbelow\n")
+    seeds_report.write(readme, folder)
+    text = readme.read_text()
+    rates = "| faces | 100 | 1 500 | 1 600 | 15.00 [7.50, 30.00] | 0.94 [0.47, 1.88] |"
+    assert f"{rates} 1 / 0.0667 / 0.0625 |" in text
+    assert "A GPU, 8 CPUs, torch 2.9 with 8 threads, the sizes of the write-ups" in text
+    assert "busy with other work: load 5.0." in text
+    assert "38.7 ms in 8 worker processes and 2.5 ms on the GPU (15.5 times)" in text
+    assert "(benchmarks/results/seeds_gpu.svg)" in text
+    assert text.startswith("above\n")
+    assert text.endswith("below\n")
+    assert "old" not in text
+    drawn = (folder / "seeds_gpu.svg").read_text()
+    assert drawn.count("<rect") == 6  # bars and their key
+    seeds_report.write(readme, folder)
+    assert readme.read_text() == text
+
+
+def test_the_readme_shows_what_was_measured() -> None:
+    found = list(seeds_report.results())
+    assert found
+    text = (ROOT / "README.md").read_text("utf-8")
+    shown = text.split(seeds_report.START)[1].split(seeds_report.END)[0].strip()
+    why = "run `python benchmarks/seeds_report.py`"
+    assert shown == seeds_report.section(found), why
+    for path, result in found:
+        plot = path.with_suffix(".svg").read_text("utf-8")
+        assert plot == seeds_report.plot(result), why
+        for its in result["scenarios"]:
+            total = its["samples"] * its["passes"]
+            assert total > 0
+            assert set(its["columns"]) == set(seeds.COLUMNS)
