@@ -1,0 +1,168 @@
+"""Lightning trains in float32 throughout, with tensor cores idle.
+
+## Why
+`Trainer` and `Fabric` compute in float32 unless `precision` says otherwise. In mixed
+precision matrix products and convolutions run in bfloat16 or float16 on tensor cores,
+and what is kept for the backward pass takes half the memory; weights, losses and sums
+stay in float32.
+
+## Example
+```python
+import lightning as L
+from torch import nn
+
+
+class Classifier(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Conv2d(3, 256, 3), nn.Conv2d(256, 256, 3))
+
+
+trainer = L.Trainer(max_epochs=10)
+trainer.fit(Classifier(), loader)
+```
+becomes
+```python
+import lightning as L
+from torch import nn
+from gpulint import runtime
+
+
+class Classifier(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Conv2d(3, 256, 3), nn.Conv2d(256, 256, 3))
+
+
+trainer = L.Trainer(max_epochs=10, precision=runtime.lightning_precision())
+trainer.fit(Classifier(), loader)
+```
+
+## Fix
+`runtime.lightning_precision()` says when the script runs: "bf16-mixed" where the GPU
+has bfloat16, "16-mixed" on compute capability 7.x (Lightning scales the loss), else
+"32-true", as before.
+
+Withheld where the program calls what autocast refuses (`BCELoss`) or what needs float32
+(Fourier transforms, linear algebra), where gradients are clipped or `backward` is
+called past Lightning, which would not know of the scaler, where the model generates
+text (its weights may be stored in float16, which a scaler refuses), and where the
+project allows Lightning 1, which has other names, or imports `pytorch_lightning` and
+does not say which release.
+
+A settings class of hydra (`_target_: str = "lightning.Trainer"`) that says `precision:
+int = 32` is a note without a fix: a file or command line may say otherwise.
+
+## When not
+`precision` or `plugins` is given or may be. The accelerator is not a GPU; the strategy
+is one with a configuration of its own (DeepSpeed, FSDP). Nothing is trained in this
+file. No large network is seen. The file sets formats itself or says in a comment why
+not, is for TPUs, trains in float64, or acts in an environment.
+
+## Source
+Lightning documentation, "N-Bit Precision". The values are those that Lightning 2.6
+takes; the CPU keeps "32-true".
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding, Severity
+from gpulint.rule import Hardware, Rule, Words
+from gpulint.script import Script
+from gpulint.script.edits import Replace, Rewrite
+from gpulint.script.networks import has_large
+from gpulint.script.old_torch import runs_only_before
+from gpulint.script.syntax import set_keywords
+from gpulint.script.trainer_calls import (
+    LIGHTNING_TWO,
+    NAMES,
+    Maker,
+    may_be_first_lightning,
+    may_have,
+    trainer_calls,
+)
+from gpulint.script.trainer_precision import (
+    has_formats,
+    is_meant,
+    may_train_on_gpu,
+    why_not_mixed,
+)
+
+SINCE = (1, 6)  # the first torch with mixed precision of its own
+FLOAT32 = (32, "32", "32-true")
+
+
+class LightningPrecision(Rule):
+    effect = Effect.NUMERICS
+    hardware = Hardware.MIXED
+    needs = Words("Trainer(", "Fabric(", "_target_ precision")
+    framework = "lightning"
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """One finding for each call in a file that trains something large."""
+        if runs_only_before(script, SINCE):
+            return
+        yield from self._settings(script)
+        calls = list(trainer_calls(script, Maker.LIGHTNING_TRAINER, Maker.FABRIC))
+        calls = [made for made in calls if may_train_on_gpu(made)]
+        calls = [made for made in calls if made.all_absent("precision", "plugins")]
+        if not calls or has_formats(script) or not has_large(script):
+            return
+        withheld = why_not_mixed(script)
+        if not may_have(script, "lightning", LIGHTNING_TWO):
+            withheld = withheld or "the project has Lightning 1"
+        runtime, imports = script.runtime
+        for made in calls:
+            build = set_keywords(precision=f"{runtime}.lightning_precision()")
+            why = withheld or may_be_first_lightning(made)
+            title = "Let the machine choose the precision"
+            fix = Rewrite(title, (Replace(made.call, build),), imports)
+            yield self.finding(
+                script,
+                made.call.func,
+                f"`{script.text(made.call.func)}` trains in float32 throughout: "
+                "`precision` is not set",
+                fix=None if why else fix,
+                withheld=why,
+                severity=Severity.NOTE if why else None,
+            )
+
+    def _settings(self, script: Script) -> Iterator[Finding]:
+        """Settings classes that hydra makes a trainer of."""
+        for owner in script.index.classes.values():
+            said = _fields(owner)
+            target, precision = said.get("_target_"), said.get("precision")
+            if not isinstance(target, ast.Constant) or precision is None:
+                continue
+            if NAMES.get(str(target.value)) not in (
+                Maker.LIGHTNING_TRAINER,
+                Maker.FABRIC,
+            ):
+                continue
+            if is_meant(script, precision):
+                continue
+            where = said.get("accelerator")
+            if isinstance(where, ast.Constant) and where.value in ("cpu", "tpu"):
+                continue
+            if isinstance(precision, ast.Constant) and precision.value in FLOAT32:
+                yield self.finding(
+                    script,
+                    precision,
+                    "the trainer that is made of these settings computes in float32: "
+                    f"`precision` is {script.text(precision)}",
+                    withheld="a file or the command line may set it",
+                    related=[(target, "what is made")],
+                    severity=Severity.NOTE,
+                )
+
+
+def _fields(owner: ast.ClassDef) -> dict[str, ast.expr | None]:
+    """The defaults of a class's annotated fields."""
+    return {
+        field.target.id: field.value
+        for field in owner.body
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+    }
