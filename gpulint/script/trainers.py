@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
@@ -28,6 +28,8 @@ _OLD = frozenset(
     "stochastic_weight_avg log_gpu_memory multiple_trainloader_mode".split()
 )
 
+_Test = Callable[["Script", ast.Call], bool]
+
 
 def feeds_no_gpu(script: Script, loader: Loader) -> bool:
     """Whether trainers on the CPU alone take a loader, or nobody whom files show."""
@@ -42,6 +44,27 @@ def feeds_no_gpu(script: Script, loader: Loader) -> bool:
     return data and users is not None and not _may_be_named(script, owner)
 
 
+def never_on_gpu(script: Script, owner: ast.ClassDef | None) -> bool:
+    """Whether all trainers that may take what a class or file gives are on the CPU."""
+    return _train_on_cpu(script, _homes(script, owner))
+
+
+def on_one_device(script: Script, owner: ast.ClassDef) -> bool:
+    """Whether all trainers that may take an object of a class have one device."""
+    return _all_trainers(script, _homes(script, owner), _has_one_device)
+
+
+def trains_one_epoch(script: Script, owner: ast.ClassDef | None) -> bool:
+    """Whether no trainer makes a second pass over what a class or file gives it."""
+    return _all_trainers(script, _homes(script, owner), _has_one_epoch)
+
+
+def _homes(script: Script, owner: ast.ClassDef | None) -> list[FileIndex]:
+    """The files that use a class, or this one where none is known."""
+    users = _users(script, owner) if owner is not None else None
+    return users or [script.index]
+
+
 def _trained_on_cpu(script: Script, loader: Loader) -> bool:
     """Whether all that call the function of a loader train on the CPU."""
     function = script.index.function(loader.call)
@@ -53,18 +76,52 @@ def _trained_on_cpu(script: Script, loader: Loader) -> bool:
 
 def _train_on_cpu(script: Script, homes: Iterable[FileIndex]) -> bool:
     """Whether each of some files, tests apart, has trainers, all of them on the CPU."""
+    return _all_trainers(script, homes, _uses_cpu)
+
+
+def _all_trainers(script: Script, homes: Iterable[FileIndex], test: _Test) -> bool:
+    """Whether each of some files, tests apart, has trainers, and all pass a test."""
     programs = (i for i in homes if not script.of(i.tree).is_test)
-    found = [list(_trainers(script.of(i.tree))) for i in programs]
+    found = [list(_trainers(script.of(i.tree), test)) for i in programs]
     return bool(found) and all(its and all(its) for its in found)
 
 
-def _trainers(script: Script) -> Iterator[bool]:
-    """For each of Lightning's trainers in a file: whether it is sure to use the CPU."""
+def _trainers(script: Script, test: _Test) -> Iterator[bool]:
+    """For each of Lightning's trainers in a file: whether it is sure to pass a test."""
     for name in _STARTS:
         for call in script.index.calls_by_name.get(name, ()):
             parts = (script.index.qualified(call.func) or "").split(".")
             if parts[0] in _PACKAGES:
-                yield parts[-1] in ("Trainer", "Fabric") and _uses_cpu(script, call)
+                yield parts[-1] in ("Trainer", "Fabric") and test(script, call)
+
+
+def _has_one_epoch(script: Script, call: ast.Call) -> bool:
+    """`max_epochs=1`, `fast_dev_run=True`."""
+    for name, once in (("max_epochs", 1), ("fast_dev_run", True)):
+        given = script.evaluator.argument(call, name)
+        if given.given and _is_always(script, given.nodes, once):
+            return True
+    return False
+
+
+def _has_one_device(script: Script, call: ast.Call) -> bool:
+    """`devices=1`, `devices=[0]`, `gpus=1`, on one machine; or the CPU."""
+    nodes = script.evaluator.argument(call, "num_nodes")
+    if not (nodes.absent or (nodes.given and _is_always(script, nodes.nodes, 1))):
+        return False
+    for name in ("devices", "gpus"):
+        devices = script.evaluator.argument(call, name)
+        if devices.given:
+            return all(_is_one(script, node) for node in devices.nodes)
+        if not devices.absent:
+            return False
+    return _uses_cpu(script, call)
+
+
+def _is_one(script: Script, node: ast.expr) -> bool:
+    if isinstance(node, ast.List):
+        return len(node.elts) == 1 and not isinstance(node.elts[0], ast.Starred)
+    return _is_always(script, [node], 1, "1")
 
 
 def _uses_cpu(script: Script, call: ast.Call) -> bool:
