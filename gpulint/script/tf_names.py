@@ -1,0 +1,81 @@
+"""Which TensorFlow and Keras a script is for, and what it calls their parts."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from gpulint.releases import Version
+from gpulint.script.neighbours import run_together
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+KERAS_3 = (3, 0)
+TF_WITH_KERAS_3 = (2, 16)
+AUTOTUNE_SINCE = (2, 4)  # before that it is in tf.data.experimental
+# One module under several names: the later ones stand for the first.
+_SAME = (
+    ("tensorflow.", ("tensorflow.compat.v2.", "tensorflow.python.", "tensorflow.")),
+    ("keras.", ("tensorflow.keras.", "tf_keras.", "keras.src.", "keras.api.")),
+)
+# Only TensorFlow 1 has these, and those who run it know that they do.
+_FIRST = frozenset(
+    "Session InteractiveSession placeholder ConfigProto GPUOptions "
+    "global_variables_initializer get_default_graph".split()
+)
+
+
+def name_of(script: Script, node: ast.AST | None) -> str:
+    """`tensorflow.data.Dataset.range`, `keras.layers.Dense`; empty for no name."""
+    name = script.index.qualified(node) or ""
+    for wanted, others in _SAME:
+        for other in others:
+            if name.startswith(other):
+                name = wanted + name.removeprefix(other)
+    return name
+
+
+def is_for_tf1(script: Script) -> bool:
+    """Whether the file has what only TensorFlow 1 runs."""
+    return any(
+        name.startswith("tensorflow.contrib.")
+        or (name.startswith("tensorflow.") and name.rpartition(".")[2] in _FIRST)
+        for name in script.index.called_names
+    )
+
+
+def may_have_keras_3(script: Script) -> bool:
+    """Whether the newest Keras that the project allows is 3 or later."""
+    keras, tensorflow = script.releases("keras"), script.releases("tensorflow")
+    old = _below(keras.highest, KERAS_3)
+    old = old or _below(tensorflow.highest, TF_WITH_KERAS_3)
+    return not old and not _wants_keras_2(script) and not is_for_tf1(script)
+
+
+def may_have_keras_2(script: Script) -> bool:
+    """Whether the project says that it allows a Keras before 3 as well."""
+    keras, tensorflow = script.releases("keras"), script.releases("tensorflow")
+    if keras.lowest is not None:
+        return keras.lowest < KERAS_3
+    return _below(tensorflow.lowest, TF_WITH_KERAS_3)
+
+
+def _below(version: Version | None, limit: Version) -> bool:
+    return version is not None and version < limit
+
+
+def _wants_keras_2(script: Script) -> bool:
+    """Whether Keras 2 is asked for by its own package, or by the environment."""
+    index = script.index
+    if "tf_keras" in index.packages:
+        return True
+    program = [index, *run_together(script)]
+    return any("TF_USE_LEGACY_KERAS" in file.source.text for file in program)
+
+
+def autotune(script: Script) -> tuple[str, tuple[str, ...]]:
+    """Code for the number that tf.data chooses itself, and the import it lacks."""
+    tf, imports = script.name_for("tensorflow", "tf")
+    old = _below(script.releases("tensorflow").lowest, AUTOTUNE_SINCE)
+    return f"{tf}.data.experimental.AUTOTUNE" if old else f"{tf}.data.AUTOTUNE", imports

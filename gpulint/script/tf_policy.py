@@ -1,0 +1,139 @@
+"""Whether mixed precision suits a Keras training, and where its outputs are made."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from gpulint.index import FileIndex
+from gpulint.index.build import last_name
+from gpulint.script.edits import CannotFix
+from gpulint.script.started import is_started
+from gpulint.script.tf_names import name_of
+from gpulint.script.tf_steps import fits, is_model_class, tapes
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+_DECIDED = re.compile(
+    r"mixed_precision|mixed_float16|mixed_bfloat16|bfloat16|float16|LossScale|"
+    r"set_dtype_policy|set_floatx|TPUStrategy|CUDA_VISIBLE_DEVICES\W+\s*=\s*\W-1"
+)
+# Networks that multiply enough for tensor cores to matter.
+_LARGE = re.compile(
+    r"\bConv[123]D\b|MultiHeadAttention|SeparableConv|keras\.applications|"
+    r"applications\.\w+\(|TransformerBlock|KerasLayer|from_pretrained\("
+)
+_FLOAT32 = ("float32", "float64")
+_OUTPUTS = re.compile(r"^keras\.layers\.(Dense|Activation|Softmax|Conv\dD)$")
+
+
+def is_decided(script: Script) -> bool:
+    """Whether anything says what precision there is, in the files of the program."""
+    return any(_DECIDED.search(f.source.text) for f in _files(script))
+
+
+def is_large(script: Script) -> bool:
+    """Whether convolutions or attention are seen in the files of the program."""
+    return any(_LARGE.search(f.source.text) for f in _files(script))
+
+
+def _files(script: Script) -> list[FileIndex]:
+    """This file, and those that it imports, and they."""
+    found = [script.index]
+    for index in found:
+        if index.project is None or len(found) > 12:
+            continue
+        for origin in [*index.imports.values(), *index.stars]:
+            if index.project.owns(index, origin):
+                member = index.project.resolve(index, origin)
+                if member is not None and member[0] not in found:
+                    found.append(member[0])
+    return found
+
+
+def output_layers(script: Script) -> list[ast.Call]:
+    """The calls that make the layers which give the model's outputs.
+
+    Raises CannotFix with the reason why mixed precision cannot simply be switched on.
+    """
+    if tapes(script):
+        raise CannotFix("the script's own steps would have to scale the loss")
+    if not is_started(script) and not _fits_at_top(script):
+        raise CannotFix("the file is imported: the line belongs where the run starts")
+    if any(is_model_class(script, c) for c in script.index.all(ast.ClassDef)):
+        raise CannotFix("which layer of its own model gives the outputs is not known")
+    made = {call: _outputs_of(script, call) for call in script.index.all(ast.Call)}
+    found = [layer for layers in made.values() for layer in layers]
+    if not found:
+        raise CannotFix("the layer that gives the outputs, in float32, is not known")
+    for call in fits(script):
+        assert isinstance(call.func, ast.Attribute)
+        origins = script.resolver.origins(call.func.value)
+        plain = [o for o in origins if o.call is not None and made.get(o.call)]
+        if not plain or len(plain) < len(origins):
+            name = script.text(call.func.value)
+            raise CannotFix(f"`{name}` may be a model with steps of its own")
+    return [layer for layer in dict.fromkeys(found) if not _is_float32(layer)]
+
+
+def _fits_at_top(script: Script) -> bool:
+    """Whether the training stands in the file itself, in no function."""
+    return any(script.index.function(call) is None for call in fits(script))
+
+
+def _outputs_of(script: Script, call: ast.Call) -> list[ast.Call]:
+    name = name_of(script, call.func)
+    if name in ("keras.Sequential", "keras.models.Sequential"):
+        layers = call.args[0] if call.args else None
+        if isinstance(layers, ast.List) and layers.elts:
+            return [_layer(script, layers.elts[-1])]
+        return [_layer(script, _last_added(script, call))]
+    if name in ("keras.Model", "keras.models.Model"):
+        given = {k.arg: k.value for k in call.keywords}
+        outputs = given.get("outputs") or (call.args[1] if len(call.args) > 1 else None)
+        if isinstance(outputs, (ast.List, ast.Tuple)):
+            return [_applied(script, part) for part in outputs.elts]
+        return [_applied(script, outputs)]
+    return []
+
+
+def _last_added(script: Script, made: ast.Call) -> ast.expr | None:
+    """The layer of the last `model.add(…)`, where all are in one block."""
+    calls = [
+        c
+        for c in script.index.calls_by_name.get("add", ())
+        if isinstance(c.func, ast.Attribute)
+        and any(o.node is made for o in script.resolver.origins(c.func.value))
+    ]
+    blocks = {script.index.parent(script.index.statement(c)) for c in calls}
+    last = calls[-1] if len(blocks) == 1 else None
+    return last.args[0] if last is not None and last.args else None
+
+
+def _applied(script: Script, node: ast.expr | None) -> ast.Call:
+    """The layer in `outputs = Dense(10)(x)`."""
+    origins = script.resolver.origins(node) if node is not None else ()
+    call = origins[0].call if len(origins) == 1 else None
+    return _layer(script, call.func if call is not None else None)
+
+
+def _layer(script: Script, node: ast.expr | None) -> ast.Call:
+    """A call of this file that makes a layer whose `dtype` can be given."""
+    origins = script.resolver.origins(node) if node is not None else ()
+    call = origins[0].call if len(origins) == 1 else None
+    if call is None or not _OUTPUTS.match(name_of(script, call.func)):
+        raise CannotFix("the layer that gives the outputs, in float32, is not known")
+    if not script.index.holds(call) or any(k.arg is None for k in call.keywords):
+        raise CannotFix("the layer that gives the outputs is not made here")
+    return call
+
+
+def _is_float32(layer: ast.Call) -> bool:
+    given = [k.value for k in layer.keywords if k.arg == "dtype"]
+    if not given:
+        return False
+    if isinstance(given[0], ast.Constant) and given[0].value in _FLOAT32:
+        return True
+    raise CannotFix(f"the type of `{last_name(layer)}` is given already")

@@ -1,0 +1,139 @@
+"""Where a training loop of TensorFlow waits for values in every step."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpulint.index.build import last_name
+from gpulint.index.walk import LOOPS, dotted, walk
+from gpulint.script.every_step import EveryStep
+from gpulint.script.loops import Loop
+from gpulint.script.tf_names import name_of
+from gpulint.script.tf_steps import holds_tape, is_compiled, tapes
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+_SHOWS = re.compile(
+    r"^(print|info|debug|write|set_postfix|set_postfix_str|set_description|format|"
+    r"set_description_str)$"
+)
+_EPOCHS = re.compile(r"epoch", re.IGNORECASE)
+
+
+def step_loops(script: Script) -> list[Loop]:
+    """Loops an iteration of which is one step on one of many batches."""
+    nodes = [n for kind in LOOPS for n in script.index.all(kind)]
+    steps = [n for n in nodes if isinstance(n, ast.For) and _steps(script, n)]
+    inner = [n for n in steps if not any(m is not n and m in walk(n) for m in steps)]
+    found = [script.loop_at(n) for n in inner if not _is_epoch(n)]
+    return [loop for loop in found if loop is not None]
+
+
+def _steps(script: Script, node: ast.For) -> bool:
+    below = [n for n in walk(*node.body) if isinstance(n, ast.Call)]
+    if any(tape in below for tape in tapes(script)):
+        return True
+    functions = [script.resolver.callee(call) for call in below]
+    return any(f is not None and holds_tape(script, f) for f in functions)
+
+
+def _is_epoch(node: ast.For) -> bool:
+    names = (dotted(n) or "" for n in walk(node.target, node.iter))
+    return any(_EPOCHS.search(name) for name in names)
+
+
+class Wait(NamedTuple):
+    """An expression that needs a value of the device, and the call that shows it."""
+
+    value: ast.expr
+    place: ast.expr
+
+
+def waits(script: Script, loop: Loop) -> list[Wait]:
+    """What of this file needs a value of the device in every step."""
+    if _is_timed(loop):
+        return []
+    found: dict[ast.expr, ast.expr] = {}
+    for part in EveryStep(script, loop).parts():
+        node = part.node
+        if part.helper is not None and is_compiled(script, part.helper):
+            continue
+        if not isinstance(node, ast.Call) or not script.index.holds(node):
+            continue
+        for value in _read(script, node):
+            if not _of_batch(script, loop, value):
+                found[value] = value if value is node else node.func
+    return [Wait(value, place) for value, place in found.items()]
+
+
+def _is_timed(loop: Loop) -> bool:
+    """Whether steps are timed, for which somebody has to wait."""
+    calls = (n for n in walk(*loop.node.body) if isinstance(n, ast.Call))
+    return any(last_name(c) in ("time", "perf_counter", "monotonic") for c in calls)
+
+
+def _read(script: Script, call: ast.Call) -> list[ast.expr]:
+    """What a call reads of the device."""
+    name = last_name(call)
+    if name == "numpy" and not call.args and isinstance(call.func, ast.Attribute):
+        return [call]
+    given = [*call.args, *(k.value for k in call.keywords)]
+    if isinstance(call.func, ast.Name) and name in ("float", "int"):
+        return [call] if given and _is_tensor(script, given[0]) else []
+    if not _SHOWS.match(name):
+        return []
+    parts = [n for value in given for n in walk(value)]
+    parts = [n for n in parts if isinstance(n, (ast.Name, ast.Call, ast.Attribute))]
+    shown = [n for n in parts if isinstance(n, ast.expr) and _is_tensor(script, n)]
+    return [n for n in shown if not _is_part(script, n, shown)]
+
+
+def _is_part(script: Script, node: ast.expr, others: list[ast.expr]) -> bool:
+    return any(o is not node and script.index.inside(node, o) for o in others) or any(
+        isinstance(above, ast.Call) and last_name(above) in ("numpy", "float", "int")
+        for above in script.index.ancestors(node)[:2]
+    )
+
+
+def _is_tensor(script: Script, node: ast.expr) -> bool:
+    """Whether an expression surely is a value that TensorFlow computed in a step."""
+    if isinstance(node, ast.Call):
+        name = name_of(script, node.func)
+        if last_name(node) == "result" and not node.args:
+            return True
+        if name.startswith(("tensorflow.math.", "tensorflow.reduce_")):
+            return True
+        function = script.resolver.callee(node)
+        return function is not None and holds_tape(script, function)
+    if isinstance(node, ast.BinOp):
+        return _is_tensor(script, node.left) or _is_tensor(script, node.right)
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return False
+    definitions = script.definitions(node)
+    values = [d.value for d in definitions if d.kind == "assign"]
+    if not values or len(values) != len(definitions):
+        return False
+    return all(
+        isinstance(v, (ast.Call, ast.BinOp)) and _is_tensor(script, v) for v in values
+    )
+
+
+def _of_batch(script: Script, loop: Loop, value: ast.expr) -> bool:
+    """Whether a value is a part of the batch, which lies on the host."""
+    node: ast.AST = value
+    while True:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value
+        elif isinstance(node, (ast.Attribute, ast.Subscript)):
+            node = node.value
+        else:
+            break
+    assert isinstance(loop.node, ast.For)
+    if not isinstance(node, ast.Name):
+        return False
+    return any(
+        script.index.inside(d.node, loop.node.target) for d in script.definitions(node)
+    )

@@ -1,0 +1,124 @@
+"""A dataset of TensorFlow maps its elements one after another.
+
+## Why
+`map` without `num_parallel_calls` makes one element at a time where its function draws
+random numbers or goes back to Python: one CPU reads, decodes and resizes while the
+others, and often the GPU, wait. With `tf.data.AUTOTUNE` elements are made on as many
+CPUs as help, and still come in the same order.
+
+## Example
+```python
+import tensorflow as tf
+
+
+def read(path):
+    image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+    return tf.image.resize(image, (224, 224))
+
+
+images = tf.data.Dataset.from_tensor_slices(paths)
+images = images.map(read)
+model.fit(images.batch(64).prefetch(tf.data.AUTOTUNE), epochs=10)
+```
+becomes
+```python
+import tensorflow as tf
+
+
+def read(path):
+    image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+    return tf.image.resize(image, (224, 224))
+
+
+images = tf.data.Dataset.from_tensor_slices(paths)
+images = images.map(read, num_parallel_calls=tf.data.AUTOTUNE)
+model.fit(images.batch(64).prefetch(tf.data.AUTOTUNE), epochs=10)
+```
+
+## Fix
+`num_parallel_calls=tf.data.AUTOTUNE`, or `tf.data.experimental.AUTOTUNE` where the
+project allows a TensorFlow before 2.4. The elements and their order are the same where
+the function draws no random numbers and does not go back to Python. Where it does, or
+calls what is not known, the effect is `random`: elements that are made at the same time
+take the numbers of a seed in another order from run to run. So it is where the script
+gives up the order itself (`deterministic`). A function that changes what the next
+element finds (`assign_add`, `global`) is left alone.
+
+A function without random numbers, Python or state is a note: TensorFlow's default
+optimizations (`map_parallelization`) make it parallel where nothing switches them off.
+
+## When not
+A function that only chooses among the parts of an element. A dataset of which the first
+few elements are looked at. The number is given, or may be by `**kwargs`. Methods called
+`map` of other things than datasets.
+
+## Source
+TensorFlow guide, "Better performance with the tf.data API", Parallelizing data
+transformation; `tf.data.experimental.OptimizationOptions.map_parallelization`. Measured
+with TensorFlow 2.21 on two CPUs: without the option a function of matrix products used
+1.9 CPUs, and 1.1 as soon as it drew a random number; a seeded `tf.random.uniform` gives
+other numbers to other elements.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding, Severity
+from gpulint.rule import Rule, TensorFlow
+from gpulint.script import Script
+from gpulint.script.edits import Replace, Rewrite
+from gpulint.script.syntax import set_keywords
+from gpulint.script.tf_mapped import Mapped, gives_up_order
+from gpulint.script.tf_names import autotune
+from gpulint.script.tf_pipelines import is_looked_at, spot
+
+TITLE = "Make elements on several CPUs"
+SERIAL = "`map` makes one element at a time: `num_parallel_calls` is not set"
+STATELESS = (
+    "`num_parallel_calls` is not set: `map` makes elements at the same time only where "
+    "TensorFlow's default optimizations see to it"
+)
+
+
+class TfSerialMap(Rule):
+    effect = Effect.EXACT
+    needs = TensorFlow("tensorflow .map(", "keras .map(")
+    framework = "tensorflow"
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """One finding for each `map` that makes one element at a time."""
+        for call in script.pipelines.named("map"):
+            number = script.evaluator.argument(call, "num_parallel_calls", 1)
+            if not number.absent:
+                continue
+            if any(map(is_looked_at, script.pipelines.taken(call))):
+                continue
+            function = script.evaluator.argument(call, "map_func", 0)
+            if function.direct is None:
+                continue
+            mapped = Mapped(script, function.direct)
+            if not mapped.picks:
+                yield self._finding(script, call, mapped)
+
+    def _finding(self, script: Script, call: ast.Call, mapped: Mapped) -> Finding:
+        code, imports = autotune(script)
+        edit = Replace(call, set_keywords(num_parallel_calls=code))
+        withheld = "the function changes what the next element finds"
+        exact = mapped.exact and not gives_up_order(script, call)
+        reasons = (
+            (mapped.draws, "it draws random numbers here"),
+            (mapped.python, "it goes back to Python here"),
+            (mapped.unknown, "what this does is not known"),
+        )
+        return self.finding(
+            script,
+            spot(call),
+            STATELESS if mapped.exact else SERIAL,
+            fix=None if mapped.keeps else Rewrite(TITLE, (edit,), imports),
+            withheld=withheld if mapped.keeps else None,
+            evidence=[(node, note) for node, note in reasons if node is not None],
+            effect=Effect.EXACT if exact else Effect.RANDOM,
+            severity=Severity.NOTE if mapped.exact else None,
+        )

@@ -1,0 +1,65 @@
+"""Pictures come from Keras's `ImageDataGenerator`, which reads them in Python.
+
+## Why
+The generator loads, resizes and augments each picture with PIL and SciPy in Python, one
+after another: threads would wait for each other, and the GPU waits for all of them. It
+is deprecated; `image_dataset_from_directory` and layers such as `RandomFlip` do the
+same in TensorFlow, on all CPUs.
+
+## Example
+```python
+from tensorflow.keras.preprocessing.image import ImageDataGenerator
+
+generator = ImageDataGenerator(rescale=1 / 255, horizontal_flip=True)
+batches = generator.flow_from_directory("train", target_size=(224, 224), batch_size=64)
+model.fit(batches, epochs=10)
+```
+
+## Fix
+None: the augmentations of the two differ in their details, and so do the labels'
+forms. `keras.utils.image_dataset_from_directory` takes the same folders.
+
+## When not
+A generator of which no batches are taken, or only one, to show it.
+
+## Source
+Keras documentation, `keras.preprocessing.image.ImageDataGenerator` ("deprecated") and
+`keras.utils.image_dataset_from_directory`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding
+from gpulint.rule import Rule, TensorFlow
+from gpulint.script import Script
+from gpulint.script.tf_names import name_of
+
+NAME = "ImageDataGenerator"
+FLOWS = ("flow_from_directory", "flow_from_dataframe", "flow")
+
+
+class TfImageGenerator(Rule):
+    effect = Effect.NONE
+    needs = TensorFlow(f"keras {NAME}")
+    framework = "tensorflow"
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """One finding for each generator that gives batches."""
+        flows: dict[ast.AST, list[ast.Call]] = {}
+        for flow in (f for n in FLOWS for f in script.index.calls_by_name.get(n, ())):
+            if isinstance(flow.func, ast.Attribute):
+                for origin in script.resolver.origins(flow.func.value):
+                    flows.setdefault(origin.node, []).append(flow)
+        for call in script.index.calls_by_name.get(NAME, ()):
+            name = name_of(script, call.func)
+            if not name.startswith("keras.") or not flows.get(call):
+                continue
+            yield self.finding(
+                script,
+                call.func,
+                "pictures are read and augmented in Python, one after another",
+                related=[(f.func, "batches are taken here") for f in flows[call]],
+            )

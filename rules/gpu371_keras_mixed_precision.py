@@ -1,0 +1,147 @@
+"""A network of Keras trains in float32 throughout, with tensor cores half idle.
+
+## Why
+With the policy `mixed_float16` convolutions and matrix products run in float16, on
+tensor cores, and activations take half the memory; weights stay float32, and `compile`
+scales the loss. GPUs since Volta train convolutional networks and transformers up to
+three times as fast with it.
+
+## Example
+```python
+import tensorflow as tf
+
+model = tf.keras.Sequential([
+    tf.keras.layers.Conv2D(64, 3, activation="relu"),
+    tf.keras.layers.GlobalAveragePooling2D(),
+    tf.keras.layers.Dense(10, activation="softmax"),
+])
+model.compile(loss="sparse_categorical_crossentropy", optimizer="adam")
+model.fit(images, epochs=10)
+```
+becomes
+```python
+import tensorflow as tf
+
+if tf.config.list_physical_devices("GPU"):
+    tf.keras.mixed_precision.set_global_policy("mixed_float16")
+
+model = tf.keras.Sequential([
+    tf.keras.layers.Conv2D(64, 3, activation="relu"),
+    tf.keras.layers.GlobalAveragePooling2D(),
+    tf.keras.layers.Dense(10, activation="softmax", dtype="float32"),
+])
+model.compile(loss="sparse_categorical_crossentropy", optimizer="adam")
+model.fit(images, epochs=10)
+```
+
+## Fix
+The policy, where there is a GPU, and `dtype="float32"` for the layer that gives the
+outputs: a softmax or a loss in float16 overflows. Both or none. Results differ in
+rounding.
+
+No fix where that layer is not seen (own classes, models of packages, several ways to
+build it), for steps with a `GradientTape`, which would have to scale the loss
+themselves, for a file that is only imported, and where Keras may run on another backend
+than TensorFlow. Then it is a note.
+
+## When not
+Any file of the program names a precision, a policy or a TPU. No convolution and no
+attention is seen: small dense networks gain nothing.
+
+## Source
+TensorFlow guide, "Mixed precision". Tried with Keras 3.15: `compile` puts a
+`LossScaleOptimizer` around the optimizer.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding, Severity
+from gpulint.index.build import last_name
+from gpulint.rule import Hardware, Rule, TensorFlow
+from gpulint.script import Script
+from gpulint.script.edits import CannotFix, InsertAfter, Replace, Rewrite
+from gpulint.script.syntax import set_keywords
+from gpulint.script.tf_names import is_for_tf1
+from gpulint.script.tf_policy import is_decided, is_large, output_layers
+from gpulint.script.tf_steps import fits
+from gpulint.script.tf_waits import step_loops
+
+TITLE = "Train in mixed precision where there is a GPU"
+
+
+class KerasMixedPrecision(Rule):
+    effect = Effect.NUMERICS
+    hardware = Hardware.MIXED
+    needs = TensorFlow("keras .fit(", "tensorflow GradientTape(", "tensorflow _step(")
+    framework = "tensorflow"
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """One finding for a file that trains."""
+        if is_for_tf1(script):
+            return
+        place = _training(script)
+        if place is None or is_decided(script) or not is_large(script):
+            return
+        fix = withheld = None
+        try:
+            fix = rewrite(script)
+        except CannotFix as error:
+            withheld = str(error)
+        yield self.finding(
+            script,
+            place,
+            "the network trains in float32 throughout: no policy is set",
+            fix=fix,
+            withheld=withheld,
+            severity=Severity.WARNING if fix else Severity.NOTE,
+        )
+
+
+def _training(script: Script) -> ast.AST | None:
+    """The first `fit`, or loop of own steps."""
+    for call in fits(script):
+        return call.func
+    for loop in step_loops(script):
+        return loop.node
+    return None
+
+
+def rewrite(script: Script) -> Rewrite:
+    """The policy after the imports, and outputs in float32."""
+    if "keras" in script.index.packages:
+        raise CannotFix("Keras may run on another backend than TensorFlow")
+    layers = output_layers(script)
+    after = last_import(script)
+    tf, imports = script.name_for("tensorflow", "tf")
+    lines = (
+        f'\nif {tf}.config.list_physical_devices("GPU"):\n'
+        f'    {tf}.keras.mixed_precision.set_global_policy("mixed_float16")'
+    )
+    typed = set_keywords(dtype='"float32"')
+    edits = [Replace(layer, typed) for layer in layers]
+    return Rewrite(TITLE, (InsertAfter(after, lines), *edits), imports)
+
+
+def last_import(script: Script) -> ast.stmt:
+    """The last import at the top of the file, among what else sets it up."""
+    last: ast.stmt | None = None
+    for number, statement in enumerate(script.index.tree.body):
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            last = statement
+        elif number and not _is_setup(statement):
+            break
+    if last is None:
+        raise CannotFix("the file begins with no imports")
+    return last
+
+
+def _is_setup(statement: ast.stmt) -> bool:
+    """A line such as `os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"` among imports."""
+    if isinstance(statement, ast.Assign):
+        return isinstance(statement.targets[0], ast.Subscript)
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    names = ("filterwarnings", "seed", "set_seed", "set_random_seed")
+    return isinstance(value, ast.Call) and last_name(value) in names

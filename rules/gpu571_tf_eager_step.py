@@ -1,0 +1,57 @@
+"""A training step of TensorFlow that runs operation by operation in Python.
+
+## Why
+Without `tf.function` each operation of the step is a call from Python: forward,
+gradients and update are some hundred of them, and the GPU waits between them. A
+function that `tf.function` compiles is one call.
+
+## Example
+```python
+import tensorflow as tf
+
+for x, y in dataset:
+    with tf.GradientTape() as tape:
+        loss = loss_function(y, model(x, training=True))
+    gradients = tape.gradient(loss, model.trainable_variables)
+    optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+```
+
+## Fix
+None: what the step does to Python's own values (lists, counters, prints) would happen
+once, when it is traced. By hand, the body of the loop becomes a function of `x` and
+`y` with `@tf.function` that returns the loss.
+
+## When not
+`tf.function` around the step, at any call on the way to it; `train_step` of a Keras
+model, which `fit` compiles; tapes whose gradients update no weights; a tape in no loop.
+
+## Source
+TensorFlow guide, "Better performance with tf.function". Measured with TensorFlow 2.21
+on 2 CPUs, 100 steps of a small network: 0.37 s, with `tf.function` 0.045 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding
+from gpulint.rule import Rule, TensorFlow
+from gpulint.script import Script
+from gpulint.script.tf_steps import eager_steps
+
+
+class TfEagerStep(Rule):
+    effect = Effect.NONE
+    needs = TensorFlow("tensorflow GradientTape(")
+    framework = "tensorflow"
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """One finding for each step, at its first tape."""
+        for step in eager_steps(script):
+            yield self.finding(
+                script,
+                step.tape,
+                "the training step runs operation by operation: no `tf.function` "
+                "compiles it",
+                related=[(step.loop, "this loop runs it")],
+            )

@@ -1,0 +1,93 @@
+"""`predict` of a Keras model is called for each batch in a loop.
+
+## Why
+`predict` is made for all data in one call: each call sets up a dataset, callbacks and
+a progress bar, and copies its results to the host, which takes several times as long as
+the network for one batch, and its memory grows with the number of calls.
+
+## Example
+```python
+from tensorflow import keras
+
+model = keras.models.load_model("model.keras")
+for x, y in dataset:
+    scores = model.predict(x)
+```
+
+## Fix
+None: `model(x, training=False)` gives the same numbers as a tensor, which code that
+takes arrays may not expect; one `model.predict(dataset)` gives all of them at once.
+
+## When not
+The model is trained in the same loop, or the loop goes over models or epochs. Models
+that are not seen to be of Keras: those of scikit-learn have a `predict` as well.
+
+## Source
+Keras documentation, `Model.predict` ("not intended for use inside of loops") and the
+Keras FAQ, "What's the difference between Model methods predict() and __call__()?".
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding
+from gpulint.index.build import last_name
+from gpulint.index.walk import LOOPS, dotted, walk
+from gpulint.rule import Rule, TensorFlow
+from gpulint.script import Script
+from gpulint.script.tf_steps import is_keras_model
+
+_TRAINS = frozenset("fit train_on_batch load_weights compile".split())
+
+
+class TfPredictInLoop(Rule):
+    effect = Effect.NONE
+    needs = TensorFlow("keras .predict( for")
+    framework = "tensorflow"
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """One finding for each call in a loop of its own function."""
+        for call in script.index.calls_by_name.get("predict", ()):
+            loop = _loop(script, call)
+            if loop is None or not isinstance(call.func, ast.Attribute):
+                continue
+            model = call.func.value
+            if _changes(model, loop) or not is_keras_model(script, model):
+                continue
+            yield self.finding(
+                script,
+                call.func,
+                "`predict` sets itself up anew in each turn of the loop",
+                related=[(loop, "this loop")],
+            )
+
+
+def _loop(script: Script, call: ast.Call) -> ast.For | ast.While | None:
+    """The innermost loop around a call, if its turns are not epochs."""
+    function = script.index.function(call)
+    for above in script.index.ancestors(call):
+        if above is function:
+            return None
+        if isinstance(above, LOOPS) and not isinstance(above, ast.AsyncFor):
+            inside = any(script.index.inside(call, s) for s in above.body)
+            target = above.target if isinstance(above, ast.For) else above.test
+            names = " ".join(dotted(n) or "" for n in walk(target)).lower()
+            return above if inside and "epoch" not in names else None
+    return None
+
+
+def _changes(model: ast.expr, loop: ast.For | ast.While) -> bool:
+    """Whether the loop trains or changes the model, or goes over several."""
+    for node in walk(*loop.body):
+        if isinstance(node, ast.Call) and last_name(node) in _TRAINS:
+            return True
+    name = (dotted(model) or "").partition(".")[0]
+    bound = [loop.target] if isinstance(loop, ast.For) else []
+    stored = (
+        n.id
+        for n in walk(*bound, *loop.body)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    )
+    return not name or name in stored

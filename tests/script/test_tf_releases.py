@@ -1,0 +1,117 @@
+"""What rules of TensorFlow say depends on the releases that a project allows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpulint.engine import Options, check_source, fix_source
+from gpulint.finding import Effect, Finding, Severity
+from gpulint.index import Projects
+from gpulint.registry import select_rules
+from gpulint.releases import Range
+from gpulint.source import Source
+
+REMOVED = """\
+import tensorflow as tf
+
+optimizer = tf.keras.optimizers.Adam(lr=1e-3)
+model.fit_generator(train, 100)
+model.fit(train, workers=4)
+tf.keras.mixed_precision.experimental.set_policy("mixed_float16")
+"""
+MAP = """\
+import tensorflow as tf
+
+data = tf.data.Dataset.range(9).map(lambda x: x * 2)
+"""
+Packages = tuple[tuple[str, Range], ...]
+
+
+def found(text: str, packages: Packages, *rules: str) -> list[Finding]:
+    options = Options(select_rules(rules), packages=packages)
+    return list(check_source(Source(Path("script.py"), text), options).findings)
+
+
+@pytest.mark.parametrize(
+    "package, highest", [("keras", (2, 999)), ("tensorflow", (2, 15))]
+)
+def test_nothing_is_gone_where_the_newest_keras_is_2(
+    package: str, highest: tuple[int, int]
+) -> None:
+    packages = ((package, Range(None, highest)),)
+    assert found(REMOVED, packages, "GPU274", "GPU573") == []
+
+
+@pytest.mark.parametrize(
+    "package, lowest, withheld",
+    [
+        ("tensorflow", (2, 16), []),
+        ("keras", (3, 0), []),
+        ("tensorflow", (2, 4), [5]),
+        ("tensorflow", (2, 3), [5, 6]),
+        ("keras", (2, 3), [4, 5, 6]),
+        ("tensorflow", (1, 15), [3, 4, 5, 6]),
+    ],
+)
+def test_no_fix_where_an_older_release_may_run_it(
+    package: str, lowest: tuple[int, int], withheld: list[int]
+) -> None:
+    its = found(REMOVED, ((package, Range(lowest)),), "GPU274", "GPU573")
+    assert [f.place.start.row for f in its] == [3, 4, 5, 6]
+    assert [f.place.start.row for f in its if f.fix is None] == withheld
+    assert all(f.fix_withheld for f in its if f.fix is None)
+
+
+def test_autotune_of_an_older_release() -> None:
+    packages = (("tensorflow", Range((2, 3))),)
+    options = Options(select_rules(("GPU271",)), frozenset(Effect), packages=packages)
+    text = fix_source(Source(Path("script.py"), MAP), options).text
+    assert "num_parallel_calls=tf.data.experimental.AUTOTUNE" in text
+
+
+DATA = """\
+import tensorflow as tf
+
+
+def make(paths):
+    data = tf.data.Dataset.from_tensor_slices(paths)
+    return data.map(lambda x: x * 2, tf.data.AUTOTUNE).batch(8)
+"""
+TRAIN = """\
+import tensorflow as tf
+from data import make
+
+AHEAD
+model.fit(data, epochs=3)
+"""
+
+
+@pytest.mark.parametrize(
+    "ahead, codes",
+    [
+        ("data = make(paths)", {"GPU273", "GPU275", "GPU471"}),
+        ("data = make(paths).prefetch(1)", {"GPU275", "GPU471"}),
+        ("data, other = load(paths), make(paths)", {"GPU275"}),
+    ],
+)
+def test_a_dataset_is_followed_into_other_files(
+    ahead: str, codes: set[str], tmp_path: Path
+) -> None:
+    (tmp_path / "data.py").write_text(DATA, "utf-8")
+    (tmp_path / "train.py").write_text(TRAIN.replace("AHEAD", ahead), "utf-8")
+    options = Options(
+        select_rules(("GPU27", "GPU471")),
+        projects=Projects(lambda root: root.rglob("*.py")),
+    )
+    findings = check_source(Source(tmp_path / "data.py", DATA), options).findings
+    assert {f.code for f in findings} == codes
+
+
+def test_a_map_without_state_is_parallel_by_default() -> None:
+    (finding,) = found(MAP, (), "GPU271")
+    assert finding.severity is Severity.NOTE
+    draws = MAP.replace("x * 2", "tf.random.uniform(()) * x")
+    (finding,) = found(draws, (), "GPU271")
+    assert finding.severity is Severity.WARNING
