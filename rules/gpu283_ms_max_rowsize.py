@@ -1,0 +1,57 @@
+"""The shared memory of each worker has a size that is written by hand.
+
+## Why
+Workers of MindSpore hand their samples over in shared memory, `max_rowsize` MiB for
+each. Where nothing is said, newer releases take what a sample needs. A number keeps
+that much of /dev/shm for every worker, used or not, and a sample that is larger is
+copied through a pipe, slowly.
+
+## Example
+```python
+import mindspore.dataset as ds
+
+dataset = ds.GeneratorDataset(source, ["video"], num_parallel_workers=4, max_rowsize=64)
+```
+
+## Fix
+None: leave the argument out where the project requires MindSpore 2.3 or newer.
+
+## When not
+None, -1 and a number that is not known. Projects that allow no release from 2.3 on.
+
+## Source
+MindSpore documentation, `mindspore.dataset.GeneratorDataset` (`max_rowsize`: default
+None, allocated as needed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding
+from gpulint.rule import Rule, Words
+from gpulint.script import Script
+from gpulint.script.ms_context import allows
+
+AUTOMATIC = (2, 3)
+
+
+class MsMaxRowsize(Rule):
+    effect = Effect.NONE
+    framework = "mindspore"
+    needs = Words("mindspore max_rowsize")
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """One finding for each stage."""
+        if not allows(script, AUTOMATIC):
+            return
+        for stage in script.ms_pipelines.stages:
+            direct = stage.argument("max_rowsize").direct
+            size = script.evaluator.constant(direct) if direct is not None else None
+            if direct is not None and type(size) is int and size > 0:
+                yield self.finding(
+                    script,
+                    direct,
+                    f"each worker keeps {size} MiB of shared memory for a sample: "
+                    "where nothing is said MindSpore takes what it needs",
+                )

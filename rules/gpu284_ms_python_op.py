@@ -1,0 +1,70 @@
+"""A stage runs Python for each sample in threads that wait for one another.
+
+## Why
+MindSpore's own operations run in as many threads as a stage has workers. A Python
+function in `.map` needs the interpreter's lock for all it does, so that its threads
+work one at a time, and take the lock from the training loop besides.
+
+## Example
+```python
+import mindspore.dataset as ds
+
+
+def crop(image):
+    return np.stack([stretch(row) for row in image])
+
+
+dataset = ds.ImageFolderDataset("photos", decode=True)
+dataset = dataset.map(operations=[crop], input_columns=["image"])
+```
+
+## Fix
+None: use operations of `mindspore.dataset.vision` and `transforms`, which need no
+Python, or `python_multiprocessing=True`, which runs it in processes.
+
+## When not
+`python_multiprocessing` is set. Stages behind `.batch`, which run once for a batch. A
+function that only casts, indexes or does a single array operation, or is not known.
+
+## Source
+MindSpore documentation, `mindspore.dataset.Dataset.map` (`python_multiprocessing`:
+"beneficial if the Python operation is computational heavy").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding
+from gpulint.rule import Rule, Words
+from gpulint.script import Script
+from gpulint.script.ms_workers import operations, python_work
+
+
+class MsPythonOp(Rule):
+    effect = Effect.NONE
+    framework = "mindspore"
+    needs = Words("mindspore .map(")
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """One finding for each stage."""
+        for stage in script.ms_pipelines.stages:
+            if stage.kind != "map" or script.ms_pipelines.is_batched(stage.call):
+                continue
+            if not stage.argument("python_multiprocessing").absent:
+                continue
+            for operation in operations(stage) or ():
+                work = python_work(script, operation)
+                if work is not None:
+                    yield self.finding(
+                        script,
+                        stage.call.func,
+                        f"`map` runs Python for each sample: {_clause(work[1])}",
+                        related=[(work[0], "here")],
+                    )
+                    break
+
+
+def _clause(reason: str) -> str:
+    clear = reason[0] == "`" or reason[0].isupper()
+    return reason if clear else f"the function {reason}"
