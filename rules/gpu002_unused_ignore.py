@@ -1,8 +1,8 @@
 """A comment ignores a rule that finds nothing there, or that does not exist.
 
 ## Why
-An `ignore[…]` that outlives its reason hides the next finding at that line, and one
-with a misspelt name hides nothing though it looks as if it did.
+An `ignore[…]` or `off[…]` that outlives its reason hides the next finding there, and
+one with a misspelt name hides nothing though it looks as if it did.
 
 ## Example
 ```python

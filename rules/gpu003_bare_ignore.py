@@ -1,4 +1,4 @@
-"""A comment `gpulint: ignore` names no rule, so it switches nothing off.
+"""A comment `gpulint: ignore` or `off` names no rule, so it switches nothing off.
 
 ## Why
 A comment that switched everything off would hide later findings of which nobody

@@ -61,7 +61,7 @@ import ast
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
-from gpulint.rule import Rule, Words
+from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.column_fates import Fate
 from gpulint.script.column_uses import ColumnUses
@@ -77,6 +77,7 @@ class PerColumnTransfer(Rule):
 
     effect = Effect.EXACT
     severity = Severity.ERROR
+    hardware = Hardware.GPU
     needs = Words("<move> [")
 
     def check(self, script: Script) -> Iterator[Finding]:

@@ -57,7 +57,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.index import Target
 from gpulint.index.walk import dotted, walk
-from gpulint.rule import Rule, StepLoops
+from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Script
 from gpulint.script.branches import branches_of, most_in_one_pass
 from gpulint.script.edits import Edit, InsertBefore, Replace, Rewrite
@@ -73,6 +73,7 @@ class BlockingTransfer(Rule):
     """Fires once for each training or evaluation loop, at its first such copy."""
 
     effect = Effect.EXACT
+    hardware = Hardware.PINNED
     needs = StepLoops("<move>", ".type(", ".copy_(")
 
     def check(self, script: Script) -> Iterator[Finding]:

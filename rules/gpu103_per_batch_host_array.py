@@ -70,7 +70,7 @@ import ast
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding
-from gpulint.rule import Rule, Words
+from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.host_arrays import HostArrays, Lookup
 from gpulint.script.residency import Residency
@@ -88,6 +88,7 @@ class PerBatchHostArray(Rule):
 
     effect = Effect.EXACT
     torch = (2, 3)
+    hardware = Hardware.GPU
     needs = Words("<move> numpy torch", "<move> h5py torch", "<move> mmap torch.load")
 
     def check(self, script: Script) -> Iterator[Finding]:

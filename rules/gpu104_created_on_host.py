@@ -57,8 +57,8 @@ import ast
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding
-from gpulint.index import Move, Target
-from gpulint.rule import Rule, Words
+from gpulint.index import Move, Target, Where
+from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.at_creation import (
     at_creation,
@@ -80,6 +80,7 @@ class CreatedOnHost(Rule):
     """Fires on the factory of `torch.zeros(…).to(device)` where a step runs it."""
 
     effect = Effect.EXACT
+    hardware = Hardware.GPU
     needs = Words(
         *(f"<move> {name}(" for name in _SPELLINGS.split()),
         "torch.cuda Tensor( np.",
@@ -95,7 +96,7 @@ class CreatedOnHost(Rule):
             move = script.tensors.move(call) if made is not None else None
             if made is None or move is None or move.target in (Target.CPU, Target.MPS):
                 continue
-            if not is_there(move, made):
+            if not (is_there(move, made) or _is_of_host(script, move.device)):
                 yield from self._moved(script, move, made)
         yield from self._converted(script)
 
@@ -138,6 +139,13 @@ class CreatedOnHost(Rule):
                 withheld="NumPy has no device",
                 evidence=[(runner, "runs in every step")],
             )
+
+
+def _is_of_host(script: Script, device: ast.expr | None) -> bool:
+    """`batch.device` of a batch that nothing has moved: the copy goes nowhere."""
+    if not isinstance(device, ast.Attribute) or device.attr != "device":
+        return False
+    return script.where(device.value) == Where.HOST
 
 
 def _moved_call(call: ast.Call) -> ast.Call | None:

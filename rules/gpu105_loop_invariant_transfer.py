@@ -54,7 +54,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
-from gpulint.rule import Rule, Words
+from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.hoists import find_hoists
 from gpulint.script.module_moves import Hoist
@@ -65,6 +65,7 @@ class LoopInvariantTransfer(Rule):
 
     effect = Effect.EXACT
     severity = Severity.ERROR
+    hardware = Hardware.GPU
     needs = Words("<move> for", "<move> while")
 
     def check(self, script: Script) -> Iterator[Finding]:

@@ -48,10 +48,13 @@ A sum that starts as a Python 0 right before the loop moves to the device and is
 once, after the loop; branches that run now and then read it with `.item()`. Python's
 floats are float64, so the sum is one too and the result is the same, bit for bit. Where
 the script chooses the device at run time, `runtime.accumulator_dtype(device)` gives
-float64; Apple's MPS has no float64, there the sum is a float32. Counts of whole numbers
-are int64. `loss.item() * n` becomes `loss.detach().to(total.dtype) * n`, to multiply in
-float64 as Python does; `loss.item() / n` is left alone, because CUDA multiplies by the
-reciprocal. A value that is not proven to have no dimensions gets `.reshape(())`.
+float64; where there is none (MPS, some XPUs) the sum is a float32. Counts of whole
+numbers are int64. `loss.item() * n` becomes `loss.detach().to(total.dtype) * n`, to
+multiply in float64 as Python does; `loss.item() / n` is left alone, because CUDA
+multiplies by the reciprocal. A value that is not proven to have no dimensions gets
+`.reshape(())`.
+
+Where Accelerate moves models and batches, the sum starts on `accelerator.device`.
 
 All waits of the loop go, or none: with one left the host waits as before. A list of
 losses stays a list (from Python 3.12 on, `sum()` adds floats more exactly than `+=`).
@@ -79,7 +82,7 @@ from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.index.walk import walk
-from gpulint.rule import Rule, StepLoops
+from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Loop, Script
 from gpulint.script.branches import most_in_one_pass
 from gpulint.script.device_sums import sum_on_device
@@ -91,11 +94,12 @@ class HostSyncInLoop(Rule):
     """One finding for each loop whose steps wait for the device."""
 
     effect = Effect.EXACT
+    hardware = Hardware.GPU
     needs = StepLoops(
         *(
             f"{moves} {runs} torch"
             for runs in ("backward(", "no_grad", "inference_mode", ".eval(", "loader")
-            for moves in ("<move>", "cuda")
+            for moves in ("<move>", "cuda", "ccelerator")
         )
     )
 

@@ -44,7 +44,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
-from gpulint.rule import Rule, StepLoops
+from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Loop, Script
 from gpulint.script.forced import Forced, Kind, find_forced
 from gpulint.script.started import trains_on_gpu
@@ -60,6 +60,7 @@ class ForcedSync(Rule):
     """Fires on the call, one finding for each sort of call and loop."""
 
     effect = Effect.NONE
+    hardware = Hardware.GPU
     needs = StepLoops("synchronize( torch", "empty_cache torch", "gc collect torch")
 
     def check(self, script: Script) -> Iterator[Finding]:

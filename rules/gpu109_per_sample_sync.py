@@ -45,7 +45,7 @@ import ast
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
-from gpulint.rule import Rule, StepLoops
+from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Script
 from gpulint.script.waits import find_waits, named
 
@@ -54,6 +54,7 @@ class PerSampleSync(Rule):
     """One finding for each loop whose steps hold such a loop."""
 
     effect = Effect.NONE
+    hardware = Hardware.GPU
     needs = StepLoops(
         *(
             f"{moves} {runs} torch"

@@ -43,7 +43,7 @@ import ast
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding
-from gpulint.rule import Rule, StepLoops
+from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Loop, Script
 from gpulint.script.round_trips import RoundTrip, find_round_trips
 
@@ -52,6 +52,7 @@ class HostRoundtrip(Rule):
     """Fires on the copy that brings values back to the device."""
 
     effect = Effect.NONE
+    hardware = Hardware.GPU
     needs = StepLoops(
         *(
             f"{fetch} {back} torch"

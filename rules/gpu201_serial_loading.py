@@ -92,10 +92,10 @@ In-memory data are copied between processes for nothing, also where an option th
 nothing sets would make samples take work. A pass that is one batch of all samples, or
 that stops after a few batches without training, leaves workers nothing to make ahead.
 A dataset whose samples are all the same is for a profile or a trial.
-Nothing waits for what Lightning's trainers take on the CPU alone. Batches that a
-dataset makes on the GPU, and files opened in `__init__` (HDF5, LMDB), must not be
-shared with workers. A 0 with a comment that gives a reason (debugging, Windows,
-notebooks) is meant.
+Files that import Lightning have GPU251; nothing waits for what its trainers take on the
+CPU alone. Batches that a dataset makes on the GPU, and files opened in `__init__`
+(HDF5, LMDB), must not be shared with workers. A 0 with a comment that gives a reason
+(debugging, Windows, notebooks) is meant.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, Single- and Multi-process Data Loading; the
@@ -104,7 +104,6 @@ Performance Tuning Guide, Enable asynchronous data loading and augmentation.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding
@@ -118,14 +117,12 @@ from gpulint.script.loader_options import (
     has_reason,
     into_loader_kwargs,
     trains_on_cpu,
-    unpicklable,
     written_options,
 )
-from gpulint.script.reuse import built_again
-from gpulint.script.serial import declared, is_serial
+from gpulint.script.serial import is_serial, loads_alone, why_no_workers
 from gpulint.script.setting_values import comes_from_settings
 from gpulint.script.trainers import feeds_no_gpu
-from gpulint.script.worker_state import draws_alike, why_not_shared
+from gpulint.script.worker_state import draws_alike
 
 TITLE = "Let the runtime choose the workers"
 
@@ -154,7 +151,7 @@ class SerialLoading(Rule):
     def _finding(
         self, script: Script, loader: Loader, values: tuple[Value, ...]
     ) -> Finding:
-        withheld = why_not(script, loader, values)
+        withheld = why_no_workers(script, loader, values)
         fix = None
         if withheld is None:
             given = written_options(loader)
@@ -166,53 +163,13 @@ class SerialLoading(Rule):
         return self.finding(
             script,
             loader.call.func,
-            message(loader, values),
+            loads_alone(loader, values),
             fix=fix,
             withheld=withheld,
             related=places,
             evidence=[*places, (work, loader.dataset.reason)],
             effect=Effect.EXACT if exact(script, loader) else Effect.RANDOM,
         )
-
-
-def message(loader: Loader, values: tuple[Value, ...]) -> str:
-    reason = loader.dataset.reason
-    is_clause = reason[0] == "`" or reason[0].isupper()
-    what = reason if is_clause else f"the dataset {reason}"
-    numbers = sorted({str(v.constant) for v in values})
-    if not numbers:
-        return f"`num_workers` is not set, so the training process loads alone: {what}"
-    who = "one process" if numbers == ["1"] else "the training process"
-    return f"`num_workers` is {' or '.join(numbers)}, so {who} loads alone: {what}"
-
-
-def why_not(script: Script, loader: Loader, values: tuple[Value, ...]) -> str | None:
-    """The guard of the fix that fails."""
-    dataset = loader.dataset
-    if any(v.default for v in values) or declared(loader):
-        return "the number is a default that a caller or user may replace"
-    if dataset.iterable and not shards(script, dataset.owner):
-        return "every worker would yield all samples of the iterable dataset"
-    if dataset.mutated:
-        return "samples change the dataset, and each worker would change its own copy"
-    if not dataset.known:
-        return "the dataset is not known"
-    if dataset.generator is not None:
-        return "all workers would have a copy of the dataset's random generator"
-    if dataset.placed is not None:
-        return "the device that makes the samples is one that a caller may replace"
-    if built_again(script, loader):
-        return "the loader is built in a loop"
-    return unpicklable(script, loader) or why_not_shared(script, loader)
-
-
-def shards(script: Script, owner: ast.ClassDef | None) -> bool:
-    return any(
-        owner is None or script.index.inside(call, owner)
-        for name, calls in script.index.calls.items()
-        if name.endswith("get_worker_info")
-        for call in calls
-    )
 
 
 def exact(script: Script, loader: Loader) -> bool:

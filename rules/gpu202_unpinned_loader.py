@@ -43,15 +43,15 @@ Options that an unpacked dict sets or may set, values decided at run time, loade
 other libraries, batches that are or may be on the device (pinning those raises),
 samples that this process makes by acting in an environment, single samples of a script
 that trains nothing and reads back each result, loaders of which one batch or a few are
-taken or that `process` of a graph dataset runs once for all, datasets whose samples
-are all the same (a profile, or a trial of the model), objects that a collate
-function makes of a class without `pin_memory`, batches of a few known numbers, batches
-that the training process makes anew from arrays or joins before it copies them
-(`torch.cat` gives ordinary memory), data modules of projects without a trainer, that
-Lightning's trainers take on the CPU alone, or that no file names where others train or
-notebooks lie beside it, Lightning's test and prediction loaders where nothing runs
-them, scripts for the CPU or MPS, and `pin_memory=False` with a comment that gives a
-reason.
+taken or that `process` of a graph dataset runs once for all, datasets whose samples are
+all the same (a profile, or a trial of the model), objects that a collate function makes
+of a class without `pin_memory`, batches of a few known numbers, batches that the
+training process makes anew from arrays or joins before it copies them (`torch.cat`
+gives ordinary memory), data modules of projects without a trainer, that Lightning's
+trainers take on the CPU alone, or that no file names where others train or notebooks
+lie beside it, Lightning's test and prediction loaders where nothing runs them,
+functions that say nothing of devices beside others that do, scripts for the CPU or MPS,
+and `pin_memory=False` with a comment that gives a reason.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on
@@ -64,7 +64,7 @@ from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding
 from gpulint.index import Value
-from gpulint.rule import Loaders, Rule
+from gpulint.rule import Hardware, Loaders, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.edits import Edit, Replace, ReplaceCode, Rewrite
 from gpulint.script.loader_options import DERIVED, takes_any_options
@@ -83,6 +83,7 @@ class UnpinnedLoader(Rule):
     """Fires at the callee of a loader without pinned memory."""
 
     effect = Effect.EXACT
+    hardware = Hardware.PINNED
     needs = Loaders()
 
     def check(self, script: Script) -> Iterator[Finding]:

@@ -65,7 +65,8 @@ nested: persistent workers serve one iterator at a time. One that a training loo
 over once in 500 steps or more, or in a number of steps that is not known while the loop
 takes its batches by `next`.
 A project that allows no torch from 1.8 on: 1.7, the first with persistent workers,
-raises in the second epoch where memory is pinned.
+raises in the second epoch where memory is pinned. Files that import Lightning have
+GPU251.
 
 ## Source
 PyTorch documentation, `torch.utils.data.DataLoader`, `persistent_workers`; for 1.7,
@@ -79,17 +80,20 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
-from gpulint.script.kept_workers import stays_the_same
+from gpulint.script.kept_workers import (
+    start_again,
+    starts_workers_anew,
+    stays_the_same,
+    why_not_kept,
+)
 from gpulint.script.loader_options import (
     fed_by_framework,
-    has_reason,
     into_loader_kwargs,
     trains_on_cpu,
     written_options,
 )
 from gpulint.script.old_torch import runs_only_before
 from gpulint.script.rare_passes import passes_are_rare
-from gpulint.script.reuse import built_again
 from gpulint.script.setting_values import comes_from_settings
 
 TITLE = "Keep the workers between epochs"
@@ -117,7 +121,7 @@ class RestartingWorkers(Rule):
                 yield self._finding(script, loader)
 
     def _finding(self, script: Script, loader: Loader) -> Finding:
-        withheld = why_not(script, loader)
+        withheld = why_not_kept(script, loader)
         fix = None
         if withheld is None:
             given = written_options(loader)
@@ -129,48 +133,13 @@ class RestartingWorkers(Rule):
         return self.finding(
             script,
             loader.call.func,
-            message(loader),
+            start_again(loader),
             fix=fix,
             withheld=withheld,
             evidence=evidence,
         )
 
 
-def message(loader: Loader) -> str:
-    values = loader.values("num_workers")
-    numbers = {v.constant for v in values.known} if values.complete else set()
-    number = numbers.pop() if len(numbers) == 1 else ""
-    if number == 1:
-        return "the loader's worker starts again in every epoch"
-    if number and any(v.default for v in values.known):
-        return f"the loader's workers ({number} by default) start again in every epoch"
-    return f"the loader's {f'{number} workers'.strip()} start again in every epoch"
-
-
 def restarts(script: Script, loader: Loader) -> bool:
-    """Whether a loader has workers, or may be given some, and starts them anew."""
-    if loader.decided_by_runtime or not loader.reused:
-        return False
-    workers, kept = (
-        loader.argument("num_workers"),
-        loader.argument("persistent_workers"),
-    )
-    if not workers.given or loader.values("num_workers").all_in(0, None):
-        return False
-    if kept.absent:
-        return True
-    off = kept.given and loader.values("persistent_workers").all_in(False)
-    return off and not any(has_reason(script, node) for node in kept.nodes)
-
-
-def why_not(script: Script, loader: Loader) -> str | None:
-    """The guard of the fix that fails."""
-    dataset = loader.dataset
-    if built_again(script, loader):
-        return "the loader is built in a loop, and each one would keep its workers"
-    if dataset.mutated:
-        return "samples change the dataset, and workers that live on would keep that"
-    names = loader.evaluator.resolver.methods(dataset.owner) if dataset.owner else {}
-    if "set_epoch" in names:
-        return "the dataset's `set_epoch` may be called in another file"
-    return None
+    """Whether a loader is iterated anew again and again, and starts workers then."""
+    return loader.reused and starts_workers_anew(script, loader)

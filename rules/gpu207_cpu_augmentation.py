@@ -114,7 +114,7 @@ from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.index.build import last_name
-from gpulint.rule import Rule, Words
+from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.augmentations import Augmentation, find_augmentations
 from gpulint.script.batch_augmentation import move_to_batches
@@ -124,6 +124,7 @@ class CpuAugmentation(Rule):
     """Fires on the first random operation of a training pipeline."""
 
     effect = Effect.RANDOM
+    hardware = Hardware.GPU
     needs = Words(
         "transforms Random",
         "transforms ColorJitter",

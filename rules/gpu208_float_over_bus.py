@@ -89,7 +89,7 @@ from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.index.build import last_name
-from gpulint.rule import Rule, Words
+from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.float_samples import Floats, find_floats, keep_bytes
 
@@ -99,6 +99,7 @@ class FloatOverBus(Rule):
 
     effect = Effect.NUMERICS
     severity = Severity.NOTE
+    hardware = Hardware.GPU
     needs = Words(
         "transforms ToTensor", "transforms ToDtype", "transforms ConvertImageDtype"
     )

@@ -65,7 +65,7 @@ gradient 0), custom `autograd.Function`s, Fourier transforms and linear algebra,
 `DataParallel`, FSDP, gradient hooks and `.grad`, optimizers that share parameters, get
 no gradient in some steps or leave gradients of another scale, iterations that end
 before the scaler's update, numbers that float16 cannot hold, differences of neighbours,
-checkpoints of another form.
+checkpoints of another form, functions that the setting `protect` names.
 
 ## When not
 Mixed or half precision in any form is there already, also behind a switch that is off.
@@ -78,7 +78,7 @@ sequences at most 64 features wide, trials of a few steps, one sample a forward 
 with `batch_size` of them for an update, training on one fixed input, Fourier operators
 trained on derivatives of what they give, and an optimizer that holds a picture or a
 latent tensor gain nothing; nor does a step behind `if train:` that `train = False`
-switches off.
+switches off, or a function that says nothing of devices beside others that do.
 Lightning, Accelerate, DeepSpeed, fastai, Ignite and the Hugging Face Trainer have a
 setting for it. A project that allows no torch from 1.6 on has none.
 
@@ -94,7 +94,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
-from gpulint.rule import Rule, Words
+from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.autocast import with_autocast
 from gpulint.script.edits import CannotFix
@@ -105,7 +105,12 @@ from gpulint.script.networks import is_large
 from gpulint.script.old_torch import runs_only_before
 from gpulint.script.operators import solves_equation
 from gpulint.script.optimized import optimizes_tensors
-from gpulint.script.started import trains_in_double, trains_on_gpu, uses_a_trainer
+from gpulint.script.started import (
+    stays_on_host,
+    trains_in_double,
+    trains_on_gpu,
+    uses_a_trainer,
+)
 from gpulint.script.switches import is_switched_off
 from gpulint.script.training_step import (
     Step,
@@ -124,6 +129,7 @@ class MissingAMP(Rule):
     """Reports the forward call of each training loop of a file without any AMP."""
 
     effect = Effect.NUMERICS
+    hardware = Hardware.MIXED
     needs = Words("backward( torch")
     torch = (2, 3)
 
@@ -180,7 +186,7 @@ def _gains(script: Script, step: Step) -> bool:
         return False  # a gradient penalty between several models
     if not inputs_vary(script, step) or one_sample_each(script, step):
         return False
-    if is_switched_off(script, step.backward):
+    if is_switched_off(script, step.backward) or stays_on_host(script, step.loop):
         return False
     if is_tiny(script, step) or is_graph_network(script, step):
         return False

@@ -61,13 +61,15 @@ make one of by name: a quarter of them has to multiply. Models of less than 10 0
 weights (200 000 in linear layers alone) or at most 64 features wide (such products wait
 for memory), Fourier operators trained on derivatives of what they give, and models that
 act in an environment between two steps gain nothing. The optimizer holds a picture or a
-latent tensor, no weights.
+latent tensor, no weights. A function says nothing of devices, beside others that do.
 
 A constant switches the training off,
 or it is a trial: a few steps, or a search after which the optimizer is put back.
 The newest PyTorch that the project allows is older than 1.12, which multiplied in TF32
-by default. The model is float64, the script runs on the CPU or on MPS, or Lightning or
-the Hugging Face Trainer runs the training: they have settings of their own.
+by default. The model is float64, the script runs on the CPU or on MPS, or the Hugging
+Face Trainer or another framework with settings of its own runs the training. Lightning
+only gives advice where nothing says the precision of products: its trainers count, at a
+`precision` of 32 bits.
 `torch.backends.cudnn.allow_tf32` is about convolutions and is on by default, so it
 changes nothing here.
 
@@ -84,7 +86,7 @@ import ast
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
-from gpulint.rule import Rule, Words
+from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.amp_switches import off_flags
 from gpulint.script.covered import may_be_mixed
@@ -92,22 +94,30 @@ from gpulint.script.half import exact_mathematics
 from gpulint.script.loops import steps_environment
 from gpulint.script.model_size import is_tiny
 from gpulint.script.models import constructors
-from gpulint.script.networks import makes_gram_matrix, multiplies_much
+from gpulint.script.networks import (
+    has_products,
+    makes_gram_matrix,
+    multiplies_much,
+)
 from gpulint.script.operators import solves_equation
 from gpulint.script.optimized import optimizes_tensors
 from gpulint.script.precision import matmul_set_nearby
 from gpulint.script.started import (
     at_start,
     has_own_settings,
+    stays_on_host,
     trains_in_double,
     trains_on_gpu,
     why_not_at_start,
 )
 from gpulint.script.switches import is_switched_off
+from gpulint.script.trainer_calls import Maker, TrainerCall, trainer_calls
+from gpulint.script.trainer_precision import may_train_on_gpu
 from gpulint.script.training_step import find_steps
 
 TITLE = "Allow TF32 for matrix products"
 SETTING = 'set_float32_matmul_precision("high")'
+FULL = (32, "32", "32-true")
 OFF_BY_DEFAULT = (1, 12)  # PyTorch 1.7 to 1.11 multiply in TF32 unless told not to
 
 
@@ -116,18 +126,21 @@ class MissingTF32(Rule):
 
     effect = Effect.NUMERICS
     severity = Severity.NOTE
-    needs = Words("backward( torch")
+    hardware = Hardware.TF32
+    needs = Words("backward( torch", "Trainer( .fit( torch")
     torch = (1, 12)
 
     def check(self, script: Script) -> Iterator[Finding]:
         """At most one finding for a file."""
+        if "lightning" in script.frameworks:
+            yield from self._trainer(script)
+            return
         every = script.training_loops
         loops = [x for x in every if not is_switched_off(script, x.node)]
+        loops = [x for x in loops if not stays_on_host(script, x)]
         if not loops or script.precision.matmul is not None:
             return
-        if script.newest_torch is not None and script.newest_torch < OFF_BY_DEFAULT:
-            return
-        if has_own_settings(script):
+        if _is_on_by_default(script) or has_own_settings(script):
             return
         if not trains_on_gpu(script) or trains_in_double(script) is not None:
             return
@@ -146,6 +159,40 @@ class MissingTF32(Rule):
             fix=None if withheld else at_start(script, TITLE, SETTING),
             withheld=withheld,
         )
+
+    def _trainer(self, script: Script) -> Iterator[Finding]:
+        """At most one finding, at a trainer of Lightning's."""
+        calls = trainer_calls(script, Maker.LIGHTNING_TRAINER)
+        made = next((m for m in calls if _is_in_full(m)), None)
+        if made is None or script.precision.matmul is not None:
+            return
+        if _is_on_by_default(script) or trains_in_double(script) is not None:
+            return
+        if matmul_set_nearby(script) or not has_products(script):
+            return
+        withheld = _guard(script)
+        if not made.argument("deterministic").absent:
+            withheld = withheld or "the trainer may ask for deterministic algorithms"
+        yield self.finding(
+            script,
+            made.call.func,
+            "float32 matrix products run in full precision under this trainer: the "
+            "program never sets it, so TF32 is off",
+            fix=None if withheld else at_start(script, TITLE, SETTING),
+            withheld=withheld,
+        )
+
+
+def _is_in_full(made: TrainerCall) -> bool:
+    """Whether a trainer may use a GPU, and surely computes in float32."""
+    if not may_train_on_gpu(made) or not made.all_absent("plugins"):
+        return False
+    return made.argument("precision").absent or made.values("precision").all_in(*FULL)
+
+
+def _is_on_by_default(script: Script) -> bool:
+    newest = script.newest_torch
+    return newest is not None and newest < OFF_BY_DEFAULT
 
 
 def _gains_nothing(script: Script) -> bool:

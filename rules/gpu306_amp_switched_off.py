@@ -75,7 +75,7 @@ import ast
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
-from gpulint.rule import Rule, Words
+from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.amp_guards import switched_off, why_not_on
 from gpulint.script.amp_switches import (
@@ -95,6 +95,7 @@ class AmpSwitchedOff(Rule):
     """Reports the value that switches mixed precision off, with what it switches."""
 
     effect = Effect.NUMERICS
+    hardware = Hardware.MIXED
     needs = Words("autocast", "GradScaler")
 
     def check(self, script: Script) -> Iterator[Finding]:

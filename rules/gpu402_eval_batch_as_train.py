@@ -82,7 +82,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
-from gpulint.rule import Loaders, Rule
+from gpulint.rule import Hardware, Loaders, Rule
 from gpulint.script import Script
 from gpulint.script.edits import CannotFix
 from gpulint.script.evaluation_batches import (
@@ -95,6 +95,7 @@ from gpulint.script.evaluation_batches import (
 class EvalBatchAsTrain(Rule):
     effect = Effect.NUMERICS
     severity = Severity.NOTE
+    hardware = Hardware.GPU
     needs = Loaders()
 
     def check(self, script: Script) -> Iterator[Finding]:

@@ -86,7 +86,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
-from gpulint.rule import Rule, StepLoops
+from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Script
 from gpulint.script.compilable import find_uncompiled
 from gpulint.script.compiled_in_place import compiled_in_place, draws
@@ -99,6 +99,7 @@ class UncompiledModel(Rule):
 
     effect = Effect.NUMERICS
     severity = Severity.NOTE
+    hardware = Hardware.GPU
     needs = StepLoops("backward( torch oader .step(")
 
     def check(self, script: Script) -> Iterator[Finding]:

@@ -69,7 +69,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
-from gpulint.rule import Rule, Words
+from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.autotuning import autotuning_is_set, pictures_are_alike
 from gpulint.script.model_size import is_tiny
@@ -93,6 +93,7 @@ class CudnnAutotuneOff(Rule):
 
     effect = Effect.NUMERICS
     severity = Severity.NOTE
+    hardware = Hardware.CUDA
     needs = Words("backward( torch oader")
     torch = (0, 1)
 

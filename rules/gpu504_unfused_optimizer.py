@@ -66,7 +66,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
-from gpulint.rule import Rule, StepLoops
+from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Script
 from gpulint.script.fused import unfused_optimizers
 
@@ -74,6 +74,7 @@ from gpulint.script.fused import unfused_optimizers
 class UnfusedOptimizer(Rule):
     effect = Effect.NUMERICS
     severity = Severity.NOTE
+    hardware = Hardware.CUDA
     needs = StepLoops("Adam( <move> torch", "AdamW( <move> torch")
 
     def check(self, script: Script) -> Iterator[Finding]:

@@ -48,7 +48,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding
-from gpulint.rule import Rule, Words
+from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.named_cards import named_card, unplaced_ranks
 
@@ -58,6 +58,7 @@ NAMED = [spelling.format(n) for spelling in SPELLINGS for n in range(1, 8)]
 
 class HardcodedDevice(Rule):
     effect = Effect.NONE
+    hardware = Hardware.GPU
     needs = Words("DistributedDataParallel cuda", *NAMED)
 
     def check(self, script: Script) -> Iterator[Finding]:

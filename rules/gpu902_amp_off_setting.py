@@ -52,7 +52,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding
-from gpulint.rule import Rule, Words
+from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.amp_guards import switched_off
 from gpulint.script.setting_values import is_meant, is_setting, setting_name
@@ -62,6 +62,7 @@ class AmpOffSetting(Rule):
     """The form of GPU306 for flags of which a settings file decides."""
 
     effect = Effect.NONE
+    hardware = Hardware.MIXED
     needs = Words("autocast", "GradScaler")
 
     def check(self, script: Script) -> Iterator[Finding]:

@@ -178,6 +178,12 @@ class FileIndex:
         return frozenset(self.calls)
 
     @cached_property
+    def packages(self) -> frozenset[str]:
+        """Packages that the file imports something of: `tensorflow`, `numpy`."""
+        origins = (*self.imports.values(), *self.stars)
+        return frozenset(origin.partition(".")[0] for origin in origins)
+
+    @cached_property
     def functions(self) -> list[Function]:
         """All function definitions, methods included, in source order."""
         both: list[Function] = [

@@ -24,7 +24,7 @@ from gpulint.index.paths import added_to_path
 from gpulint.index.settings_file import Dialect, parse_settings, read_settings
 from gpulint.index.words import Search, Words, settings_files
 from gpulint.runtime_name import is_vendored_file
-from gpulint.source import Source, SourceError, decode, parse, read_source
+from gpulint.source import NOTEBOOK, Source, SourceError, decode, parse, read_source
 
 MAX_LOADED = 4_000_000  # characters of loaded files, about 400 MB of syntax trees
 MAX_TEXT = 64_000_000  # characters that are kept of files read as text only
@@ -78,13 +78,20 @@ class Project:
             return found
         self._loaded[path] = None
         try:
-            source = read_source(path)
-            if path in self._texts:
-                source = source.with_text(self._texts[path])
+            source = self._newest(path)
             self.adopt(build_index(source, parse(source)))
         except (SourceError, SyntaxError, ValueError, RecursionError, MemoryError):
             pass  # the file's own check says so
         return self._loaded[path]
+
+    def _newest(self, path: Path) -> Source:
+        """A file with its newest text. SourceError: it cannot be read."""
+        text = self._texts.get(path)
+        if text is None:
+            return read_source(path)
+        return (
+            read_source(path).with_text(text) if path.is_file() else Source(path, text)
+        )
 
     def settings(self, path: Path, dialect: Dialect) -> FileIndex | None:
         """The index of a YAML or JSON file as its loader reads it, None if it fails."""
@@ -130,6 +137,17 @@ class Project:
     def replace(self, path: Path, text: str) -> None:
         """A file has a new text, which need not be written yet."""
         self._texts[path] = text
+        self._renew(path)
+
+    def reread(self, path: Path) -> None:
+        """A file is what lies on the disk now, whatever it was before."""
+        self._texts.pop(path, None)
+        if path in self._read:
+            self._kept -= len(self._read.pop(path) or "")
+        self._renew(path)
+
+    def _renew(self, path: Path) -> None:
+        """Forget what was known of a file's text."""
         self._unload(path)
         self.words.forget(path)
         self._added.clear()
@@ -570,8 +588,8 @@ def _stem(path: Path) -> str:
 
 
 def is_run(index: FileIndex) -> bool:
-    """Whether a file has a main guard."""
-    return any(
+    """Whether a file is run: a notebook, or one with a main guard."""
+    return index.source.path.suffix == NOTEBOOK or any(
         isinstance(statement, ast.If)
         and any(
             isinstance(n, ast.Name) and n.id == "__name__"

@@ -32,7 +32,7 @@ _MAKERS = frozenset(
 _RETURN_SELF = frozenset("to cuda eval train half double requires_grad_ apply".split())
 _CLASS_KEYWORDS = ("default_factory", "factory", "config_class")
 # Methods of tensors, arrays and lists: no look at what their object is made of.
-_TENSOR_METHODS = frozenset(
+TENSOR_METHODS = frozenset(
     "view reshape size permute transpose item backward zero_grad append extend float "
     "long int unsqueeze squeeze mean sum max min format join split strip numpy cpu "
     "detach contiguous cuda to parameters state_dict load_state_dict expand repeat "
@@ -511,8 +511,8 @@ class Resolver:
         home = self.index.home(call)
         name = last_name(call)
         if name in home.function_names or (home.stars and home.project is not None):
-            return name not in _TENSOR_METHODS or name in home.function_names
-        if home.project is None or name in _TENSOR_METHODS:
+            return name not in TENSOR_METHODS or name in home.function_names
+        if home.project is None or name in TENSOR_METHODS:
             return False
         head = (dotted(call.func) or "").partition(".")[0]
         origin = home.imports.get(head)

@@ -28,9 +28,17 @@ class Evaluator:
         self.outside = resolver.outside
         self.lookups: set[ast.AST] = set()  # `d.pop(k)` that are being evaluated
         self._busy: set[ast.AST] = set()
+        self._known: dict[ast.expr, Values] = {}
 
     def values(self, node: ast.expr) -> Values:
         """The constants that an expression can be."""
+        if self._busy or self.lookups:  # what it gives may lack what is being asked for
+            return self._values(node)
+        if node not in self._known:
+            self._known[node] = self._values(node)
+        return self._known[node]
+
+    def _values(self, node: ast.expr) -> Values:
         if node in self._busy:
             return Values()
         self._busy.add(node)

@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     from ._distributed import Distributed, distributed
     from ._environment import Environment, environment
     from ._explain import explain
+    from ._frameworks import accelerate_precision, hf_args, lightning_precision
     from ._hardware import Hardware, hardware
     from ._limits import available_cpus
     from ._loader import loader_kwargs
     from ._microbatches import microbatches
     from ._monitor import Monitor
+    from ._ms import ms
     from ._precision import accumulator_dtype, amp_dtype
     from ._prefetch import prefetch
     from ._probe import find_batch_size
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from ._split import split_augmentation
     from ._staging import stage_local
     from ._tensor_loader import TensorLoader
+    from ._tf import tf
     from ._transfer import to_device
 
 # Which module has which helpers: each is imported when it is first asked for.
@@ -62,10 +65,12 @@ _HELPERS = {
     "_distributed": "Distributed distributed",
     "_environment": "Environment environment",
     "_explain": "explain",
+    "_frameworks": "accelerate_precision hf_args lightning_precision",
     "_hardware": "Hardware hardware",
     "_limits": "available_cpus",
     "_loader": "loader_kwargs",
     "_microbatches": "microbatches",
+    "_ms": "ms",
     "_monitor": "Monitor",
     "_precision": "accumulator_dtype amp_dtype",
     "_prefetch": "prefetch",
@@ -74,6 +79,7 @@ _HELPERS = {
     "_split": "split_augmentation",
     "_staging": "stage_local",
     "_tensor_loader": "TensorLoader",
+    "_tf": "tf",
     "_transfer": "to_device",
 }
 
@@ -84,6 +90,7 @@ __all__ = [
     "Monitor",
     "ResidentArray",
     "TensorLoader",
+    "accelerate_precision",
     "accumulator_dtype",
     "amp_dtype",
     "async_save",
@@ -98,14 +105,18 @@ __all__ = [
     "find_batch_size",
     "flush",
     "hardware",
+    "hf_args",
+    "lightning_precision",
     "loader_kwargs",
     "maybe_compile",
     "microbatches",
+    "ms",
     "prefetch",
     "resident",
     "scaled_lr",
     "split_augmentation",
     "stage_local",
+    "tf",
     "to_device",
     "warmup",
 ]

@@ -47,17 +47,32 @@ def amp_dtype(device: DeviceLike, prefer: str = "auto") -> torch.dtype | None:
 def accumulator_dtype(device: DeviceLike) -> torch.dtype:
     """Return the dtype in which to sum losses on `device`.
 
-    float64, in which Python's own floats sum; float32 on MPS, which has no float64.
+    float64, in which Python's own floats sum; float32 on MPS and on other accelerators
+    that have no float64, such as Intel's Arc.
     """
     import torch
 
     introduce()
-    if as_device(device).type == "mps":
-        decide("accumulator", "float32 (MPS has no float64)")
+    its = as_device(device)
+    if its.type not in ("cpu", "cuda", "meta") and not _has_float64(its):
+        decide("accumulator", f"float32 ({its.type.upper()} has no float64)")
         return torch.float32
     if not settings().off:
         note("accumulator", "float64 (as Python's own floats sum)")
     return torch.float64
+
+
+def _has_float64(device: torch.device) -> bool:
+    """Whether a number in float64 can be made and added to on a device."""
+    import torch
+
+    if device.type == "mps":
+        return False
+    try:
+        torch.zeros((), dtype=torch.float64, device=device).add_(1)
+    except (AssertionError, NotImplementedError, RuntimeError, TypeError):
+        return False
+    return True
 
 
 mark_constant(amp_dtype)

@@ -116,5 +116,6 @@ SINCE = {
     "torch.xpu.is_available": OLDEST,
     "torch.xpu.mem_get_info": "2.6",
     "torch.xpu.set_device": OLDEST,
+    "torch.zeros": OLDEST,
     "torch.zeros_like": OLDEST,
 }

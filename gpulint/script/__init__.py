@@ -33,8 +33,15 @@
   `checkpoint_paths`, `path_parts`, `async_saves` (601, 602), `remote_samples`
   (603), `slow_logs` (604), `downloads` (605), `named_cards` (801), `worker_threads`
   (802), `platforms` (803), `idle` (804), `epoch_figures` (805),
+  `trainer_calls` (x5x, x6x), `removed_arguments` (357, 364, 366),
+  `trainer_precision` (351, 361, 365), `prepared` (106, 162, 163, 367),
   `setting_values`, `slow_settings`, `illegal_settings`, `debug_switches`,
   `unread_settings`, `mapping_uses` (901–906)
+- MindSpore: `ms_pipelines` (datasets, training loops), `ms_workers` (281, 284),
+  `ms_batches` (481), `ms_context` (881, 582, 583), `ms_training` (181, 381, 581, 584)
+- TensorFlow and Keras: `tf_names` (which release, and names), `tf_pipelines` and
+  `tf_mapped` (271–276), `tf_steps` (571), `tf_waits` (171), `tf_policy` (371),
+  `tf_batches` (471)
 - rewriting: `edits` and `syntax` for rules; `compiler` and `tree` turn edits into text
 """
 

@@ -21,6 +21,7 @@ from gpulint.script.autocast import file_guard
 from gpulint.script.half import Formats, hazard
 from gpulint.script.half_outputs import Outputs
 from gpulint.script.loops import is_backward
+from gpulint.script.protected import why_protected
 from gpulint.script.scaler_checkpoints import lacks_state, saved_states
 from gpulint.script.started import trains_in_double, trains_on_gpu, uses_a_trainer
 from gpulint.script.training_step import Step, find_steps, model_calls
@@ -196,6 +197,9 @@ def _read_elsewhere(script: Script, flag: OffFlag) -> bool:
 
 def _why_not_step(script: Script, flag: OffFlag, step: Step) -> str | None:
     """What one training step lacks to run in mixed precision."""
+    protected = why_protected(script, step)
+    if protected is not None:
+        return protected
     if len([c for c in step.loop.calls if is_backward(c)]) != 1:
         return "several backward calls in a step"
     region = _region(script, flag, step)

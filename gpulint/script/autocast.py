@@ -20,6 +20,7 @@ from gpulint.script.edits import (
 )
 from gpulint.script.half import exact_mathematics
 from gpulint.script.named_devices import device_of_step, same_device
+from gpulint.script.protected import why_protected
 from gpulint.script.scaled_update import ScaledUpdate
 from gpulint.script.scaler_checkpoints import ScalerCheckpoints
 from gpulint.script.started import is_started
@@ -78,7 +79,7 @@ def _attribute_guard(script: Script, node: ast.Attribute) -> str | None:
 
 def with_autocast(script: Script, step: Step) -> Rewrite:
     """The step under autocast with a gradient scaler; CannotFix names the guard."""
-    reason = file_guard(script)
+    reason = why_protected(script, step) or file_guard(script)
     if reason is not None:
         raise CannotFix(reason)
     return _Inserter(script, step).rewrite()

@@ -76,7 +76,7 @@ def evaluates_otherwise(script: Script, loader: Loader) -> bool:
     for index in files_of(script, loader):
         if imports_environments(index) or imports_graphs(index):
             return True
-        if _SHARED.search(index.source.text) or _HEAVY.search(index.source.text):
+        if _SHARED.search(index.source.prose) or _HEAVY.search(index.source.prose):
             return True
     return False
 
@@ -104,7 +104,7 @@ def files_of(script: Script, loader: Loader) -> list[FileIndex]:
 def _has_reason(index: FileIndex) -> bool:
     if imports_environments(index) or imports_graphs(index):
         return True
-    text = index.source.text
+    text = index.source.prose
     reasons = (ACCUMULATES, _MEANT, _SHARED, _HEAVY)
     return any(reason.search(text) for reason in reasons)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,8 @@ class Batches:
     `any`: whether the file has a loop that can be one.
     `assumed` gives where the targets live as they come from the loader, and what
     `next` takes from one of `loaders`, for the tensor facts: on the host, unless the
-    loader's name says that it moves them, its samples are made on a device, or its
-    class may do so.
+    loader's name says that it moves them, its samples are made on a device, its class
+    may do so, or a framework moves what a loop takes (`sent`).
     """
 
     def __init__(
@@ -37,9 +38,11 @@ class Batches:
         resolver: Resolver,
         loops: tuple[Loop, ...],
         loaders: dict[ast.Call, Loader],
+        sent: Callable[[Loop], bool],
     ) -> None:
         self.resolver = resolver
         self._loaders = loaders
+        self._sent = sent
         self.index = resolver.index
         self._targets: dict[ast.AST, Loop] = {}
         self._loops: dict[ast.AST, Loop | None] = {}
@@ -68,7 +71,7 @@ class Batches:
         for name, loop in self._targets.items():
             text = " ".join(ast.dump(i) for i, _ in loop.items)
             moved = any(x.dataset.device is not None for x in loop.loaders)
-            unsure = moved or _ON_DEVICE.search(text)
+            unsure = moved or _ON_DEVICE.search(text) or self._sent(loop)
             found[name] = Where.UNKNOWN if unsure else Where.HOST
         for call in self.index.calls.get("next", ()) if self._loaders else ():
             loaders = self._taken_from(call)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gpulint.index.walk import children, dotted
 from gpulint.script.datasets import changed_by, changes_its_object
+from gpulint.script.lightning import runs_before_fit
 from gpulint.script.loaders import Loader, in_loop
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ def _again(script: Script, call: ast.AST) -> bool:
     function = script.index.function(call)
     known = function is None or function.name == "main"
     if function is not None:
+        known = known or runs_before_fit(script, function)
         known = known or bool(script.resolver.callers(function))
     return not known or in_loop(script.resolver, call)
 

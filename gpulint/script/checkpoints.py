@@ -6,6 +6,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gpulint.index.build import last_name
@@ -15,6 +16,7 @@ from gpulint.script.doubtful import may_never_run
 from gpulint.script.every_step import EveryStep
 from gpulint.script.loops import imports_environments
 from gpulint.script.model_size import weights
+from gpulint.script.networks import takes_large
 from gpulint.script.once import holds_once
 from gpulint.script.started import trains_on_gpu
 from gpulint.script.training_step import find_steps
@@ -75,8 +77,18 @@ class Checkpoint(NamedTuple):
 def find_checkpoints(script: Script) -> Iterator[Checkpoint]:
     """The calls of a file that save in a loop which trains on a GPU, in source order.
 
-    Not what is known to be small: a network of few weights.
+    Not what is known to be small: a network of few weights. Where only epochs that are
+    better than all before are saved, which grow rare, it has to be known to be large.
     """
+    found = list(_candidates(script))
+    regular = {c.loop.node for c in found if not _is_rare(c)}
+    for checkpoint in found:
+        its = script.of(checkpoint.loop.node)
+        if checkpoint.loop.node in regular or _is_surely_large(its):
+            yield checkpoint
+
+
+def _candidates(script: Script) -> Iterator[Checkpoint]:
     for call in script.index.all(ast.Call):
         saves = is_save(script, call) and _is_of_model(script, call)
         if saves or is_pretrained(script, call):
@@ -84,6 +96,10 @@ def find_checkpoints(script: Script) -> Iterator[Checkpoint]:
             found = min(ways, key=_frequency, default=None)
             if found is not None and _is_large(script.of(found.loop.node)):
                 yield found
+
+
+def _is_rare(found: Checkpoint) -> bool:
+    return found.sometimes and found.rhythm == "epoch"
 
 
 def is_save(script: Script, call: ast.Call) -> bool:
@@ -126,11 +142,22 @@ def _frequency(found: Checkpoint) -> tuple[bool, int]:
     return found.rhythm != "step", found.every or 1
 
 
+def _weights(script: Script) -> list[float | None]:
+    """How many weights the model of each step has, or may have at most."""
+    return [weights(script, step) for step in find_steps(script)]
+
+
+def _is_surely_large(script: Script) -> bool:
+    """Whether it is known that what is trained is large."""
+    sure = (n is not None and SMALL <= n < inf for n in _weights(script))
+    return any(sure) or takes_large(script)
+
+
 def _is_large(script: Script) -> bool:
     """Whether a GPU trains something that may be large."""
     if not trains_on_gpu(script):
         return False
-    known = [weights(script, step) for step in find_steps(script)]
+    known = _weights(script)
     return not known or any(n is None or n >= SMALL for n in known)
 
 
@@ -177,7 +204,11 @@ def _in_loop(
                 return None
             if rare == "interval":
                 every = _interval(its, branch.test)
-                found = found._replace(every=_rarer(found.every, every))
+                regular = any(True for _ in _modulos(its, branch.test))
+                also = not regular and each.varies(branch.test, helper)
+                found = found._replace(
+                    every=_rarer(found.every, every), sometimes=found.sometimes or also
+                )
             elif rare == "varies":
                 found = found._replace(sometimes=True)
     return found
@@ -189,21 +220,27 @@ def _rarer(one: int | None, other: int | None) -> int | None:
 
 def _interval(script: Script, test: ast.expr) -> int | None:
     """The smallest known `n` of `step % n == 0`, also of a name for that test."""
+    found = []
+    for part in _modulos(script, test):
+        its = script.evaluator.values(part.right)
+        known = [v.constant for v in its.known if isinstance(v.constant, int)]
+        positive = [n for n in known if n > 0]
+        if not positive or not its.complete or len(positive) < len(its.known):
+            return None
+        found += known
+    return min(found, default=None)
+
+
+def _modulos(script: Script, test: ast.expr) -> Iterator[ast.BinOp]:
+    """Each `step % n` of a test, or of what its names stand for."""
     nodes = [test]
     for name in walk(test):
         if isinstance(name, ast.Name):
             values = (d.value for d in script.definitions(name) if d.kind == "assign")
             nodes += [v for v in values if v is not None]
-    found = []
     for part in (p for node in nodes for p in walk(node)):
         if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod):
-            its = script.evaluator.values(part.right)
-            known = [v.constant for v in its.known if isinstance(v.constant, int)]
-            positive = [n for n in known if n > 0]
-            if not positive or not its.complete or len(positive) < len(its.known):
-                return None
-            found += known
-    return min(found, default=None)
+            yield part
 
 
 def _runs_once(

@@ -69,6 +69,7 @@ _READS = frozenset(
     "loadmat imdecode decode_jpeg read_parquet read_video fromfile memmap read_feather "
     "load_img get_decoder read_pickle nib.load".split()
 )
+_DECODES = ("imdecode", "decode_jpeg")  # of bytes that something has read before
 _READ_HEADS = frozenset(
     "Image PIL cv2 np numpy io skimage imageio torchaudio librosa soundfile sf "
     "pd pandas torchvision nibabel nib h5py pickle json tifffile rasterio zarr "
@@ -237,7 +238,7 @@ def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
     draws = _draws(bodies, evaluator)
     kept = _kept_on_device(methods.get("__init__"), bodies)
     on_host = kept is not None and _is_to_cpu(kept, evaluator)
-    place, reason = _first_work([f.body for f in bodies], evaluator)
+    place, reason = first_work([f.body for f in bodies], evaluator)
     work = Work.SOME if place is not None else Work.NONE
     if place is not None and any(
         may_take_no_work(f, evaluator, _works(evaluator))
@@ -278,7 +279,7 @@ def _works(evaluator: Evaluator) -> Callable[[list[ast.stmt]], bool]:
     def test(body: list[ast.stmt]) -> bool:
         called = [f for n in walk(*body) for f in functions_of(n, evaluator)]
         reached = [f.body for one in called for f in reachable(one, evaluator)]
-        return _first_work([body, *reached], evaluator)[0] is not None
+        return first_work([body, *reached], evaluator)[0] is not None
 
     return test
 
@@ -322,7 +323,7 @@ def _looks_up(node: ast.AST) -> bool:
     return isinstance(taken, ast.Name) and taken.id in targets
 
 
-def _first_work(
+def first_work(
     bodies: list[list[ast.stmt]], evaluator: Evaluator
 ) -> tuple[ast.AST | None, str]:
     """The first expression that makes a sample costly, and what it does."""
@@ -350,7 +351,8 @@ def _work_of(call: ast.Call, evaluator: Evaluator) -> str:
     head, _, last = name.rpartition(".")
     first = name.partition(".")[0]
     if name == "open" or (last in _READS and first in _READ_HEADS):
-        return f"`{written}` reads a file for each sample"
+        does = "decodes an image" if last in _DECODES else "reads a file"
+        return f"`{written}` {does} for each sample"
     if last in _TRANSFORMS:
         return f"`{written}` runs for each sample"
     if name in _LIGHT_CALLS or (head and last in _LIGHT_METHODS):

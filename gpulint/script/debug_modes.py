@@ -291,7 +291,7 @@ def _trains(script: Script) -> bool:
     if script.training_loops:
         return trains_on_gpu(script)
     files = _run_with(script) if is_started(script) else run_together(script)
-    on_gpu = any(_ON_GPU.search(file.source.text) for file in files)
+    on_gpu = any(_ON_GPU.search(file.source.prose) for file in files)
     if not (on_gpu or script.sends_modules):
         return False
     return any(map(_has_step, files)) or _defines_model(script)

@@ -21,6 +21,7 @@ from gpulint.script.edits import (
     Rewrite,
 )
 from gpulint.script.members import member_on_device
+from gpulint.script.prepared import accelerator_of
 from gpulint.script.syntax import CallText, parsed, spanned
 from gpulint.script.waits import bare
 from gpulint.source import node_span
@@ -70,6 +71,9 @@ def sum_on_device(script: Script, loop: Loop, waits: Iterable[Wait]) -> Rewrite:
 def _device(script: Script, loop: Loop, starts: list[ast.Assign]) -> tuple[str, bool]:
     """Code for the device of the sums, and whether it is CUDA for certain."""
     loops, moves = _batch_moves(script, loop)
+    holder = accelerator_of(script, loop) if not moves else None
+    if holder is not None and _is_set(script, holder, loop, starts):
+        return f"{script.text(holder)}.device", False
     if any(_conditional(script, move.call, loop) for move in moves):
         raise CannotFix("the batch is moved to the device on some paths only")
     if moves and all(m.device is None and m.target is Target.CUDA for m in moves):
@@ -83,6 +87,17 @@ def _device(script: Script, loop: Loop, starts: list[ast.Assign]) -> tuple[str, 
     if not all(_same_device(script, m.device, starts[0]) for m in moves if m.device):
         raise CannotFix("no device can be named before the loop")
     return script.text(device), script.tensors.target(device) is Target.CUDA
+
+
+def _is_set(
+    script: Script, holder: ast.expr, loop: Loop, starts: list[ast.Assign]
+) -> bool:
+    """Whether an accelerator is surely there where the sums start."""
+    if any(_conditional(script, call, loop) for call in loop.backward):
+        return False
+    if script.may_be_none(holder):
+        return False
+    return all(script.is_set_at(holder, start) for start in starts)
 
 
 def _attribute_at(

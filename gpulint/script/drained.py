@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Where
 from gpulint.index.walk import walk
+from gpulint.script.evaluation import called_module
 from gpulint.script.every_step import Part
+from gpulint.script.loops import is_backward, is_step
 from gpulint.script.reads import SHARES
+from gpulint.script.training_step import is_loss
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -61,6 +64,31 @@ def is_read_again(
         if queues(script, between.node):
             return False
     return False
+
+
+def is_all_but_drained(
+    script: Script, parts: Sequence[Part], number: int, reads: Iterable[Part]
+) -> bool:
+    """Whether a read before a part has waited for the step's work but for a loss.
+
+    From the read on no model runs, forward or backward: a loss of what it gave is done
+    before the host asks for it.
+    """
+    part = parts[number]
+    earlier = {r.node for r in reads if runs_with(r, part)}
+    for before in reversed(parts[:number] if earlier else ()):
+        if before.node in earlier:
+            return True
+        if isinstance(before.node, ast.Call) and _runs_model(script, before.node):
+            return False
+    return False
+
+
+def _runs_model(script: Script, call: ast.Call) -> bool:
+    if is_backward(call) or is_step(call):
+        return True
+    callee = called_module(call)
+    return script.tensors.is_module(callee) and not is_loss(script, callee)
 
 
 def queues(script: Script, node: ast.AST) -> bool:

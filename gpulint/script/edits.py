@@ -61,6 +61,13 @@ class Remove(NamedTuple):
 Edit = Replace | ReplaceCode | InsertBefore | InsertAfter | Wrap | Remove
 
 
+def place_of(edit: Edit) -> ast.expr | ast.stmt | ast.arg:
+    """The node that an edit changes, or stands beside."""
+    if isinstance(edit, (Replace, ReplaceCode)):
+        return edit.node
+    return edit.statements[0] if isinstance(edit, Wrap) else edit.statement
+
+
 class Rewrite(NamedTuple):
     """What a rule wants changed: all edits or none.
 

@@ -235,6 +235,8 @@ def model_calls(script: Script, loop: Loop) -> Iterator[ast.Call]:
         node = part.node
         if not isinstance(node, ast.Call) or script.without_grad(node):
             continue
+        if not part.graph:
+            continue
         helper = part.helper
         if may_switch_off(helper) or (helper and always_without_grad(script, helper)):
             continue

@@ -33,6 +33,7 @@ class Part(NamedTuple):
     `helper`: the function it stands in, if the loop only calls that; `call`: the call
     in the loop's file that leads there, if it stands in another file. `branches`: the
     conditions it stands behind, outermost first, and whether each holds there.
+    `graph`: False where a call that leads there stands under `no_grad`.
     """
 
     node: ast.AST
@@ -40,6 +41,7 @@ class Part(NamedTuple):
     helper: Function | None
     call: ast.Call | None = None
     branches: Branches = ()
+    graph: bool = True
 
 
 class EveryStep:
@@ -51,6 +53,7 @@ class EveryStep:
         self._seen: set[ast.AST] = set()
         self._outside: ast.Call | None = None  # the call that left this file
         self._branches: Branches = ()
+        self._graph = True
 
     def parts(self) -> Iterator[Part]:
         """All expression nodes of a step, in source order, helpers where called."""
@@ -125,7 +128,7 @@ class EveryStep:
     # Expressions
 
     def _part(self, node: ast.AST, inner: bool, helper: Function | None) -> Part:
-        return Part(node, inner, helper, self._outside, self._branches)
+        return Part(node, inner, helper, self._outside, self._branches, self._graph)
 
     def _nodes(
         self, root: ast.AST, inner: bool, helper: Function | None
@@ -178,7 +181,10 @@ class EveryStep:
         leaves = self._outside is None and not index.holds(function)
         if leaves:
             self._outside = call
+        around = self._graph
+        self._graph = around and not self.script.of(call).without_grad(call)
         yield from self._block(function.body, inner, function)
+        self._graph = around
         if leaves:
             self._outside = None
 
@@ -196,7 +202,7 @@ class EveryStep:
                 return "interval"
             if isinstance(node, ast.Name) and self._counts(node):
                 return "interval"
-        return "varies" if self._varies(test, helper) else None
+        return "varies" if self.varies(test, helper) else None
 
     def _is_off(self, test: ast.expr) -> bool:
         """Whether a test fails with the options' defaults: `wandb and args.wandb`."""
@@ -217,12 +223,12 @@ class EveryStep:
             if isinstance(d.value, (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp))
         )
 
-    def _varies(self, test: ast.expr, helper: Function | None) -> bool:
+    def varies(self, test: ast.expr, helper: Function | None) -> bool:
         """Whether a test can differ from step to step."""
         if isinstance(test, ast.UnaryOp):
-            return self._varies(test.operand, helper)
+            return self.varies(test.operand, helper)
         if isinstance(test, ast.BoolOp):
-            return any(self._varies(v, helper) for v in test.values)
+            return any(self.varies(v, helper) for v in test.values)
         if isinstance(test, ast.Compare) and all(
             isinstance(o, (ast.Is, ast.IsNot)) for o in test.ops
         ):

@@ -222,7 +222,7 @@ def _unmoved(call: ast.Call) -> ast.Call:
     return call
 
 
-def reached(script: Script, statements: tuple[ast.stmt, ...]) -> list[ast.AST]:
+def reached(script: Script, statements: Iterable[ast.AST]) -> list[ast.AST]:
     """Statements, the functions that they call, and modules that they may run.
 
     Those are all modules of this file, and of others what is called or made here.

@@ -141,7 +141,7 @@ def _is_modulo(node: ast.AST) -> bool:
 def _has_reason(script: Script, call: ast.Call) -> bool:
     """Whether a comment beside a call, or above it, says what the pause is for."""
     source = script.source_of(call)
-    lines = [source.line(row) for row in (call.lineno - 1, call.lineno) if row > 0]
+    lines = [source.said(row) for row in (call.lineno - 1, call.lineno) if row > 0]
     return any(_REASON.search(line) for line in lines)
 
 

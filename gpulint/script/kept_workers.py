@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpulint.script.reuse import dataset_change, kept_iterator, runs_once
+from gpulint.script.loader_options import has_reason
+from gpulint.script.reuse import built_again, dataset_change, kept_iterator, runs_once
 from gpulint.script.worker_state import changing_variable
 
 if TYPE_CHECKING:
@@ -21,3 +22,44 @@ def stays_the_same(script: Script, loader: Loader) -> bool:
     if changing_variable(script, loader) is not None:
         return False
     return dataset_change(script, loader) is None
+
+
+def starts_workers_anew(script: Script, loader: Loader) -> bool:
+    """Whether a loader has workers, or may be given some, and ends them with a pass."""
+    if loader.decided_by_runtime:
+        return False
+    workers, kept = (
+        loader.argument("num_workers"),
+        loader.argument("persistent_workers"),
+    )
+    if not workers.given or loader.values("num_workers").all_in(0, None):
+        return False
+    if kept.absent:
+        return True
+    off = kept.given and loader.values("persistent_workers").all_in(False)
+    return off and not any(has_reason(script, node) for node in kept.nodes)
+
+
+def start_again(loader: Loader) -> str:
+    """What a finding says of workers that do not live on."""
+    values = loader.values("num_workers")
+    numbers = {v.constant for v in values.known} if values.complete else set()
+    number = numbers.pop() if len(numbers) == 1 else ""
+    if number == 1:
+        return "the loader's worker starts again in every epoch"
+    if number and any(v.default for v in values.known):
+        return f"the loader's workers ({number} by default) start again in every epoch"
+    return f"the loader's {f'{number} workers'.strip()} start again in every epoch"
+
+
+def why_not_kept(script: Script, loader: Loader) -> str | None:
+    """The guard that fails for keeping workers between passes."""
+    dataset = loader.dataset
+    if built_again(script, loader):
+        return "the loader is built in a loop, and each one would keep its workers"
+    if dataset.mutated:
+        return "samples change the dataset, and workers that live on would keep that"
+    names = loader.evaluator.resolver.methods(dataset.owner) if dataset.owner else {}
+    if "set_epoch" in names:
+        return "the dataset's `set_epoch` may be called in another file"
+    return None

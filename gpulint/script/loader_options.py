@@ -43,8 +43,8 @@ def written_options(loader: Loader) -> dict[str, ast.expr]:
 def has_reason(script: Script, node: ast.expr) -> bool:
     """Whether a comment at a value, or above it, says why it is so."""
     source, row = script.source_of(node), node.lineno
-    above = source.line(row - 1) if row > 1 else ""
-    rows = [source.line(row)]
+    above = source.said(row - 1) if row > 1 else ""
+    rows = [source.said(row)]
     if above.lstrip().startswith("#"):
         rows.append(above)
     return any(map(_REASON.search, rows))

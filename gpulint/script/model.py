@@ -21,28 +21,32 @@ from gpulint.index import (
     Tensors,
     Where,
 )
-from gpulint.index.loaded_settings import is_settings
 from gpulint.index.walk import dotted
+from gpulint.releases import Range
 from gpulint.rule import Rule
 from gpulint.runtime_name import RUNTIME, VENDORED
 from gpulint.script.backpropagated import Backpropagated
 from gpulint.script.batches import Batches
 from gpulint.script.checkpoints import Checkpoint, find_checkpoints
 from gpulint.script.columns import Columns, find_columns
-from gpulint.script.edits import CannotFix, Rewrite
+from gpulint.script.edits import CannotFix, Rewrite, place_of
+from gpulint.script.identity import identity
 from gpulint.script.invariants import Invariants
+from gpulint.script.lightning_steps import LightningSteps
 from gpulint.script.loaders import Loader, find_loaders
 from gpulint.script.loops import Loop, Loops
+from gpulint.script.ms_pipelines import MsPipelines
 from gpulint.script.mutations import mutations_by_name
 from gpulint.script.outside import (
     handed_to,
     is_shown,
 )
 from gpulint.script.precision import Precision
+from gpulint.script.prepared import forks_later, may_be_fed, uses_accelerator
 from gpulint.script.runners import Runners
 from gpulint.script.scalars import Scalars
-from gpulint.script.setting_values import setting_name
 from gpulint.script.test_code import is_test_code
+from gpulint.script.tf_pipelines import Pipelines
 from gpulint.script.transfers import Transfer, find_transfers
 from gpulint.source import Source, node_span
 
@@ -58,6 +62,7 @@ FRAMEWORKS = {
     "fastai": "fastai",
     "ignite": "ignite",
     "torch_xla": "xla",
+    "mindspore": "mindspore",
 }
 
 RUNTIME_TORCH = (2, 3)  # the lowest release that `gpulint.runtime` works with
@@ -78,26 +83,39 @@ class Script:
         beside: Script | None = None,
         newest_torch: tuple[int, int] | None = None,
         vendor: bool = False,
+        packages: tuple[tuple[str, Range], ...] = (),
+        protect: tuple[str, ...] = (),
     ) -> None:
         self.source = source
         self.index = index
         self.torch_version = torch_version
         self.newest_torch = newest_torch
         self.vendor = vendor
+        self.packages = packages
+        self.protect = protect
         self._all: dict[FileIndex, Script] = beside._all if beside else {}
         self._all[index] = self
         resolver = Resolver(index)
         self.resolver: Resolver = beside.resolver.beside(index) if beside else resolver
         self.evaluator = Evaluator(self.resolver)
         self.tensors = Tensors(self.resolver, self.evaluator)
+        self._imported: dict[str, ast.stmt] = {}
         self._receivers: dict[FileIndex, tuple[FileIndex, ...]] = {}
 
     def of(self, node: ast.AST) -> Script:
         """The script model of the file in which a node stands: this one or another."""
         index = self.index.home(node)
         if index not in self._all:
-            newest = self.newest_torch
-            Script(index.source, index, self.torch_version, self, newest, self.vendor)
+            Script(
+                index.source,
+                index,
+                self.torch_version,
+                self,
+                self.newest_torch,
+                self.vendor,
+                self.packages,
+                self.protect,
+            )
         return self._all[index]
 
     def called_only_by(self, callers: dict[Function, list[ast.Call]]) -> Script:
@@ -109,6 +127,14 @@ class Script:
         other.tensors = Tensors(other.resolver, other.evaluator)
         other.tensors.assumed = self.tensors.assumed
         return other
+
+    def releases(self, package: str) -> Range:
+        """The releases that the project allows of a package other than torch.
+
+        Packages as in `gpulint.dependencies.PACKAGES`; a bound that is None is none,
+        and means the newest release where a rule must choose.
+        """
+        return dict(self.packages).get(package, Range())
 
     # Text and places
 
@@ -138,11 +164,8 @@ class Script:
         )
 
     def context(self, node: ast.AST) -> str:
-        """What identifies a finding when lines move: definition and normal text."""
-        if is_settings(self.index.home(node)) and isinstance(node, ast.expr):
-            return f"{setting_name(self, node)}\0{self.text(node)}"
-        text = re.sub(r"\s+", " ", self.text(self.index.statement(node)))[:200]
-        return f"{self.index.qualname(node)}\0{text}"
+        """What identifies a finding when lines move and when layout changes."""
+        return identity(self, node)
 
     # Fixes
 
@@ -158,6 +181,8 @@ class Script:
         """A rewrite as text edits, or None and the reason why it cannot be."""
         if rewrite is None:
             return None, None
+        if rule.framework == "mindspore":
+            return self._compiled(rewrite, effect)
         needed = rewrite.torch or rule.torch
         if any(i in self.runtime[1] for i in rewrite.imports):
             needed = max(needed, RUNTIME_TORCH)
@@ -165,10 +190,37 @@ class Script:
         if oldest is not None and oldest < needed:
             wanted, has = (".".join(map(str, its)) for its in (needed, oldest))
             return None, f"needs torch {wanted}, the project allows {has}"
+        return self._compiled(rewrite, effect)
+
+    def _compiled(
+        self, rewrite: Rewrite, effect: Effect
+    ) -> tuple[Fix | None, str | None]:
         try:
-            return self._compiler.compile(rewrite, effect), None
+            fix = self._compiler.compile(rewrite, effect)
         except CannotFix as error:
             return None, str(error)
+        reason = self._too_early(rewrite, fix)
+        return (None, reason) if reason else (fix, None)
+
+    def _too_early(self, rewrite: Rewrite, fix: Fix) -> str | None:
+        """Why new code at the top level would run before what it needs, or too soon."""
+        rows = [
+            node.lineno
+            for node in map(place_of, rewrite.edits)
+            if self.index.function(node) is None
+            and not isinstance(node, (ast.Import, ast.ImportFrom))
+        ]
+        for name, statement in self._imported.items():
+            if any(row < statement.lineno for row in rows):
+                limit = self.source.starts[statement.lineno - 1]
+                used = re.compile(rf"(?<![\w.])(?<!import ){name}\b")
+                if any(e.start < limit and used.search(e.content) for e in fix.edits):
+                    return f"`{name}` is imported further down"
+        if rows and forks_later(self.index):
+            asks = (f"{self.torch[0]}.cuda.", f"{self.runtime[0]}.")
+            if any(word in e.content for e in fix.edits for word in asks):
+                return "`notebook_launcher` forks, before which CUDA must be left alone"
+        return None
 
     def name_for(self, module: str, preferred: str) -> tuple[str, tuple[str, ...]]:
         """The local name of a module, and the import statement if it lacks one.
@@ -186,6 +238,7 @@ class Script:
                     name = alias.asname or alias.name.partition(".")[0]
                     same = self.index.imports.get(name) == module
                     if same and not self._is_shadowed(name):
+                        self._imported[name] = statement
                         return name, ()
         parent, _, last = module.rpartition(".")
         taken = preferred in self.index.bound_names or preferred in self.index.imports
@@ -245,10 +298,13 @@ class Script:
 
     @cached_property
     def frameworks(self) -> frozenset[str]:
-        """Training frameworks that the file imports: lightning, transformers…"""
+        """Training frameworks that the file imports, or an accelerator it is given."""
         heads = {v.partition(".")[0] for v in self.index.imports.values()}
         heads |= {s.partition(".")[0] for s in self.index.stars}
-        return frozenset(FRAMEWORKS[h] for h in heads if h in FRAMEWORKS)
+        found = {FRAMEWORKS[h] for h in heads if h in FRAMEWORKS}
+        if "lightning" not in found and uses_accelerator(self.index):
+            found.add("accelerate")  # Lightning's trainers have accelerators too
+        return frozenset(found)
 
     @cached_property
     def _loops(self) -> Loops:
@@ -361,7 +417,11 @@ class Script:
     @cached_property
     def batches(self) -> Batches:
         """Which expressions are parts of a batch."""
-        return Batches(self.resolver, self.loops, self._loaders)
+        return Batches(self.resolver, self.loops, self._loaders, self._is_sent)
+
+    def _is_sent(self, loop: Loop) -> bool:
+        """Whether Accelerate has moved what a loop takes, or may have."""
+        return "ccelerator" in self.source.text and may_be_fed(self, loop)
 
     @cached_property
     def moves(self) -> tuple[Move, ...]:
@@ -438,6 +498,16 @@ class Script:
         return Scalars(self)
 
     @cached_property
+    def lightning_steps(self) -> LightningSteps:
+        """What steps of Lightning modules get, and compute."""
+        return LightningSteps(self)
+
+    @cached_property
+    def ms_pipelines(self) -> MsPipelines:
+        """MindSpore's datasets, and the loops over them."""
+        return MsPipelines(self)
+
+    @cached_property
     def precision(self) -> Precision:
         """Mixed precision and TF32 as the file sets them."""
         return Precision(self.index, self.evaluator)
@@ -456,6 +526,11 @@ class Script:
         return bool(
             self.frameworks & {"lightning", "accelerate", "deepspeed", "fastai"}
         )
+
+    @cached_property
+    def pipelines(self) -> Pipelines:
+        """Datasets of `tf.data`, their operations and what takes them."""
+        return Pipelines(self)
 
     @cached_property
     def is_test(self) -> bool:

@@ -141,6 +141,19 @@ def _trains(script: Script) -> bool:
     return any("backward" in index.calls_by_name for index in files)
 
 
+def leaves_one_card(script: Script) -> bool:
+    """Whether a file lets the process see one GPU: `os.environ[…] = "2"`."""
+    return any(
+        isinstance(target, ast.Subscript)
+        and isinstance(target.slice, ast.Constant)
+        and target.slice.value == "CUDA_VISIBLE_DEVICES"
+        and isinstance(assigned.value, ast.Constant)
+        and str(assigned.value.value).strip().isdigit()
+        for assigned in script.index.all(ast.Assign)
+        for target in assigned.targets
+    )
+
+
 # Ranks
 
 

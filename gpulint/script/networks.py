@@ -104,6 +104,26 @@ def is_large(script: Script) -> bool:
     return _trains_one(script, "is_large", (_ATTENTION, _CONVOLUTIONAL, _OF_LARGE))
 
 
+def has_large(script: Script) -> bool:
+    """Whether a program has a large network, whoever may train it."""
+    own = [Network(script, owner) for owner in own_networks(script)]
+    kinds = (_ATTENTION, _CONVOLUTIONAL, _OF_LARGE)
+    return _likely(own, "is_large", FEW_OF_ALL) or _takes_one(script, kinds)
+
+
+def has_products(script: Script) -> bool:
+    """Whether a program has a network that multiplies much, whoever may train it."""
+    own = [Network(script, owner) for owner in own_networks(script)]
+    return _likely(own, "multiplies_much", FEW_OF_ALL) or _takes_one(
+        script, (_ATTENTION,)
+    )
+
+
+def takes_large(script: Script) -> bool:
+    """Whether a program takes a large network from a package."""
+    return _takes_one(script, (_ATTENTION, _CONVOLUTIONAL, _OF_LARGE))
+
+
 def attends(script: Script) -> bool:
     """Whether a program takes a model made of attention from a package."""
     made = [m for model in trained_models(script) for m in makers(script, model)]

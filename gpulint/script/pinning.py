@@ -25,6 +25,7 @@ from gpulint.script.loader_classes import LOADER
 from gpulint.script.loaders import Loader
 from gpulint.script.pageable import joined_on_host
 from gpulint.script.setting_values import comes_from_settings
+from gpulint.script.started import stays_on_host
 from gpulint.script.trainers import feeds_no_gpu
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def written_off(script: Script, loader: Loader) -> bool:
     for keyword in loader.call.keywords:
         if keyword.arg == "pin_memory" and isinstance(keyword.value, ast.Constant):
             rows = range(keyword.lineno - 1, keyword.lineno + 1)
-            lines = [script.source.line(row) for row in rows if row >= 1]
+            lines = [script.source.said(row) for row in rows if row >= 1]
             above, own = lines[0] if len(lines) > 1 else "", lines[-1]
             above = above if above.lstrip().startswith("#") else ""
             return not keyword.value.value and bool(
@@ -207,6 +208,8 @@ def _is_sent(script: Script, loader: Loader) -> bool:
     if any(iterates_graphs(script.of(x.node), x) for x in loops):
         return False  # the copy of a graph waits, pinned or not
     if joined_on_host(script, loops):
+        return False
+    if loops and all(stays_on_host(script.of(x.node), x) for x in loops):
         return False
     moves = script.moves_in(loops)
     targets = {m.target for m in moves}

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import ast
+from typing import TYPE_CHECKING
 
-from gpulint.index import Resolver
+from gpulint.index import Resolver, Value
 from gpulint.script.changes import everywhere
 from gpulint.script.datasets import Work
+from gpulint.script.loader_options import unpicklable
 from gpulint.script.loaders import Loader
+from gpulint.script.reuse import built_again
+from gpulint.script.worker_state import why_not_shared
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
 
 
 def is_serial(loader: Loader) -> bool:
@@ -63,4 +70,47 @@ def declared(loader: Loader) -> bool:
         for node in loader.argument("num_workers").nodes
         if isinstance(node, ast.Attribute)
         for definition in evaluator.resolver.definitions(node)
+    )
+
+
+def loads_alone(loader: Loader, values: tuple[Value, ...]) -> str:
+    """What a finding says of a loader with so few workers."""
+    reason = loader.dataset.reason
+    is_clause = reason[0] == "`" or reason[0].isupper()
+    what = reason if is_clause else f"the dataset {reason}"
+    numbers = sorted({str(v.constant) for v in values})
+    if not numbers:
+        return f"`num_workers` is not set, so the training process loads alone: {what}"
+    who = "one process" if numbers == ["1"] else "the training process"
+    return f"`num_workers` is {' or '.join(numbers)}, so {who} loads alone: {what}"
+
+
+def why_no_workers(
+    script: Script, loader: Loader, values: tuple[Value, ...]
+) -> str | None:
+    """The guard that fails for giving a loader workers."""
+    dataset = loader.dataset
+    if any(v.default for v in values) or declared(loader):
+        return "the number is a default that a caller or user may replace"
+    if dataset.iterable and not _shards(script, dataset.owner):
+        return "every worker would yield all samples of the iterable dataset"
+    if dataset.mutated:
+        return "samples change the dataset, and each worker would change its own copy"
+    if not dataset.known:
+        return "the dataset is not known"
+    if dataset.generator is not None:
+        return "all workers would have a copy of the dataset's random generator"
+    if dataset.placed is not None:
+        return "the device that makes the samples is one that a caller may replace"
+    if built_again(script, loader):
+        return "the loader is built in a loop"
+    return unpicklable(script, loader) or why_not_shared(script, loader)
+
+
+def _shards(script: Script, owner: ast.ClassDef | None) -> bool:
+    return any(
+        owner is None or script.index.inside(call, owner)
+        for name, calls in script.index.calls.items()
+        if name.endswith("get_worker_info")
+        for call in calls
     )

@@ -69,8 +69,8 @@ def is_meant(script: Script, node: ast.expr) -> bool:
 def says_why(script: Script, node: ast.expr) -> bool:
     """Whether a comment at a value, or above it, gives a reason for it."""
     source = script.source_of(node)
-    above = source.line(node.lineno - 1) if node.lineno > 1 else ""
-    comments = [source.line(node.lineno)]
+    above = source.said(node.lineno - 1) if node.lineno > 1 else ""
+    comments = [source.said(node.lineno)]
     if above.lstrip().startswith("#"):
         comments.append(above)
     return any(map(_REASON.search, comments))

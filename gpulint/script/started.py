@@ -6,8 +6,8 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from gpulint.index import FileIndex, Target
-from gpulint.index.walk import dotted, walk
+from gpulint.index import FileIndex, Function, Target
+from gpulint.index.walk import FUNCTIONS, dotted, walk
 from gpulint.script.edits import InsertAfter, Rewrite
 from gpulint.script.neighbours import programs, run_together
 from gpulint.script.training_step import find_steps, is_loss
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 _DOUBLE = re.compile(r"(^|\.)(float64|double|DoubleTensor)$")
+_DEVICE = re.compile(r"cuda|device|gpu|\.to\(|accelerat|put\(", re.IGNORECASE)
 _MPS = re.compile(r"(?<![a-z])mps(?![a-z])")
 _TRAINERS = re.compile(r"Trainer$|TrainingArguments$")
 # Frameworks that set precision and backends themselves.
@@ -30,11 +31,34 @@ def trains_on_gpu(script: Script) -> bool:
     wanted = {m.target for m in script.moves}
     if wanted and wanted <= {Target.CPU, Target.MPS}:
         return False
-    text = script.source.text
+    text = script.source.prose
     named = _MPS.search(text) is not None  # `dumps` has the letters too
     if named and "cuda" not in text and "gpu" not in text.lower():
         return False
     return script.uses_gpu or (_comes_back(script) and not _made_here(script))
+
+
+def stays_on_host(script: Script, loop: Loop) -> bool:
+    """Whether a function trains on the CPU, of a file whose others train on a GPU.
+
+    It says nothing of devices, while a training loop of another function moves its
+    batches there.
+    """
+    function = _outermost(script, loop)
+    if function is None or not isinstance(script.index.parent(function), ast.Module):
+        return False
+    rows = range(function.lineno, (function.end_lineno or function.lineno) + 1)
+    if any(_DEVICE.search(script.source.line(row)) for row in rows):
+        return False
+    others = [x for x in script.training_loops if _outermost(script, x) != function]
+    return any(_outermost(script, x) for _, x in script.batch_moves if x in others)
+
+
+def _outermost(script: Script, loop: Loop) -> Function | None:
+    above = script.index.ancestors(loop.node)
+    functions = [n for n in above if isinstance(n, FUNCTIONS)]
+    found = functions[-1] if functions else None
+    return found if not isinstance(found, ast.Lambda) else None
 
 
 def trained_on_gpu(script: Script) -> Loop | None:
@@ -150,7 +174,10 @@ def _runs(script: Script, statement: ast.stmt) -> bool:
     trainers = [loop.function for loop in script.training_loops]
     if any(loop.node in nodes for loop in script.training_loops):
         return True
-    calls = (n for n in nodes if isinstance(n, ast.Call))
+    calls = [n for n in nodes if isinstance(n, ast.Call)]
+    fits = (getattr(call.func, "attr", "") == "fit" for call in calls)
+    if "lightning" in script.frameworks and any(fits):
+        return True
     called = (script.resolver.callee(c) for c in calls)
     return any(f is not None and (f.name == "main" or f in trainers) for f in called)
 

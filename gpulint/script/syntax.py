@@ -21,6 +21,10 @@ _EQUAL = re.compile(rf"{_SPACE}={_SPACE}")
 _WORD = 20  # longer than any keyword
 _BLANKS = " \t\f\r\n\\"
 _KEYWORD = re.compile(rf"(?<!\w)(?:{'|'.join(keyword.kwlist)})\Z")
+# A comment at the end of the last argument's line, and nothing but space behind it.
+_SAID = re.compile(
+    r"(?P<comma>,?)(?P<comment>[ \t]*#[^\r\n]*)(?P<rest>(?P<line>\r\n|\r|\n)\s*)\Z"
+)
 _NEXT_LINE = re.compile(
     rf"{_SPACE},(?:[ \t\f]|\\\r?\n)*(?:#[^\r\n]*)?(\r\n|\r|\n){_SPACE}?([ \t\f]*)\Z"
 )
@@ -150,30 +154,36 @@ def add_argument(code: str) -> Build:
     return build
 
 
-def move_to_spread(code: str, names: Iterable[str], order: tuple[str, ...]) -> Build:
+def move_to_spread(
+    code: str, names: Iterable[str], order: tuple[str, ...], *, keep: bool = False
+) -> Build:
     """Append `**code` to a call, without the arguments that it takes over.
 
-    Those are the ones called `names`, by keyword or position, and other `**kwargs`.
-    `order` names the positions: arguments behind one that moves become keywords.
+    Those are the ones called `names`, by keyword or position, and other `**kwargs`
+    unless they are to `keep`. `order` names the positions: arguments behind one that
+    moves become keywords.
     """
     moved = frozenset(names)
 
     def build(text: str) -> str:
         call = CallText.of(text)
         arguments: list[Argument] = []
-        named = False
+        named = stays = False
         for number, argument in enumerate(call.arguments):
             if not argument.head:
                 named = named or order[number] in moved
                 if named:
                     argument = _named(argument, order[number])
-            if argument.name not in moved and not argument.head.startswith("**"):
+            spread = argument.head.startswith("**") and not keep
+            stays = argument.name not in moved and not spread
+            if stays:
                 arguments.append(argument)
         if arguments:
             end = call.arguments[-1].end
             arguments[-1] = arguments[-1]._replace(end=end)
-        spread = Argument(code, head="**")
-        return call.code(_appended(arguments, spread, _separator(call.arguments)))
+        last = Argument(code, head="**")
+        between = _separator(call.arguments)
+        return call.code(_appended(arguments, last, between, says=stays))
 
     return build
 
@@ -314,12 +324,19 @@ def _as_last(argument: Argument, end: str) -> Argument:
 
 
 def _appended(
-    arguments: Sequence[Argument], new: Argument, between: str
+    arguments: Sequence[Argument], new: Argument, between: str, *, says: bool = True
 ) -> list[Argument]:
-    """At the end; a trailing comma stays one, as does a line for each argument."""
+    """At the end; a trailing comma stays one, as does a line for each argument.
+
+    A comment at the last argument stays with it if that `says` it.
+    """
     if not arguments:
         return [new]
     *others, last = arguments
+    said = _SAID.match(last.end) if says else None
+    if said and between[1:].isspace() and said["line"] in between:
+        own = last._replace(end=f",{said['comment']}{between[1:]}")
+        return [*others, own, new._replace(end=said["comma"] + said["rest"])]
     return [*others, last._replace(end=between), new._replace(end=last.end)]
 
 

@@ -154,8 +154,9 @@ def hindrance(script: Script, transfer: Transfer) -> str | None:
 def _has_own_to(script: Script, transfer: Transfer) -> bool:
     """Whether a whole batch is moved where the project has batches of its own."""
     source, project = transfer.source, script.index.project
+    items = {target for _, target in transfer.loop.items}  # `enumerate` is left out
     whole = isinstance(source, ast.Name) and any(
-        d.path == () and d.kind in ("for", "parameter")
+        d.node in items or (d.path == () and d.kind in ("for", "parameter"))
         for d in script.definitions(source)
     )
     if not whole:

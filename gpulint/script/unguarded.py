@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index.walk import dotted
 from gpulint.script.worker_state import main_guard
+from gpulint.source import NOTEBOOK
 
 if TYPE_CHECKING:
     from gpulint.script.loaders import Loader
@@ -21,7 +22,8 @@ _NOTEBOOK = re.compile(r"^# ?(%%|In ?\[|COMMAND -)|get_ipython\(", re.MULTILINE)
 
 def unguarded_pass(script: Script, loader: Loader) -> Loop | None:
     """The loop over a loader with workers that runs when the script is imported."""
-    if _NOTEBOOK.search(script.source.text) or _chooses_start(script):
+    notebook = script.source.path.suffix == NOTEBOOK
+    if notebook or _NOTEBOOK.search(script.source.text) or _chooses_start(script):
         return None
     context = loader.argument("multiprocessing_context")
     if not wants_workers(loader) or not context.absent:

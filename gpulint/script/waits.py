@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpulint.index import Function, Target, Where
 from gpulint.index.walk import dotted
 from gpulint.script.branches import Branches, all_of
-from gpulint.script.drained import is_drained, is_read_again
+from gpulint.script.drained import is_all_but_drained, is_drained, is_read_again
 from gpulint.script.every_step import EveryStep, Part
 from gpulint.script.losses import differentiated
 from gpulint.script.members import SAME_PLACE, member_on_device
+from gpulint.script.prepared import sends_models
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -54,12 +55,13 @@ class Wait(NamedTuple):
 
 def named(script: Script, waits: list[Wait]) -> str:
     """The texts of some waits, of many the first, for a message."""
-    texts = list(dict.fromkeys(_short(script.text(w.node)) for w in waits))
+    texts = list(dict.fromkeys(short(script.text(w.node)) for w in waits))
     more = ", …" if len(texts) > SHOWN else ""
     return ", ".join(f"`{t}`" for t in texts[:SHOWN]) + more
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """A piece of code in one line of a message, cut off where it is long."""
     line = " ".join(text.split())
     return line if len(line) <= 60 else line[:57] + "…"
 
@@ -87,6 +89,7 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
             continue
         over = is_drained(script, loop, part, value, collected)
         over = over or is_read_again(script, parts, number, collected)
+        over = over or is_all_but_drained(script, parts, number, collected)
         if not (over or node in found or _saved(script, node)):
             if loop.train and _is_of_evaluation(part.branches):
                 continue  # one function trains and evaluates
@@ -287,7 +290,8 @@ def on_device(script: Script, value: ast.expr, loop: Loop) -> bool:
 
 def _moves_anything(script: Script) -> bool:
     """Whether this file sends anything to the device: then the model is there."""
-    return any(move.target is not Target.CPU for move in script.moves)
+    moved = any(move.target is not Target.CPU for move in script.moves)
+    return moved or sends_models(script)
 
 
 def _of_training(script: Script, value: ast.expr, loop: Loop) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -154,11 +155,12 @@ def test_a_gpu_that_is_lost_meanwhile(
 ) -> None:
     fake = gpu("GPU-1234", 40)
     monitor = Monitor(interval=0.001)
-    for _ in monitor.epochs(range(2)):
-        asked = fake.asked
-        wait_for(lambda asked=asked: fake.asked > asked)  # type: ignore[misc]
-        fake.percent = None
+    for epoch in monitor.epochs(range(2)):
+        if epoch == 0:
+            wait_for(lambda: fake.asked >= 2)  # the first answer has come
+            fake.percent = None
     assert monitor.history[0].utilisation == 40
+    assert len(monitor.history) == 2
     wait_for(lambda: fake.running == 0)
 
 
@@ -209,8 +211,11 @@ def test_forked_process_goes_on_alone(
             if child == 0:  # the lock is free here, and nobody asks
                 asked = fake.asked
                 time.sleep(0.001)
-                os._exit(int(fake.asked != asked))
-            assert os.waitpid(child, 0)[1] == 0
+                alone = (
+                    fake.asked == asked
+                )  # said without an exit, which costs coverage
+                os.kill(os.getpid(), signal.SIGKILL if alone else signal.SIGTERM)
+            assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
     assert not any(t.name == "gpulint-monitor" for t in threading.enumerate())
 
 

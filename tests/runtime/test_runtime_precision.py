@@ -134,7 +134,6 @@ def test_scaler_and_autocast_take_the_answer() -> None:
     [
         ("cpu", torch.float64),
         ("cuda:1", torch.float64),
-        (torch.device("xpu"), torch.float64),
         (0, torch.float64),
         ("mps", torch.float32),
     ],
@@ -145,3 +144,20 @@ def test_accumulator(
 ) -> None:
     monkeypatch.setenv("GPULINT_RUNTIME", state)
     assert runtime.accumulator_dtype(device) is dtype
+
+
+@pytest.mark.parametrize(
+    "made,dtype", [("float64", torch.float64), ("nothing", torch.float32)]
+)
+def test_accumulator_of_an_accelerator_is_tried(
+    made: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zeros = torch.zeros
+
+    def stand_in(*size: Any, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+        if made == "nothing":
+            raise RuntimeError("Required aspect fp64 is not supported on the device")
+        return zeros(*size, dtype=dtype)
+
+    monkeypatch.setattr(torch, "zeros", stand_in)
+    assert runtime.accumulator_dtype("xpu") is dtype

@@ -78,7 +78,7 @@ with ranks.main_first():
 if ranks.is_main:
     assert "fp16 on cpu (Ampere has bf16 and fp16, other ranks less)" in runtime.explain()
     assert "ranks: 2 (gloo, by the launcher's variables)" in runtime.explain()
-print("rank", rank, device, options["num_workers"], flush=True)
+print(f"rank {rank} {device} {options['num_workers']}\\n", end="", flush=True)
 """
 SPAWNED = """
 import torch.distributed
@@ -91,7 +91,8 @@ def train(rank, store):
     )
     assert runtime.hardware().local_world_size == 2
     assert runtime.distributed().world_size == 2
-    print("workers", runtime.loader_kwargs("cpu")["num_workers"], flush=True)
+    line = f"workers {runtime.loader_kwargs('cpu')['num_workers']}\\n"
+    print(line, end="", flush=True)  # in one piece, or two ranks' lines mix
     torch.distributed.destroy_process_group()
 
 if __name__ == "__main__":

@@ -144,6 +144,7 @@ CALLS: dict[str, Callable[[Helpers], object]] = {
         1:3
     ].tolist(),
     "TensorLoader": batches,
+    "accelerate_precision": lambda its: its.accelerate_precision(),
     "accumulator_dtype": lambda its: its.accumulator_dtype("cpu"),
     "amp_dtype": lambda its: its.amp_dtype("cuda"),
     "async_save": saved,
@@ -155,8 +156,11 @@ CALLS: dict[str, Callable[[Helpers], object]] = {
     "explain": lambda its: its.explain(),
     "flush": lambda its: its.flush(),
     "hardware": lambda its: {**vars(its.hardware()), "shm_free": 0},
+    "hf_args": lambda its: its.hf_args(precision=True, tf32=True, loading=True),
+    "lightning_precision": lambda its: its.lightning_precision(),
     "loader_kwargs": lambda its: its.loader_kwargs("cuda", num_workers=2),
     "maybe_compile": lambda its: its.maybe_compile(MODEL) is MODEL,
+    "ms": lambda its: its.ms.workers(python=True),
     "prefetch": lambda its: [
         batch.item() for batch in its.prefetch([torch.ones(())], "cpu")
     ],
@@ -165,6 +169,7 @@ CALLS: dict[str, Callable[[Helpers], object]] = {
         0.1, batch_size=128, base_batch_size=32, rule="sqrt"
     ),
     "split_augmentation": augmented,
+    "tf": lambda its: its.tf.batch_size(32, samples=3200),
     "to_device": lambda its: its.to_device({"x": [torch.ones(2)]}, "cpu")["x"][0].sum(),
     "warmup": warm_up,
 }

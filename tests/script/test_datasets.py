@@ -81,6 +81,10 @@ def test_how_much_work_a_sample_is(text: str, work: Work) -> None:
     "body, reason",
     [
         ("return np.load(self.x[i])", "`np.load` reads a file for each sample"),
+        (
+            "return cv2.imdecode(self.x[i], 1)",
+            "`cv2.imdecode` decodes an image for each sample",
+        ),
         ("return self.transform(self.x[i])", "`self.transform` runs for each sample"),
         ("return [f(x) for x in self.x]", "loops in Python for each sample"),
         (

@@ -77,6 +77,13 @@ def call(script: Script, name: str) -> ast.Call:
         ("f((x for x in y))\n", "f((x for x in y), a=1)\n"),
         ("f(*x, r'\\d, )')\n", "f(*x, r'\\d, )', a=1)\n"),
         ("f(x,\r\n  y)\r\n", "f(x,\r\n  y,\r\n  a=1)\r\n"),
+        ("f(\n  x,\n  y,  # why\n)\n", "f(\n  x,\n  y,  # why\n  a=1,\n)\n"),
+        ("f(\n  x,\n  y  # why\n)\n", "f(\n  x,\n  y,  # why\n  a=1\n)\n"),
+        (
+            "f(\r\n  x,\r\n  y, # why\r\n)\r\n",
+            "f(\r\n  x,\r\n  y, # why\r\n  a=1,\r\n)\r\n",
+        ),
+        ("f(\n  x,\n  y,\n  # why\n)\n", "f(\n  x,\n  y,\n  a=1,\n  # why\n)\n"),
     ],
 )  # fmt: skip
 def test_set_keywords(before: str, after: str) -> None:
@@ -96,12 +103,21 @@ def test_set_keywords(before: str, after: str) -> None:
         ("f(x)\n", "f(x, **k)\n"),
         ("f(x, 1, (2))\n", "f(x, c=(2), **k)\n"),
         ("f(x, a=1, ** old)\n", "f(x, **k)\n"),
+        ("f(\n  x,\n  a=1,  # old\n)\n", "f(\n  x,\n  **k,  # old\n)\n"),
+        ("f(\n  x,\n  y=2,  # why\n)\n", "f(\n  x,\n  y=2,  # why\n  **k,\n)\n"),
     ],
 )
 def test_move_to_spread(before: str, after: str) -> None:
     script = script_of(before)
     build = move_to_spread("k", ["a"], ("x", "a", "c"))
     assert rewritten(script, Replace(call(script, "f"), build)) == after
+
+
+def test_move_to_spread_may_keep_others() -> None:
+    script = script_of("f(x, a=1, **old)\n")
+    build = move_to_spread("k", ["a"], ("x", "a"), keep=True)
+    edit = Replace(call(script, "f"), build)
+    assert rewritten(script, edit) == "f(x, **old, **k)\n"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,124 @@
+"""One process drives all GPUs with `DataParallel`.
+
+## Why
+In every step `DataParallel` copies all weights from the first GPU to the others, splits
+the batch there, runs the model in threads that take turns at Python's lock, and gathers
+outputs and gradients on the first GPU, whose memory is full first. The optimizer runs
+on that GPU alone, and the others wait. `DistributedDataParallel` has a process for each
+GPU with weights of its own, and sends only gradients, while the backward pass is still
+running.
+
+## Example
+```python
+import torch
+from torch import nn
+
+model = nn.DataParallel(nn.Linear(1024, 1024)).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for x, y in loader:
+    loss = nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+```
+
+## Fix
+None: processes are started by a launcher, and every part of a script has to know of
+them. With `torchrun --nproc-per-node=gpu train.py`:
+
+    from gpulint import runtime
+    from torch.nn.parallel import DistributedDataParallel
+
+    ranks = runtime.distributed()
+    model = model.to(runtime.device())
+    if ranks.world_size > 1:
+        model = DistributedDataParallel(model)
+    sampler = ranks.sampler(train_set)
+    loader = DataLoader(
+        train_set,
+        batch_size=64 // ranks.world_size,
+        shuffle=sampler is None,
+        sampler=sampler,
+    )
+    ...
+    if ranks.is_main:
+        torch.save(model.state_dict(), path)
+
+The batch of the script is that of all GPUs together, of which each process takes its
+share; batch norms see the samples of their own GPU in both. Keys in checkpoints begin
+with `module.` in both.
+
+## When not
+One GPU is named (`device_ids=[0]`, `CUDA_VISIBLE_DEVICES`), for which `DataParallel` is
+a plain call. Programs that train nothing. Where the same file has
+`DistributedDataParallel`, this may be the way for machines without a launcher: a note.
+
+## Source
+PyTorch documentation, `torch.nn.DataParallel`: "It is recommended to use
+DistributedDataParallel, instead of this class, to do multi-GPU training, even if there
+is only a single node"; CUDA semantics, "Use nn.parallel.DistributedDataParallel instead
+of multiprocessing or nn.DataParallel".
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gpulint.finding import Effect, Finding, Severity
+from gpulint.rule import Hardware, Rule, Words
+from gpulint.script import Script
+from gpulint.script.named_cards import leaves_one_card
+from gpulint.script.neighbours import run_together, used_by
+
+WRAPPERS = (
+    "torch.nn.DataParallel",
+    "torch.nn.parallel.DataParallel",
+    "torch.nn.parallel.data_parallel.DataParallel",
+)
+BETTER = ("DistributedDataParallel", "DDP", "init_process_group")
+
+
+class DataParallel(Rule):
+    """Fires where the model is wrapped."""
+
+    effect = Effect.NONE
+    hardware = Hardware.CUDA
+    needs = Words("DataParallel(")
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """One finding for each wrapper of a program that trains."""
+        calls = [c for name in WRAPPERS for c in script.index.calls.get(name, ())]
+        if not calls or leaves_one_card(script) or not trains(script):
+            return
+        also = any(name in script.index.calls_by_name for name in BETTER)
+        for call in calls:
+            if names_one_card(script, call):
+                continue
+            yield self.finding(
+                script,
+                call.func,
+                f"`{script.text(call.func)}` sends all weights to every GPU in each "
+                "step and drives them from one process",
+                severity=Severity.NOTE if also else None,
+            )
+
+
+def trains(script: Script) -> bool:
+    """Whether the file, or a program that it is a part of, trains."""
+    if "backward" in script.index.calls_by_name:
+        return True
+    if any("backward" in index.calls_by_name for index in used_by(script)):
+        return True
+    far = run_together(script) if "optim" in script.source.text else []
+    return any("backward" in index.calls_by_name for index in far)
+
+
+def names_one_card(script: Script, call: ast.Call) -> bool:
+    """`DataParallel(model, device_ids=[0])`: then it only calls the model."""
+    given = [k.value for k in call.keywords if k.arg == "device_ids"] + call.args[1:2]
+    return any(
+        isinstance(origin.node, (ast.List, ast.Tuple)) and len(origin.node.elts) == 1
+        for node in given
+        for origin in script.resolver.origins(node)
+    )

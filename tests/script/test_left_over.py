@@ -1,0 +1,126 @@
+"""Whether functions that no program uses are left alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpulint.engine import Options, check_path
+from gpulint.index import Projects
+from gpulint.registry import find_rule
+
+MODEL = """
+import torch
+from torch import nn
+
+
+class Matcher(nn.Module):
+    def forward(self, image):
+        return self.head(image + torch.ones(8, 16).to(image.device))
+
+
+class Older(nn.Module):
+    def forward(self, image):
+        return self.head(image + torch.ones(8, 16).to(image.device))
+"""
+TRAIN = """
+import torch
+
+from matcher import Matcher
+
+
+def train(loader, optimizer):
+    model = Matcher().cuda()
+    for image in loader:
+        model(image.cuda()).sum().backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    train(loader, optimizer)
+"""
+
+
+def rows(folder: Path) -> list[int]:
+    """The lines of the module in which something is found."""
+    rule = find_rule("GPU104")
+    assert rule is not None
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options((rule,), projects=projects)
+    return [
+        f.place.start.row for f in check_path(folder / "matcher.py", options).findings
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "matcher.py").write_text(MODEL)
+    (tmp_path / "train.py").write_text(TRAIN)
+    return tmp_path
+
+
+def test_a_class_that_no_file_names_is_left_alone(folder: Path) -> None:
+    assert rows(folder) == [8]
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        "from matcher import Older\n",
+        "import matcher\nprint(matcher.Older)\n",
+        "from matcher import *\nmodel = Older()\n",
+        "import matcher\nmodel = getattr(matcher, name)()\n",
+        "import matcher\nmodel = matcher.__dict__[name]()\n",
+        "from matcher import *\nmodel = eval(name)()\n",
+        "import importlib\nmodel = importlib.import_module(name)\n",
+        "NAMES = ['Older']\n",
+        "import matcher\nmodel = {'a': matcher}[name].Older()\n",
+    ],
+)
+def test_what_another_file_may_use_is_looked_at(folder: Path, added: str) -> None:
+    (folder / "other.py").write_text(added)
+    assert rows(folder) == [8, 13]
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        "\nMODELS = [Matcher, Older]\n",
+        "\n__all__ = ['Older']\n",
+        "\nmodel = globals()[name]\n",
+    ],
+)
+def test_what_its_own_file_may_use_is_looked_at(folder: Path, added: str) -> None:
+    (folder / "matcher.py").write_text(MODEL + added)
+    assert rows(folder) == [8, 13]
+
+
+@pytest.mark.parametrize(
+    "name", ["setup.py", "setup.cfg", "pyproject.toml", "try.ipynb"]
+)
+def test_libraries_and_notebooks_may_use_all(folder: Path, name: str) -> None:
+    (folder / name).write_text("")
+    assert rows(folder) == [8, 13]
+
+
+def test_a_module_that_no_file_imports_is_looked_at(folder: Path) -> None:
+    (folder / "train.py").write_text("print()\n")
+    assert 13 in rows(folder)
+
+
+def test_decorated_functions_are_looked_at(folder: Path) -> None:
+    text = MODEL.replace("class Older", "@register\nclass Older")
+    (folder / "matcher.py").write_text(text)
+    assert rows(folder) == [8, 14]
+
+
+def test_what_a_package_passes_on_is_looked_at(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "matcher.py").write_text(MODEL)
+    (package / "__init__.py").write_text("from .matcher import *\n")
+    (tmp_path / "train.py").write_text(TRAIN.replace("from matcher", "from package"))
+    assert rows(package) == [8, 13]
