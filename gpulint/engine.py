@@ -6,7 +6,7 @@ import ast
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from gpulint.finding import (
 )
 from gpulint.index import SETTINGS, FileIndex, Project, Projects, build_index
 from gpulint.registry import find_rule
+from gpulint.releases import TORCH, Range
 from gpulint.rule import Present, Rule
 from gpulint.source import (
     Source,
@@ -30,7 +31,8 @@ from gpulint.source import (
     parse,
     read_source,
 )
-from gpulint.suppress import Comment, Suppressions, suppress_in_settings
+from gpulint.suppress import Suppressions, Unused, suppress_in_settings
+from gpulint.terms import Terms
 
 MAX_PASSES = 100
 _IMPORTS = (ast.Import, ast.ImportFrom)
@@ -43,6 +45,12 @@ class Options(NamedTuple):
     `torch_version`, `newest_torch`: the lowest and the highest torch the project
     allows. `projects`: where the other files of a script are found; without it each
     file stands alone. `vendor`: fixes import the runtime from a file beside the script.
+    `packages`: the releases that the project allows of packages other than torch.
+    `said`: packages whose releases the user gives; of others, torch among them, what a
+    notebook installs itself counts.
+    `terms`: what the user says about severities, and about what is left alone.
+    `protect`: patterns of functions that no autocast may be put around.
+    `accept` is asked, with the text of its pass, about each fix that could be applied.
     """
 
     rules: tuple[Rule, ...]
@@ -51,6 +59,11 @@ class Options(NamedTuple):
     projects: Projects | None = None
     newest_torch: tuple[int, int] | None = None
     vendor: bool = False
+    accept: Callable[[Source, Finding], bool] | None = None
+    packages: tuple[tuple[str, Range], ...] = ()
+    said: frozenset[str] = frozenset()
+    terms: Terms = Terms()
+    protect: tuple[str, ...] = ()
 
 
 class Checked(NamedTuple):
@@ -144,45 +157,54 @@ def _run(
     source: Source, index: FileIndex, rules: list[Rule], options: Options
 ) -> list[Finding]:
     from gpulint.script import Script
+    from gpulint.script.left_over import left_over
 
     rules = [r for r in rules if r.needs.in_index(index)]
     if not rules:
         return []
+    torch = Range(options.torch_version, options.newest_torch)
+    releases = {TORCH: torch, **dict(options.packages)}
+    releases |= {n: its for n, its in source.installed.items() if n not in options.said}
+    torch = releases.pop(TORCH)
     script = Script(
         source,
         index,
-        options.torch_version,
-        newest_torch=options.newest_torch,
+        torch.lowest,
+        newest_torch=torch.highest,
         vendor=options.vendor,
+        packages=tuple(releases.items()),
+        protect=options.protect,
     )
     if script.is_test:
         rules = [r for r in rules if r.in_tests]
     found = [finding for rule in rules for finding in rule.check(script)]
-    found = [_with_ordinal(f, n) for f, n in _ordinals(found)]
+    here = [f for f in found if f.place.path == source.path]
+    unused = left_over(script, {f.place.start.row for f in here})
+    left = {id(f) for f in here if f.place.start.row in unused}
+    found = list(_numbered(f for f in found if id(f) not in left))
     suppressions = Suppressions(source)
     own = suppressions.apply(f for f in found if f.place.path == source.path)
     settings = [f for f in found if f.place.path.suffix in SETTINGS]
     idle = [
         finding
-        for comment, code in suppressions.unused()
-        for finding in _idle(source, comment, code, options)
+        for unused in suppressions.unused()
+        for finding in _idle(source, unused, options)
     ]
-    return sorted(
-        [*own, *suppressions.apply(idle), *map(suppress_in_settings, settings)],
-        key=lambda f: f.order,
-    )
+    all_of = [*own, *suppressions.apply(idle), *map(suppress_in_settings, settings)]
+    terms = options.terms
+    admitted = (terms.applied(f) for f in all_of if terms.admit(f))
+    return sorted(admitted, key=lambda f: f.order)
 
 
-def _idle(
-    source: Source, comment: Comment, code: str, options: Options
-) -> Iterator[Finding]:
+def _idle(source: Source, unused: Unused, options: Options) -> Iterator[Finding]:
     """The finding for a comment that switches nothing off."""
+    comment, code, word = unused
     rule = find_rule(code) if code else None
     selected = {r.code for r in options.rules}
     if rule is not None and rule.code not in selected:
         return  # it may be needed where that rule runs
     if not code:
-        why = "`gpulint: ignore` names no rule, so it switches nothing off"
+        why = f"`gpulint: {word}` names no rule, so it switches nothing off"
     elif rule is None:
         why = f"there is no rule `{code}` to ignore"
     else:
@@ -191,17 +213,13 @@ def _idle(
     yield from trouble(source.path, error, options, comment.column)
 
 
-def _ordinals(findings: Iterable[Finding]) -> Iterator[tuple[Finding, int]]:
+def _numbered(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Number findings that look alike, so that their fingerprints differ."""
     seen: dict[tuple[str, str], int] = {}
     for finding in sorted(findings, key=lambda f: f.order):
         key = (finding.code, finding.context)
         seen[key] = seen.get(key, -1) + 1
-        yield finding, seen[key]
-
-
-def _with_ordinal(finding: Finding, number: int) -> Finding:
-    return finding._replace(context=f"{finding.context}\0{number}")
+        yield finding._replace(ordinal=seen[key])
 
 
 def _syntax(source: Source, error: SyntaxError) -> SourceError:
@@ -234,7 +252,7 @@ def trouble(
     if rule is None or all(r.code != rule.code for r in options.rules):
         return
     at = Position(max(error.row, 1), column)
-    yield Finding(
+    found = Finding(
         code=rule.code,
         name=rule.name,
         message=str(error),
@@ -244,6 +262,7 @@ def trouble(
         place=Place(path, at, at),
         context=str(error),
     )
+    yield options.terms.applied(found)
 
 
 # Fixing
@@ -270,16 +289,16 @@ def fix_source(source: Source, options: Options) -> Fixed:
     stable = True
     skipped: set[str] = set()
     compiled = _compiles(source.text)
+    findings = _findings(current, options)  # of the text as it now is
     for allowed in _stages(options.allow):
         for _ in range(MAX_PASSES):
-            findings = _findings(current, options)
-            chosen = _choose(findings, allowed, skipped)
+            chosen = _choose(current, findings, allowed, skipped, options.accept)
             if not chosen:
                 break
             text = apply_fixes(current, [f.fix for f in chosen if f.fix is not None])
-            bad = compiled and not _compiles(text)
+            bad = not _holds(current, text, compiled)
             if bad and len(chosen) > 1:
-                chosen, text = _one_by_one(current, chosen)
+                chosen, text = _one_by_one(current, chosen, compiled)
                 bad = not chosen
             if bad or text == current.text:
                 skipped.update(f.code for f in chosen)
@@ -287,13 +306,14 @@ def fix_source(source: Source, options: Options) -> Fixed:
                 continue
             applied += chosen
             current = current.with_text(text)
+            findings = _findings(current, options)
         else:
             stable = False
             break
-    remaining = tuple(_findings(current, options))
     project = _project(source, options)
     if project is not None and current is not source:
         project.replace(source.path, current.text)  # as the other files will find it
+    remaining = tuple(findings)
     return Fixed(source, current.text, tuple(applied), remaining, tuple(undone), stable)
 
 
@@ -310,12 +330,25 @@ def fix_again(fixed: Fixed, options: Options) -> Fixed:
     )
 
 
-def _one_by_one(source: Source, chosen: list[Finding]) -> tuple[list[Finding], str]:
+def fix_one(source: Source, fix: Fix) -> str | None:
+    """The text after one fix; None where it would break the file."""
+    text = apply_fixes(source, [fix])
+    return text if _holds(source, text, _compiles(source.text)) else None
+
+
+def _holds(source: Source, text: str, compiled: bool) -> bool:
+    """Whether a file can have a text, which compiles if the old one did."""
+    return source.accepts(text) and (not compiled or _compiles(text))
+
+
+def _one_by_one(
+    source: Source, chosen: list[Finding], compiled: bool
+) -> tuple[list[Finding], str]:
     """The first fix alone, to find the one whose result does not compile."""
     for finding in chosen:
         assert finding.fix is not None
         text = apply_fixes(source, [finding.fix])
-        if _compiles(text):
+        if _holds(source, text, compiled):
             return [finding], text
     return [], source.text
 
@@ -326,18 +359,27 @@ def _stages(allow: frozenset[Effect]) -> list[frozenset[Effect]]:
 
 
 def _choose(
-    findings: list[Finding], allowed: frozenset[Effect], skipped: set[str]
+    source: Source,
+    findings: list[Finding],
+    allowed: frozenset[Effect],
+    skipped: set[str],
+    accept: Callable[[Source, Finding], bool] | None,
 ) -> list[Finding]:
-    """Fixes to apply together: allowed, not suppressed, in disjoint spans."""
+    """Fixes to apply together: allowed, not suppressed, in disjoint spans, accepted.
+
+    One that is not accepted takes no place: what it meets is offered in this pass.
+    """
     chosen: list[Finding] = []
     taken: list[TextEdit] = []
     for finding in sorted(findings, key=lambda f: (f.effect.rank, f.order)):
         fix = finding.fix
         if fix is None or finding.suppressed or finding.code in skipped:
             continue
-        if fix.effect in allowed and not any(
+        if fix.effect not in allowed or any(
             _meet(a, b) for a in fix.edits for b in taken
         ):
+            continue
+        if accept is None or accept(source, finding):
             chosen.append(finding)
             taken += fix.edits
     return chosen

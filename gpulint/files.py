@@ -11,15 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpulint.globs import Globs, gitignore, relative
 from gpulint.runtime_name import is_vendored_file
-from gpulint.settings import Globs, Resolver, Settings
+from gpulint.settings import Resolver, Settings
+from gpulint.source import NOTEBOOK
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-SUFFIX = ".py"
+SUFFIXES = (".py", NOTEBOOK)
 # Passed by hooks for all files of a commit; not Python, so not an error either.
-NOT_READ = frozenset({".ipynb", ".json", ".yaml", ".yml"})
+NOT_READ = frozenset({".json", ".yaml", ".yml"})
 SUBMODULE = "160000"
 # Set by git for its hooks; they would make git look at another work tree.
 GIT_VARIABLES = frozenset({"GIT_DIR", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_WORK_TREE"})
@@ -50,11 +52,11 @@ class Exclusion(NamedTuple):
 
     def covers(self, path: Path, base: Path, folder: bool = False) -> bool:
         """Whether `path`, found while searching `base`, is left out."""
-        parts = _relative(path, base)
+        parts = relative(path, base)
         if not self.names.isdisjoint(parts):
             return True
         return any(
-            spec.match_file("/".join(_relative(path, root or base)) + "/" * folder)
+            spec.match_file("/".join(relative(path, root or base)) + "/" * folder)
             for root, spec in self.specs
         )
 
@@ -78,9 +80,12 @@ def list_files(arguments: Iterable[str], resolver: Resolver) -> Listing:
     return listing
 
 
-def is_excluded(path: Path, settings: Settings) -> bool:
-    """Whether a path that the user named is excluded; asked for `--force-exclude`."""
-    base = settings.file.parent if settings.file else Path.cwd()
+def is_excluded(path: Path, settings: Settings, around: Path | None = None) -> bool:
+    """Whether a path that the user named is excluded; asked for `--force-exclude`.
+
+    `around`: the folder that counts where no settings file says which.
+    """
+    base = settings.file.parent if settings.file else around or Path.cwd()
     return _compile(settings.excludes).covers(path, base)
 
 
@@ -92,7 +97,7 @@ def _compile(globs: tuple[Globs, ...]) -> Exclusion:
         if all(_is_plain(pattern) for pattern in group.patterns):
             names.update(group.patterns)
         else:
-            specs.append((group.root, _gitignore(group.patterns)))
+            specs.append((group.root, gitignore(group.patterns)))
     return Exclusion(frozenset(names), tuple(specs))
 
 
@@ -100,28 +105,14 @@ def _is_plain(pattern: str) -> bool:
     return bool(pattern) and not set(pattern) & set("*?[]!/\\# ")
 
 
-def _gitignore(lines: Iterable[str]) -> GitIgnoreSpec:
-    from pathspec import GitIgnoreSpec
-
-    return GitIgnoreSpec.from_lines(lines)
-
-
 def _without(
     root: Path | None, spec: GitIgnoreSpec, base: Path
 ) -> tuple[Path | None, GitIgnoreSpec]:
     if root is None or root == base or root not in base.parents:
         return root, spec
-    name = "/".join(_relative(base, root)) + "/"
+    name = "/".join(relative(base, root)) + "/"
     kept = [p for p in spec.patterns if not type(spec)([p]).match_file(name)]
     return root, type(spec)(kept)
-
-
-def _relative(path: Path, base: Path) -> tuple[str, ...]:
-    """Parts of `path` below `base`; only its name where it lies elsewhere."""
-    depth = len(base.parts)
-    if path.parts[:depth] == base.parts:
-        return path.parts[depth:]
-    return path.parts[-1:]
 
 
 def _of_argument(
@@ -154,12 +145,12 @@ def _of_repository(
         return
     exclusions: dict[str, Exclusion] = {}  # by folder
     for name in entries:
-        if not name.endswith(("/", SUFFIX)):
+        if not name.endswith(("/", *SUFFIXES)):
             continue
         path = folder / name
         above = name.rstrip("/").rpartition("/")[0]
         if above not in exclusions:
-            exclusions[above] = _below(resolver.of_file(path).excludes, base)
+            exclusions[above] = _below(resolver.of_folder(path.parent).excludes, base)
         if exclusions[above].covers(path, base):
             continue
         if name.endswith("/"):
@@ -205,18 +196,23 @@ def _entries(folder: Path) -> list[str] | None:
 
 def run_git(folder: Path, *arguments: str) -> bytes | None:
     """What git prints; None where it is missing or fails."""
-    environment = {k: v for k, v in os.environ.items() if k not in GIT_VARIABLES}
     try:
-        done = subprocess.run(
-            ("git", *arguments),
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            check=False,
-        )
+        done = git_process(folder, *arguments)
     except OSError:
         return None
     return None if done.returncode else done.stdout
+
+
+def git_process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """A run of git. OSError: it is missing."""
+    environment = {k: v for k, v in os.environ.items() if k not in GIT_VARIABLES}
+    return subprocess.run(
+        ("git", *arguments),
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        check=False,
+    )
 
 
 def _ignores_above(folder: Path) -> Ignores:
@@ -239,7 +235,7 @@ def _read_ignore(folder: Path) -> tuple[Path, GitIgnoreSpec] | None:
         return None
     lines = data.decode("utf-8", "replace").splitlines()
     try:
-        return folder, _gitignore(lines)
+        return folder, gitignore(lines)
     except ValueError:  # a pattern that git would not take either
         return None
 
@@ -247,7 +243,7 @@ def _read_ignore(folder: Path) -> tuple[Path, GitIgnoreSpec] | None:
 def _ignored(path: Path, folder: bool, ignores: Ignores) -> bool:
     """The innermost .gitignore that knows the path decides."""
     for root, spec in reversed(ignores):
-        name = "/".join(_relative(path, root)) + "/" * folder
+        name = "/".join(relative(path, root)) + "/" * folder
         included = spec.check_file(name).include
         if included is not None:
             return included
@@ -273,7 +269,7 @@ def _walk(
     for entry in entries:
         path = folder / entry.name
         is_folder = entry.is_dir(follow_symlinks=False)
-        if not is_folder and not (entry.name.endswith(SUFFIX) and entry.is_file()):
+        if not is_folder and not (entry.name.endswith(SUFFIXES) and entry.is_file()):
             continue
         if entry.name == ".git" or exclusion.covers(path, base, is_folder):
             continue

@@ -45,6 +45,11 @@ class Confidence(enum.Enum):
     MEDIUM = "medium"
     HIGH = "high"
 
+    @property
+    def rank(self) -> int:
+        """0 for low, 2 for high."""
+        return list(Confidence).index(self)
+
 
 class Position(NamedTuple):
     """A place in a text: row and column, both 1-based, in code points."""
@@ -117,7 +122,8 @@ class Finding(NamedTuple):
 
     `effect` is that of the fix, or of the rule where the fix is withheld;
     `fix_withheld` names the guard that failed; lines after its first are code that
-    does the same by hand.
+    does the same by hand. `context` is what identifies it when lines move, `ordinal`
+    its number among those of the same rule and context.
     """
 
     code: str
@@ -133,6 +139,7 @@ class Finding(NamedTuple):
     fix_withheld: str | None = None
     context: str = ""
     suppressed: str | None = None
+    ordinal: int = 0
 
     @property
     def path(self) -> Path:
@@ -140,12 +147,23 @@ class Finding(NamedTuple):
         return self.place.path
 
     @property
+    def likeness(self) -> str:
+        """The same for all that look alike: rule, enclosing definition, source text."""
+        return _digest(self.code, self.context)
+
+    @property
     def fingerprint(self) -> str:
-        """Stable under line moves: rule, enclosing definition and source text."""
-        key = "\0".join((self.code, self.context))
-        return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        """Stable under line moves; tells those apart that look alike."""
+        if not self.ordinal:
+            return self.likeness
+        return _digest(self.code, self.context, str(self.ordinal))
 
     @property
     def order(self) -> tuple[str, Position, str]:
         """Sort key: file, place, code."""
         return (str(self.path), self.place.start, self.code)
+
+
+def _digest(*parts: str) -> str:
+    key = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(key).hexdigest()[:16]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from gpulint.finding import Confidence, Effect, Evidence, Finding, Place, Severity
+from gpulint.targets import Hardware
 
 if TYPE_CHECKING:
     from gpulint.index import FileIndex
@@ -65,11 +66,13 @@ class Needs:
     `<move>` stands for a call that may move a tensor or model to a device.
     `calls`: qualified names, one of which must be called (aliases resolved); empty
     means that the words decide alone. `step_loop`: a loop that trains or evaluates.
+    `packages`: one of them must be imported; empty means any file.
     """
 
     words: tuple[tuple[str, ...], ...]
     calls: frozenset[str] = field(default_factory=frozenset)
     step_loop: bool = False
+    packages: frozenset[str] = field(default_factory=frozenset)
 
     def among(self, present: Present) -> bool:
         """Whether the words that are present let a file through."""
@@ -82,7 +85,9 @@ class Needs:
         return False
 
     def in_index(self, index: FileIndex) -> bool:
-        """Whether the calls let the file through."""
+        """Whether the imports and calls let the file through."""
+        if self.packages and self.packages.isdisjoint(index.packages):
+            return False
         return not self.calls or not self.calls.isdisjoint(index.called_names)
 
 
@@ -94,6 +99,12 @@ def Words(*groups: str) -> Needs:
 def StepLoops(*groups: str) -> Needs:
     """Like `Words`, in a file that may hold a training or evaluation loop."""
     return dataclasses.replace(Words(*groups), step_loop=True)
+
+
+def TensorFlow(*groups: str) -> Needs:
+    """Like `Words`, in a file that imports TensorFlow or Keras."""
+    packages = frozenset(("tensorflow", "keras", "tf_keras"))
+    return dataclasses.replace(Words(*groups), packages=packages)
 
 
 def Calls(*names: str) -> Needs:
@@ -121,6 +132,7 @@ class Rule:
     A subclass sets `effect`, `needs` and, where they differ, `severity`,
     `confidence` and `torch` (the lowest torch release of what its fix emits).
     `in_tests`: whether it speaks of test code, where time and memory do not count.
+    `hardware`: what a machine needs for the rule to be about it.
     `code` and `name` come from the module's file name.
     """
 
@@ -131,16 +143,22 @@ class Rule:
     torch: ClassVar[tuple[int, int]] = (1, 6)
     framework: ClassVar[str] = "pytorch"
     in_tests: ClassVar[bool] = False
+    hardware: ClassVar[Hardware] = Hardware.ANY
 
     @property
     def code(self) -> str:
         """`GPU203` for `gpu203_restarting_workers.py`."""
-        return self._stem[:6].upper()
+        return self._stem.partition("_")[0].upper()
 
     @property
     def name(self) -> str:
         """`restarting-workers` for `gpu203_restarting_workers.py`."""
-        return self._stem[7:].replace("_", "-")
+        return self._stem.partition("_")[2].replace("_", "-")
+
+    @property
+    def prefix(self) -> str:
+        """`GPU`: the letters that the codes of one package begin with."""
+        return self.code.rstrip("0123456789")
 
     @property
     def _stem(self) -> str:
@@ -197,4 +215,14 @@ class Rule:
         )
 
 
-__all__ = ["Calls", "Loaders", "Needs", "Place", "Rule", "StepLoops", "Words"]
+__all__ = [
+    "Calls",
+    "Hardware",
+    "Loaders",
+    "Needs",
+    "Place",
+    "Rule",
+    "StepLoops",
+    "TensorFlow",
+    "Words",
+]

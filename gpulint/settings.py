@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpulint.finding import Effect, Severity
+from gpulint.finding import Confidence, Effect, Severity
+from gpulint.globs import FileGlob, Globs
+from gpulint.settings_values import READERS, Codes, PathSettings, closest
+
+if TYPE_CHECKING:
+    from gpulint.releases import Range
+    from gpulint.targets import Target
 
 TOML = "tomllib" if sys.version_info >= (3, 11) else "tomli"
 NAMES = (".gpulint.toml", "gpulint.toml", "pyproject.toml")
-FORMATS = ("full", "concise", "json")
-EFFECTS = tuple(e.value for e in Effect if e is not Effect.NONE)
-RUNTIMES = ("import", "vendor")
-LEVELS = tuple(severity.value for severity in Severity)
+UNUSED_IGNORE = "GPU002"
 EXCLUDES = (
     ".bzr .direnv .eggs .git .git-rewrite .hg .ipynb_checkpoints .mypy_cache .nox "
     ".pants.d .pyenv .pytest_cache .pytype .ruff_cache .svn .tox .venv .vscode "
@@ -25,35 +27,68 @@ EXCLUDES = (
     "site-packages venv "
     "lightning_logs log logs mlruns wandb"  # what runs leave behind, code as well
 ).split()
+ALL = "ALL"
+# How keys come together where one settings file stands over another one.
+RULES = ("select", "extend-select", "ignore", "extend-ignore")
+FIXES = ("fixable", "unfixable")
+TABLES = ("package-versions", "per-file-ignores", "severity")
+ADDED = ("extend-exclude", "per-path")
 
 
 class SettingsError(Exception):
     """Settings that cannot be used; the message is one line for the user."""
 
 
-class Globs(NamedTuple):
-    """Patterns as in a .gitignore, relative to `root` (None: the folder searched)."""
+class Choice(NamedTuple):
+    """Rules that one settings file or the command line chooses, and leaves out.
 
-    patterns: tuple[str, ...]
-    root: Path | None = None
+    `anew`: what was chosen before it counts no more. Where both name a rule, the word
+    that says it most exactly decides; between two of the same kind, `ignore`. Those
+    of `keep` stay as they were, whatever less exact words say.
+    """
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    anew: bool = False
+    keep: tuple[str, ...] = ()
+
+
+Choices = tuple[Choice, ...]
+EVERY_RULE = (Choice((ALL,), anew=True),)
+
+
+def chosen(before: Choices, choice: Choice) -> Choices:
+    """Choices with one that comes after them."""
+    if choice.anew:
+        return (choice,)
+    return (*before, choice) if choice.select or choice.ignore else before
 
 
 @dataclass(frozen=True)
 class Settings:
     """What holds for a file. `file` is where it was read, None for the defaults."""
 
-    select: tuple[str, ...] = ("ALL",)
-    ignore: tuple[str, ...] = ()
+    rules: Choices = EVERY_RULE
+    fixes: Choices = EVERY_RULE
     allow: frozenset[Effect] = frozenset({Effect.EXACT})
+    severity: tuple[tuple[str, Severity | None], ...] = ()
+    min_confidence: Confidence = Confidence.MEDIUM
+    per_file_ignores: tuple[tuple[FileGlob, Codes], ...] = ()
+    per_path: tuple[PathSettings, ...] = ()
+    protect: tuple[str, ...] = ()
     exclude: Globs = field(default_factory=lambda: Globs(tuple(EXCLUDES)))
     extend_exclude: tuple[Globs, ...] = ()
     respect_gitignore: bool = True
     force_exclude: bool = False
     torch_version: tuple[int, int] | None = None
+    target: tuple[Target, ...] = ()
+    package_versions: tuple[tuple[str, Range], ...] = ()
     fail_level: Severity = Severity.WARNING
     output_format: str = "full"
     cache_dir: Path | None = None
+    baseline: Path | None = None
     runtime: str = "import"
+    plugins: tuple[str, ...] = ()
     file: Path | None = None
 
     @property
@@ -61,24 +96,57 @@ class Settings:
         """All patterns of files to leave out."""
         return (self.exclude, *self.extend_exclude)
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Codes, prefixes and names outside of `rules` and `fixes`."""
+        words = [code for _, codes in self.per_file_ignores for code in codes]
+        words += [word for word, _ in self.severity]
+        for key, value in (pair for its in self.per_path for pair in its.given):
+            if key in (*RULES, *FIXES):
+                words += value
+            elif key == "severity":
+                words += [word for word, _ in value]
+        return tuple(words)
+
+    @property
+    def judged(self) -> tuple[object, ...]:
+        """What decides which findings there are, and what they look like."""
+        terms = (self.fixes, self.severity, self.min_confidence)
+        return (self.rules, *terms, self.protect)
+
+    @property
+    def switched(self) -> Settings:
+        """The same without rules whose severity is `off`."""
+        off = tuple(word for word, level in self.severity if level is None)
+        on = tuple(word for word, level in self.severity if level is not None)
+        if not off:
+            return self
+        rules = chosen(self.rules, Choice(ignore=off, keep=on))
+        return replace(self, rules=rules)
+
 
 class Overrides(NamedTuple):
     """What the command line says; None or empty: not given there."""
 
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
+    rules: Choice = Choice()
+    fixes: Choice = Choice()
     values: tuple[tuple[str, Any], ...] = ()
     extend_exclude: tuple[Globs, ...] = ()
 
     def apply(self, settings: Settings) -> Settings:
-        """`--select` starts anew; `--ignore` alone adds to the settings' list."""
-        if self.select:
-            settings = replace(settings, select=self.select, ignore=())
+        """`--select` starts anew; other choices of rules add to the settings'."""
+        values = dict(self.values)
+        rules = chosen(settings.rules, self.rules)
+        unused = values.pop("unused_ignores", None)
+        if unused is not None:
+            word = (UNUSED_IGNORE,)
+            rules = chosen(rules, Choice(word) if unused else Choice(ignore=word))
         return replace(
             settings,
-            ignore=settings.ignore + self.ignore,
+            rules=rules,
+            fixes=chosen(settings.fixes, self.fixes),
             extend_exclude=settings.extend_exclude + self.extend_exclude,
-            **dict(self.values),
+            **values,
         )
 
 
@@ -92,37 +160,93 @@ class Resolver:
         isolated: bool = False,
     ) -> None:
         self._overrides = overrides or Overrides()
-        self._folders: dict[Path, Settings] = {}
+        self._read: dict[Path, Settings] = {}  # as the files say
+        self._made: dict[tuple[object, ...], Settings] = {}
         self._fixed: Settings | None = None
         if isolated:
-            self._fixed = self._overrides.apply(Settings())
+            self._fixed = Settings()
         elif config is not None:
-            self._fixed = self._overrides.apply(read_settings(config, Path.cwd()))
+            self._fixed = read_settings(config, Path.cwd())
 
     def of_file(self, path: Path) -> Settings:
         """Settings of an absolute file path. SettingsError: they cannot be used."""
-        return self.of_folder(path.parent)
+        read = self._fixed or self._nearest(path.parent)
+        settings = self._whole(read, [i for i in read.per_path if i.matches(path)])
+        ignored = tuple(
+            code
+            for glob, codes in settings.per_file_ignores
+            if glob.matches(path)
+            for code in codes
+        )
+        if not ignored:
+            return settings
+        key = id(settings), ignored
+        if key not in self._made:
+            rules = chosen(settings.rules, Choice(ignore=ignored))
+            self._made[key] = replace(settings, rules=rules)
+        return self._made[key]
 
     def of_folder(self, folder: Path) -> Settings:
-        """Settings of the files that lie directly in an absolute folder path."""
-        if self._fixed is not None:
-            return self._fixed
-        if folder not in self._folders:
-            self._folders[folder] = self._resolve(folder)
-        return self._folders[folder]
+        """What holds in an absolute folder path, but for patterns of single files."""
+        return self._whole(self._fixed or self._nearest(folder))
 
-    def _resolve(self, folder: Path) -> Settings:
+    def _whole(self, read: Settings, more: Sequence[PathSettings] = ()) -> Settings:
+        """What was read, then `more` for some files, then the command line."""
+        key = id(read), *map(id, more)
+        if key not in self._made:
+            settings = read
+            for its in more:
+                settings = laid_over(settings, dict(its.given))
+            self._made[key] = self._overrides.apply(settings.switched)
+        return self._made[key]
+
+    def _nearest(self, folder: Path) -> Settings:
+        """What the file of settings says that is nearest to a folder."""
+        if folder not in self._read:
+            self._read[folder] = self._search(folder)
+        return self._read[folder]
+
+    def _search(self, folder: Path) -> Settings:
         for name in NAMES:
             path = folder / name
             if path.is_file() and (name != "pyproject.toml" or _has_table(path)):
-                return self._overrides.apply(read_settings(path, folder))
-        if folder.parent == folder:
-            return self._overrides.apply(Settings())
-        return self.of_folder(folder.parent)
+                return read_settings(path, folder)
+        return Settings() if folder.parent == folder else self._nearest(folder.parent)
 
 
 def read_settings(path: Path, root: Path) -> Settings:
-    """The settings in a TOML file; globs are relative to `root`."""
+    """The settings in a TOML file and those it extends.
+
+    Globs are relative to `root`; those of files that are extended to the folders of
+    these, unless `root` is not the folder of `path`. SettingsError: what is wrong.
+    """
+    return replace(_extended(path, root, ()), file=path)
+
+
+def _extended(path: Path, root: Path, below: tuple[Path, ...]) -> Settings:
+    """The settings in a file, over those that it extends; `below`: who extends it."""
+    given = _given(path, root)
+    parent = given.pop("extend", None)
+    if parent is None:
+        return laid_over(Settings(), given)
+    files = (*below, path)
+    if any(_same(parent, file) for file in files):
+        cycle = " extends ".join(map(str, (*files, parent)))
+        raise SettingsError(f"{path}: `extend`: a cycle: {cycle}")
+    if not parent.is_file():
+        raise SettingsError(f"{path}: `extend`: no such file: {parent}")
+    if parent.name == "pyproject.toml" and not _has_table(parent):
+        raise SettingsError(f"{path}: `extend`: {parent} has no [tool.gpulint]")
+    around = parent.parent if root == path.parent else root
+    return laid_over(_extended(parent, around, files), given)
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve()
+
+
+def _given(path: Path, root: Path) -> dict[str, Any]:
+    """The values of a file's own keys."""
     try:
         data = parse_toml(path.read_bytes())
     except OSError as error:
@@ -131,15 +255,49 @@ def read_settings(path: Path, root: Path) -> Settings:
         raise SettingsError(f"{path}: not TOML: {error}") from None
     if path.name == "pyproject.toml":
         data = _table(data) or {}
-    values: dict[str, Any] = {"file": path}
-    for key, value in data.items():
+    given: dict[str, Any] = {}
+    # Another version may have other keys, so that this one is read first.
+    for key in sorted(data, key=lambda key: key != "required-version"):
         if key not in READERS:
             raise SettingsError(f"{path}: unknown setting `{key}`{_suggest(key)}")
         try:
-            values[key.replace("-", "_")] = READERS[key](value, root)
+            given[key] = READERS[key](data[key], _root(key, path, root))
         except ValueError as error:
             raise SettingsError(f"{path}: `{key}`: {error}") from None
-    return Settings(**values)
+    given.pop("required-version", None)
+    return given
+
+
+def _root(key: str, path: Path, root: Path) -> Path:
+    """What a value is relative to."""
+    return path.parent if key == "extend" else root
+
+
+def laid_over(settings: Settings, given: Mapping[str, Any]) -> Settings:
+    """Settings with values of other ones, by their keys, in front of theirs.
+
+    Tables are merged key by key, and what `extend-` begins adds to what is there; a
+    `select` (`fixable`) starts anew, and without it rules are added and left out.
+    """
+    changes = {}
+    for key, value in given.items():
+        name = key.replace("-", "_")
+        if key in TABLES:
+            value = tuple({**dict(getattr(settings, name)), **dict(value)}.items())
+        elif key in ADDED:
+            value = (*getattr(settings, name), *value)
+        if key not in (*RULES, *FIXES):
+            changes[name] = value
+    select, more, ignore, less = (given.get(key, ()) for key in RULES)
+    rules = Choice((*select, *more), (*ignore, *less), "select" in given)
+    fixable, unfixable = (given.get(key, ()) for key in FIXES)
+    fixes = Choice(fixable, unfixable, "fixable" in given)
+    return replace(
+        settings,
+        rules=chosen(settings.rules, rules),
+        fixes=chosen(settings.fixes, fixes),
+        **changes,
+    )
 
 
 def parse_toml(data: bytes) -> dict[str, Any]:
@@ -147,36 +305,6 @@ def parse_toml(data: bytes) -> dict[str, Any]:
     tables = importlib.import_module(TOML).loads(data.decode("utf-8-sig"))
     assert isinstance(tables, dict)
     return tables
-
-
-def parse_effects(names: Iterable[str]) -> frozenset[Effect]:
-    """A set of effects by their names; `exact` is always in it, `all` is all."""
-    chosen = {Effect.EXACT}
-    for name in names:
-        if name == "all":
-            chosen.update(Effect(value) for value in EFFECTS)
-        elif name in EFFECTS:
-            chosen.add(Effect(name))
-        else:
-            known = ", ".join((*EFFECTS, "all"))
-            raise ValueError(f"{name!r} is not an effect; there are {known}")
-    return frozenset(chosen)
-
-
-def parse_torch_version(text: str) -> tuple[int, int]:
-    """`2.1` or a specifier with a lower bound such as `>=2.1,<3`."""
-    from gpulint.torch_range import lower_bound
-
-    bound = lower_bound(text)
-    if bound is None:
-        raise ValueError(f"{text!r} gives no lowest version, as `2.1` or `>=2.1` does")
-    return bound
-
-
-def closest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean …?`, or nothing where no known word is near."""
-    near = difflib.get_close_matches(word, list(known), 1)
-    return f"; did you mean `{near[0]}`?" if near else ""
 
 
 def _suggest(key: str) -> str:
@@ -201,68 +329,3 @@ def _table(data: dict[str, Any]) -> dict[str, Any] | None:
     tool = data.get("tool")
     table = tool.get("gpulint") if isinstance(tool, dict) else None
     return table if isinstance(table, dict) else None
-
-
-def _strings(value: Any, _: Path) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-        raise ValueError(f"expected a list of strings, found {value!r}")
-    return tuple(value)
-
-
-def _boolean(value: Any, _: Path) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"expected true or false, found {value!r}")
-    return value
-
-
-def _one_of(known: tuple[str, ...]) -> Callable[[Any, Path], str]:
-    def read(value: Any, _: Path) -> str:
-        if value not in known:
-            raise ValueError(f"expected one of {', '.join(known)}, found {value!r}")
-        return str(value)
-
-    return read
-
-
-def _level(value: Any, root: Path) -> Severity:
-    return Severity(_one_of(LEVELS)(value, root))
-
-
-def _globs(value: Any, root: Path) -> Globs:
-    return Globs(_strings(value, root), root)
-
-
-def _folder(value: Any, root: Path) -> Path:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"expected a folder, found {value!r}")
-    return root / value
-
-
-def _more_globs(value: Any, root: Path) -> tuple[Globs, ...]:
-    return (_globs(value, root),)
-
-
-def _effects(value: Any, root: Path) -> frozenset[Effect]:
-    return parse_effects(_strings(value, root))
-
-
-def _torch(value: Any, _: Path) -> tuple[int, int]:
-    if not isinstance(value, str):
-        raise ValueError(f'expected a string such as "2.1", found {value!r}')
-    return parse_torch_version(value)
-
-
-READERS: dict[str, Callable[[Any, Path], Any]] = {
-    "select": _strings,
-    "ignore": _strings,
-    "allow": _effects,
-    "exclude": _globs,
-    "extend-exclude": _more_globs,
-    "respect-gitignore": _boolean,
-    "force-exclude": _boolean,
-    "torch-version": _torch,
-    "fail-level": _level,
-    "output-format": _one_of(FORMATS),
-    "cache-dir": _folder,
-    "runtime": _one_of(RUNTIMES),
-}

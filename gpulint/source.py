@@ -6,21 +6,21 @@ import ast
 import bisect
 import codecs
 import io
-import os
 import re
-import stat
 import symtable
-import tempfile
 import tokenize
 import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from gpulint.atomic import replace_file
 from gpulint.finding import Position
+from gpulint.releases import Range
 from gpulint.runtime_name import FIRST_WORDS
 
 MAX_BYTES = 2_000_000
+NOTEBOOK = ".ipynb"
 MAX_DEPTH = 100
 LONG_LINE = 500
 MANY_LINES = 100
@@ -31,6 +31,7 @@ _GENERATED = re.compile(
     r"|do not (?:edit|modify))",
     re.IGNORECASE | re.MULTILINE,
 )
+_OWN = re.compile(r"#\s*gpulint:[^\r\n]*")
 _HEAD = 1000  # characters in which a generated file says so
 _NO_BRACKETS = bytes(c for c in range(256) if c not in b"()[]{}")
 
@@ -76,6 +77,11 @@ class Source:
         return _GENERATED.search(self.text, 0, _HEAD) is not None
 
     @property
+    def installed(self) -> dict[str, Range]:
+        """The releases of packages that a notebook installs by commands of its own."""
+        return {}
+
+    @property
     def vendored(self) -> bool:
         """Whether `gpulint vendor` wrote it: there is nothing to find in it."""
         return self.text.startswith(FIRST_WORDS)
@@ -90,6 +96,15 @@ class Source:
         start = self.starts[row - 1]
         end = self.starts[row] if row < len(self.starts) else len(self.text)
         return self.text[start:end].rstrip("\r\n")
+
+    def said(self, row: int) -> str:
+        """The same without a comment for gpulint, whose reasons are for us alone."""
+        return _OWN.sub("", self.line(row))
+
+    @cached_property
+    def prose(self) -> str:
+        """The text without such comments."""
+        return _OWN.sub("", self.text) if "gpulint:" in self.text else self.text
 
     def offset(self, row: int, utf8_column: int) -> int:
         """Code point offset of a place that `ast` gives: 1-based row, byte column."""
@@ -114,6 +129,31 @@ class Source:
     def encode(self, text: str) -> bytes:
         """The bytes of the file with `text` in it; UnicodeEncodeError if it cannot."""
         return self.bom + text.encode(self.encoding)
+
+    @property
+    def file(self) -> Source:
+        """The text of the file as it lies on the disk: for a notebook, its JSON."""
+        return self
+
+    def in_file(self, position: Position) -> Position:
+        """Where a place of the text stands in the file."""
+        return position
+
+    def in_cell(self, position: Position) -> tuple[int | None, Position]:
+        """The number of a notebook's cell, None in a script, and the place in it."""
+        return None, position
+
+    def is_head(self, row: int) -> bool:
+        """Whether a row of the text is none of the file's."""
+        return False
+
+    def accepts(self, text: str) -> bool:
+        """Whether the file can have this text: that of a notebook has its cells."""
+        return True
+
+    def is_skipped(self, row: int) -> bool:
+        """Whether a cell of a notebook says that nothing is to be found there."""
+        return False
 
     def with_text(self, text: str) -> Source:
         """The same file with another text."""
@@ -142,6 +182,10 @@ def read_source(path: Path) -> Source:
 
 def decode(data: bytes, path: Path) -> Source:
     """The text of a file's bytes, by its byte order mark and encoding cookie."""
+    if path.suffix == NOTEBOOK:
+        from gpulint.notebook import decode_notebook
+
+        return decode_notebook(data, path)
     if len(data) > MAX_BYTES:
         raise SourceError(f"not analysed: {len(data)} bytes, the limit is {MAX_BYTES}")
     bom = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
@@ -240,17 +284,5 @@ def write_source(source: Source, text: str) -> None:
     Writes a temporary file beside it and renames; a symbolic link stays a link.
     OSError or UnicodeEncodeError leave the old file untouched.
     """
-    target = source.path.resolve()
     data = source.encode(text)
-    mode = stat.S_IMODE(target.stat().st_mode)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(mode)
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    replace_file(source.path.resolve(strict=True), data)

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpulint.torch_range import (
+from gpulint.releases import (
     ANY_MINOR,
+    Declared,
     Range,
-    TorchVersion,
     Version,
     allowed,
     newest,
@@ -113,7 +113,7 @@ class _Said:
     binds: bool
 
 
-def find_in_prose(folder: Path) -> TorchVersion | None:
+def find_in_prose(folder: Path) -> Declared | None:
     """The bounds that the prose of one folder gives, with the place of the lowest."""
     said = [its for path in _files(folder) for its in _read(path)]
     if not any(its.range for its in said):
@@ -122,7 +122,7 @@ def find_in_prose(folder: Path) -> TorchVersion | None:
     highest = None
     if any(its.binds for its in said):
         highest = newest(its.range.highest for its in said)
-    return TorchVersion(lowest.range.lowest, lowest.path, lowest.row, highest)
+    return Declared(lowest.range.lowest, lowest.path, lowest.row, highest)
 
 
 def has_prose(folder: Path) -> bool:

@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import importlib.util
 import os
+import re
 import sys
 import tempfile
 import time
@@ -25,7 +26,7 @@ from gpulint.cache.record import MAX_BYTES, Record, dump, load
 from gpulint.engine import Checked
 from gpulint.files import FilesError
 from gpulint.index.consulted import Consulted
-from gpulint.index.project import Project, Projects
+from gpulint.index.project import Project, Projects, find_root
 from gpulint.settings import SettingsError
 from gpulint.source import SourceError, read_source
 
@@ -34,7 +35,35 @@ MAX_FILES = 40
 _TAG = """Signature: 8a477f597d28d172789f06886806bc55
 # This folder holds findings of gpulint, which makes them anew where they are missing.
 """
+_IGNORED = "*\n"
+_TEMPORARY = "gpulint-"
 _BROKEN = (OSError, ValueError, KeyError, IndexError, TypeError, RecursionError)
+
+
+def cache_folder(here: Path, named: Path | None) -> Path:
+    """Where findings are kept: in `named`, or at the root of the project."""
+    return here / (named or (find_root(here) or here) / NAME)
+
+
+def remove_cache(folder: Path) -> bool:
+    """Remove what was kept in a folder, and the folder if nothing else is in it.
+
+    Whether there was anything of gpulint's. OSError: it may not be removed.
+    """
+    tag = folder / "CACHEDIR.TAG"
+    if not tag.is_file() or tag.read_text("utf-8", "replace") != _TAG:
+        return False
+    for path in sorted(folder.iterdir()):
+        known = re.fullmatch(rf"[0-9a-f]{{24}}\.jsonl|{_TEMPORARY}\w+", path.name)
+        if known and path.is_file():
+            path.unlink()
+    ignored = folder / ".gitignore"
+    if ignored.is_file() and ignored.read_text("utf-8", "replace") == _IGNORED:
+        ignored.unlink()
+    tag.unlink()  # the last: until here, a second call goes on
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+    return True
 
 
 class Cache:
@@ -108,10 +137,10 @@ class Cache:
     def _write(self, file: Path, data: bytes) -> None:
         """Atomically: another run reads the old file or the new one."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        for name, text in (("CACHEDIR.TAG", _TAG), (".gitignore", "*\n")):
+        for name, text in (("CACHEDIR.TAG", _TAG), (".gitignore", _IGNORED)):
             if not (self._folder / name).exists():
                 (self._folder / name).write_text(text, encoding="utf-8")
-        handle, name = tempfile.mkstemp(dir=self._folder)
+        handle, name = tempfile.mkstemp(prefix=_TEMPORARY, dir=self._folder)
         try:
             with os.fdopen(handle, "wb") as opened:
                 opened.write(data)

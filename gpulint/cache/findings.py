@@ -36,13 +36,14 @@ def to_lists(finding: Finding) -> list[Any]:
         finding.fix_withheld,
         finding.context,
         finding.suppressed,
+        finding.ordinal,
     ]
 
 
 def from_lists(data: list[Any]) -> Finding:
     """The finding of which `to_lists` made this."""
     code, name, message, severity, effect, confidence, place, *more = data
-    related, evidence, fix, withheld, context, suppressed = more
+    related, evidence, fix, withheld, context, suppressed, ordinal = more
     return Finding(
         code,
         name,
@@ -57,6 +58,7 @@ def from_lists(data: list[Any]) -> Finding:
         withheld,
         context,
         suppressed,
+        ordinal,
     )
 
 

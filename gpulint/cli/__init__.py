@@ -12,14 +12,23 @@ from typing import Any, NoReturn
 import click
 
 COMMANDS = {
+    "baseline": "gpulint.cli.baseline:baseline",
     "bench": "gpulint.cli.bench:bench",
     "check": "gpulint.cli.check:check",
+    "clean": "gpulint.cli.clean:clean",
+    "completion": "gpulint.cli.about:completion",
+    "config": "gpulint.cli.config:config",
     "doctor": "gpulint.cli.doctor:doctor",
     "explain": "gpulint.cli.rules:explain",
     "fix": "gpulint.cli.fix:fix",
+    "init": "gpulint.cli.init:init",
+    "monitor": "gpulint.cli.monitor:monitor",
+    "profile": "gpulint.cli.profile:profile",
     "rules": "gpulint.cli.rules:rules",
+    "server": "gpulint.cli.server:server",
     "tune": "gpulint.cli.tune:tune",
     "vendor": "gpulint.cli.vendor:vendor",
+    "version": "gpulint.cli.about:version",
 }
 INTERRUPTED = 130
 
@@ -122,7 +131,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 )
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """Find what wastes the GPU in PyTorch training scripts, and rewrite it.
+    """Find what wastes the GPU in training scripts, and rewrite it.
 
     Exit codes: 0 nothing at or above the fail level, 1 findings, 2 usage, settings,
     file or internal error, 130 interrupted.

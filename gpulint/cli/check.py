@@ -4,44 +4,86 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from gpulint.cli import complain
+from gpulint.cli.adding import WithReasons, add_comments, adding, read_form
 from gpulint.cli.options import (
     caching,
     discovery,
+    fixing,
     gate,
     output_format,
+    ratchet,
     read_flags,
     selection,
 )
 
 if TYPE_CHECKING:
+    from gpulint.cli.accepted import Accepted
+    from gpulint.cli.options import Flags
     from gpulint.cli.run import Job, Run
+    from gpulint.cli.since import Since
     from gpulint.engine import Checked
     from gpulint.finding import Finding, Place
-    from gpulint.report import Entry, Report
+    from gpulint.ignores import Form
+    from gpulint.report import Entry
     from gpulint.settings import Settings
+    from gpulint.source import Source
 
 
-@click.command
+@click.command(cls=WithReasons)
 @click.argument("paths", nargs=-1, metavar="[PATHS|-]...")
 @selection
+@fixing
 @discovery
 @caching
 @output_format
 @click.option(
     "-o",
     "--output-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write there instead of to the standard output.",
+    multiple=True,
+    metavar="[FORMAT:]FILE",
+    help="Write there instead of to the standard output; with FORMAT: beside it, or, "
+    "as FORMAT:-, in its place. Repeatable.",
 )
 @click.option(
-    "--statistics", is_flag=True, help="Count per rule instead of listing findings."
+    "--statistics",
+    is_flag=True,
+    help="Count per rule instead of listing findings; in text and JSON.",
+)
+@ratchet
+@click.option(
+    "--strict-baseline",
+    is_flag=True,
+    help="Exit with 1 where the baseline accepts more than there is.",
+)
+@click.option(
+    "--new-only-since",
+    metavar="REF",
+    help="Only findings on lines changed since the merge base with this commit.",
+)
+@click.option(
+    "--ignore-noqa",
+    is_flag=True,
+    help="Report also what comments switch off.",
+)
+@adding
+@click.option(
+    "--report-unused-ignores/--no-report-unused-ignores",
+    "unused_ignores",
+    default=None,
+    help="Whether GPU002 runs, whatever else is selected.",
+)
+@click.option(
+    "-w",
+    "--watch",
+    is_flag=True,
+    help="Check again whenever a file of the project changes, until Ctrl-C.",
 )
 @gate
 @click.pass_context
@@ -49,47 +91,173 @@ def check(
     ctx: click.Context,
     /,
     paths: tuple[str, ...],
-    output_file: Path | None,
+    output_file: tuple[str, ...],
     statistics: bool,
+    strict_baseline: bool,
+    new_only_since: str | None,
+    ignore_noqa: bool,
+    add_ignore: str | None,
+    add_noqa: str | None,
+    watch: bool,
     **given: Any,
 ) -> None:
-    """Report what wastes the GPU in training scripts. Writes no script.
+    """Report what wastes the GPU in training scripts.
 
     PATHS are files and folders (default: the current folder); `-` reads the standard
-    input. Exit codes: 0 nothing at or above the fail level, 1 findings, 2 error.
+    input. No script is written, but for the comments of --add-ignore and --add-noqa;
+    then what is left is reported.
+
+    Exit codes: 0 nothing at or above the fail level, 1 findings, 2 error, 130
+    interrupted, as every --watch ends.
     """
-    from gpulint.cli.run import Run, one_line_errors, rare_collections, tolerant_output
-    from gpulint.report import Report
+    from gpulint.cli.run import tolerant_output
 
     tolerant_output()
     flags = read_flags(given)
+    form = read_form(add_ignore, add_noqa)
+    if form is not None and (ignore_noqa or "-" in paths):
+        raise click.UsageError("comments cannot be added with --ignore-noqa, or to `-`")
+    asked = Asked(
+        flags,
+        paths,
+        output_file,
+        statistics,
+        strict_baseline,
+        new_only_since,
+        ignore_noqa,
+        form,
+    )
+    if not watch:
+        ctx.exit(_check(asked))
+    if form is not None or "-" in paths:
+        raise click.UsageError("--watch is for files, and adds no comments to them")
+    from gpulint.cli.outputs import files_of
+    from gpulint.cli.watching import watch as keep_watch
+
+    its = files_of(output_file)
+    look = functools.partial(_check, asked)
+    keep_watch(look, paths or (".",), flags.config, its, flags.quiet)
+
+
+class Asked(NamedTuple):
+    """What `check` was called with, in the order of its options."""
+
+    flags: Flags
+    paths: tuple[str, ...]
+    output_file: tuple[str, ...]
+    statistics: bool
+    strict_baseline: bool
+    new_only_since: str | None
+    ignore_noqa: bool
+    form: Form | None
+
+
+def _check(asked: Asked) -> int:
+    """Look at all files and report what is found; the exit code."""
+    from gpulint.cli.outputs import read_outputs, write_outputs
+    from gpulint.cli.run import Run, one_line_errors, rare_collections
+    from gpulint.report import Report
+
+    flags, paths, since = asked.flags, asked.paths, asked.new_only_since
     with one_line_errors(), rare_collections():
-        run = Run(flags)
-        checked = _check(run, paths)
-        form = run.resolver.of_folder(Path.cwd()).output_format
-    report = Report(tuple(entry for entry, _ in checked), quiet=run.flags.quiet)
-    _write(run, report, form, output_file, statistics)
-    failing = any(_fails(entry, settings) for entry, settings in checked)
-    ctx.exit(run.exit_code(failing))
+        written = Run(flags).resolver.of_folder(Path.cwd()).output_format
+        outputs = read_outputs(asked.output_file, written, asked.statistics)
+        seen = _see(flags, paths, since)
+        if asked.form is not None:
+            add_comments(seen.run, [entry for entry, _ in seen.checked], asked.form)
+            failed = seen.run.failed
+            seen = _see(flags, paths, since)
+            seen.run.failed |= failed
+    run, accepted, looked, checked = seen
+    if asked.ignore_noqa:
+        checked = [(_with_ignored(entry), settings) for entry, settings in checked]
+    entries = tuple(entry for entry, _ in checked)
+    warn = functools.partial(complain, kind="warning")
+    report = Report(entries, quiet=run.flags.quiet, warn=warn)
+    write_outputs(report, outputs, asked.statistics, run.error)
+    slack = accepted.tell_stale(looked, asked.strict_baseline)
+    failing = any(entry.fails(f) for entry in entries for f in entry.findings)
+    return run.exit_code(failing or (slack and asked.strict_baseline))
 
 
-def _check(run: Run, paths: tuple[str, ...]) -> list[tuple[Entry, Settings]]:
+class Seen(NamedTuple):
+    """What a run has to tell: `checked` is `looked` with what is accepted marked."""
+
+    run: Run
+    accepted: Accepted
+    looked: Looked
+    checked: list[tuple[Entry, Settings]]
+
+
+def _see(flags: Flags, paths: tuple[str, ...], reference: str | None) -> Seen:
+    """Look at all files; `reference`: only for what is new since this commit."""
+    from gpulint.cli.accepted import Accepted
+    from gpulint.cli.run import Run
+
+    since = _since(reference, paths)
+    run = Run(flags)
+    accepted = Accepted(run)
+    looked = look(run, paths, accepted)
+    checked = [accepted.mark(*pair) for pair in looked.entries]
+    if since is not None:
+        checked = [(since.only_new(entry), its) for entry, its in checked]
+    return Seen(run, accepted, looked, checked)
+
+
+def _with_ignored(entry: Entry) -> Entry:
+    """The same file as if it had no comments that switch findings off."""
+    findings = tuple(
+        f._replace(suppressed=None) if f.suppressed == "inline" else f
+        for f in entry.findings
+    )
+    return entry._replace(findings=findings)
+
+
+def _since(reference: str | None, paths: tuple[str, ...]) -> Since | None:
+    if reference is None:
+        return None
     from gpulint.cli.run import wants_stdin
-    from gpulint.report import Entry
+    from gpulint.cli.since import Since
 
     if wants_stdin(paths):
-        return _check_stdin(run)
-    checked = []
+        raise click.UsageError("--new-only-since is for files, not for `-`")
+    return Since(reference, paths or (".",))
+
+
+class Looked(NamedTuple):
+    """What was found: in each file, and beside it in YAML and JSON files.
+
+    `found`: by the files that were listed; those that failed are not among them.
+    """
+
+    paths: tuple[str, ...]
+    entries: list[tuple[Entry, Settings]]
+    listed: frozenset[Path] = frozenset()
+    found: Mapping[Path, tuple[Finding, ...]] = {}
+
+
+def look(run: Run, paths: tuple[str, ...], accepted: Accepted | None = None) -> Looked:
+    """Check all files; baselines that `accepted` cannot read are said before that."""
+    from gpulint.cli.run import wants_stdin
+
+    stdin = wants_stdin(paths)
+    jobs = [job for job in [run.stdin_job()] if job] if stdin else run.jobs(paths)
+    if accepted is not None:
+        accepted.read(job.settings for job in jobs)
+    entries, found = [], {}
     elsewhere: dict[Path, dict[tuple[str, Place], Finding]] = {}
-    for job, result in _results(run, run.jobs(paths)):
+    for job, result in (_stdin if stdin else _results)(run, jobs):
         own = tuple(f for f in result.findings if f.path == job.path)
-        for finding in result.findings:
+        for finding in run.wanted(job, result.findings):
             if finding.path != job.path:
                 its = elsewhere.setdefault(finding.path, {})
                 its.setdefault((finding.code, finding.place), finding)
-        entry = Entry(result.source, own, job.settings.allow)
-        checked.append((entry, job.settings))
-    return checked + [_in_settings(run, path, f) for path, f in elsewhere.items()]
+        entries.append((_entry(result.source, own, job.settings), job.settings))
+        found[job.path] = own
+    entries += [_in_settings(run, path, f) for path, f in elsewhere.items()]
+    if stdin:
+        return Looked(paths, entries)
+    return Looked(paths, entries, frozenset(job.path for job in jobs), found)
 
 
 def _results(run: Run, jobs: list[Job]) -> Iterator[tuple[Job, Checked]]:
@@ -124,49 +292,34 @@ def _in_settings(
 ) -> tuple[Entry, Settings]:
     """What the scripts of the run, together, say about one YAML or JSON file."""
     from gpulint.index.settings_file import read_settings
-    from gpulint.report import Entry
 
-    settings = run.resolver.of_file(path)
     findings = tuple(sorted(found.values(), key=lambda f: f.order))
-    return Entry(read_settings(path), findings, settings.allow), settings
+    settings = run.resolver.of_file(path)
+    return _entry(read_settings(path), findings, settings), settings
 
 
-def _check_stdin(run: Run) -> list[tuple[Entry, Settings]]:
-    from gpulint.engine import check_source, trouble
-    from gpulint.report import Entry
+def _stdin(run: Run, jobs: list[Job]) -> Iterator[tuple[Job, Checked]]:
+    from gpulint.engine import Checked, trouble
     from gpulint.source import SourceError, decode
 
-    job = run.stdin_job()
-    if job is None:
-        return []
-    try:
-        source = decode(sys.stdin.buffer.read(), job.path)
-    except SourceError as error:
-        found = tuple(trouble(job.path, error, job.options))
-        entry = Entry(None, found, job.settings.allow)
-        return [(entry, job.settings)]
-    return [
-        (Entry(result.source, result.findings, job.settings.allow), job.settings)
-        for _, result in run.each([job], lambda job: check_source(source, job.options))
-    ]
+    for job in jobs:  # one, if it is not excluded
+        try:
+            source = decode(sys.stdin.buffer.read(), job.path)
+        except SourceError as error:
+            yield job, Checked(None, tuple(trouble(job.path, error, job.options)))
+        else:
+            yield from _checked(run, job, source)
 
 
-def _fails(entry: Entry, settings: Settings) -> bool:
-    from gpulint.cli.run import fails
+def _checked(run: Run, job: Job, source: Source) -> Iterator[tuple[Job, Checked]]:
+    from gpulint.engine import check_source
 
-    return fails(entry.findings, settings)
+    return run.each([job], lambda job: check_source(source, job.options))
 
 
-def _write(
-    run: Run, report: Report, form: str, output_file: Path | None, statistics: bool
-) -> None:
-    from gpulint.report import write
+def _entry(
+    source: Source | None, findings: tuple[Finding, ...], settings: Settings
+) -> Entry:
+    from gpulint.report import Entry
 
-    if output_file is None:
-        write(report, form, sys.stdout, statistics)
-        return
-    try:
-        with output_file.open("w", encoding="utf-8", errors="backslashreplace") as file:
-            write(report, form, file, statistics)
-    except OSError as error:
-        run.error(f"{output_file}: {error.strerror or error}")
+    return Entry(source, findings, settings.allow, settings.fail_level)

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from gpulint.finding import Severity
-from gpulint.settings import (
+from gpulint.finding import Confidence, Severity
+from gpulint.globs import FileGlob, Globs
+from gpulint.settings import Choice, Overrides
+from gpulint.settings_values import (
+    CONFIDENCES,
     FORMATS,
     LEVELS,
-    Globs,
-    Overrides,
+    Codes,
     parse_effects,
+    parse_file_codes,
+    parse_package_version,
     parse_torch_version,
 )
 
-_SHOWN = ("allow", "fail_level", "output_format")  # how findings are shown
+if TYPE_CHECKING:
+    from gpulint.targets import Target
+
+_SHOWN = ("allow", "baseline", "fail_level", "output_format")  # how findings are shown
 Function = TypeVar("Function", bound=Callable[..., object])
 Decorator = Callable[[Function], Function]
 
@@ -40,13 +48,13 @@ class Flags(NamedTuple):
     def variant(self) -> str:
         """All of it that decides which files are listed and what is found in them."""
         its = self.overrides
-        lists = its.select, its.ignore, its.extend_exclude
+        lists = its.rules, its.fixes, its.extend_exclude
         values = {k: v for k, v in its.values if k not in _SHOWN}
         return repr((lists, values, self.config, self.isolated))
 
 
-def selection(function: Function) -> Function:
-    """Which rules, and which effects."""
+def rule_selection(function: Function) -> Function:
+    """Which rules."""
     return _all(
         function,
         click.option(
@@ -62,6 +70,38 @@ def selection(function: Function) -> Function:
             help="Rules to leave out, in the same form.",
         ),
         click.option(
+            "--extend-select",
+            multiple=True,
+            metavar="CODES",
+            help="Rules to run as well.",
+        ),
+        click.option(
+            "--extend-ignore",
+            multiple=True,
+            metavar="CODES",
+            help="Rules to leave out as well.",
+        ),
+        click.option(
+            "--per-file-ignores",
+            multiple=True,
+            metavar="GLOB:CODES",
+            help="Rules to leave out in some files, such as 'tests/**:GPU1,old.py:ALL' "
+            "('!GLOB' is all other files), instead of the settings' table.",
+        ),
+    )
+
+
+def selection(function: Function) -> Function:
+    """Which rules, and which effects."""
+    return _all(
+        function,
+        rule_selection,
+        click.option(
+            "--min-confidence",
+            type=click.Choice(CONFIDENCES),
+            help="Only what is at least so sure.  [default: medium]",
+        ),
+        click.option(
             "--allow",
             multiple=True,
             metavar="EFFECTS",
@@ -69,11 +109,47 @@ def selection(function: Function) -> Function:
             "commas between. `exact` is always allowed.",
         ),
         click.option(
+            "--target",
+            multiple=True,
+            metavar="NAME",
+            help="Report only what helps on these machines, such as h100 or t4, or on "
+            "that in a .json file of `gpulint doctor --save-target`; commas between.",
+        ),
+        click.option(
             "--torch-version",
             metavar="VERSION",
             help="Lowest torch to write for, such as 2.1; else read from the project.",
         ),
+        click.option(
+            "--package-version",
+            multiple=True,
+            metavar="NAME=VERSION",
+            help="Releases of another package to write for, such as keras=2.15 or "
+            "'transformers>=4.40,<5'; else read from the project, else the newest.",
+        ),
     )
+
+
+def fixing(function: Function) -> Function:
+    """Which rules' fixes."""
+    return _all(
+        function,
+        click.option(
+            "--fixable",
+            multiple=True,
+            metavar="CODES",
+            help="Rules whose fixes are offered.  [default: ALL]",
+        ),
+        click.option(
+            "--unfixable",
+            multiple=True,
+            metavar="CODES",
+            help="Rules whose findings are only reported.",
+        ),
+    )
+
+
+isolated = click.option("--isolated", is_flag=True, help="Ignore all settings files.")
 
 
 def discovery(function: Function) -> Function:
@@ -108,7 +184,7 @@ def discovery(function: Function) -> Function:
             metavar="FILE",
             help="Settings for all files, instead of those found beside them.",
         ),
-        click.option("--isolated", is_flag=True, help="Ignore all settings files."),
+        isolated,
         click.option(
             "--no-cache",
             is_flag=True,
@@ -125,6 +201,22 @@ caching = click.option(
     metavar="DIR",
     help="Where findings are kept for the next run.  [default: .gpulint_cache]",
 )
+
+
+def ratchet(function: Function) -> Function:
+    """Which findings are accepted as they are."""
+    return _all(
+        function,
+        click.option(
+            "--baseline",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Accept the findings that `gpulint baseline create` wrote there.",
+        ),
+        click.option(
+            "--no-baseline", is_flag=True, help="Accept none, whatever settings say."
+        ),
+    )
 
 
 def gate(function: Function) -> Function:
@@ -153,6 +245,21 @@ def _all(function: Function, *decorators: Callable[[Any], Any]) -> Function:
     for decorator in reversed(decorators):
         function = decorator(function)
     return function
+
+
+# Of commands that run a script.
+
+timeout = click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=300,
+    metavar="SECONDS",
+    show_default=True,
+    help="The longest that one run may take.",
+)
+verbose_script = click.option(
+    "-v", "--verbose", is_flag=True, help="Show what the script prints."
+)
 
 
 output_format = click.option(
@@ -184,22 +291,62 @@ def _overrides(given: dict[str, Any]) -> Overrides:
         for key in ("respect_gitignore", "force_exclude", "output_format", "runtime")
         if given.get(key) is not None
     }
+    if given.get("baseline") and given["no_baseline"]:
+        raise click.UsageError("--baseline and --no-baseline exclude each other")
+    if given.get("no_baseline"):
+        values["baseline"] = None
+    elif given.get("baseline"):
+        values["baseline"] = Path(os.path.normpath(Path.cwd() / given["baseline"]))
+    if given.get("min_confidence"):
+        values["min_confidence"] = Confidence(given["min_confidence"])
     if given["fail_level"]:
         values["fail_level"] = Severity(given["fail_level"])
     if given["exclude"]:
         values["exclude"] = Globs(_split(given["exclude"]), Path.cwd())
     if given["allow"]:
         values["allow"] = _parsed("--allow", parse_effects, _split(given["allow"]))
+    if given.get("target"):
+        names = _split(given["target"])
+        values["target"] = _parsed("--target", _targets, names)
     if given["torch_version"]:
         text = given["torch_version"]
         values["torch_version"] = _parsed("--torch-version", parse_torch_version, text)
+    if given.get("unused_ignores") is not None:
+        values["unused_ignores"] = given["unused_ignores"]
+    if given.get("package_version"):
+        values["package_versions"] = tuple(
+            _parsed("--package-version", parse_package_version, text)
+            for text in given["package_version"]
+        )
+    if given.get("per_file_ignores"):
+        texts = given["per_file_ignores"]
+        values["per_file_ignores"] = _parsed("--per-file-ignores", _file_codes, texts)
     more = _split(given["extend_exclude"])
+    fixable = _split(given.get("fixable", ()))
     return Overrides(
-        select=_split(given["select"]),
-        ignore=_split(given["ignore"]),
+        rules=_choice(given),
+        fixes=Choice(fixable, _split(given.get("unfixable", ())), anew=bool(fixable)),
         values=tuple(values.items()),
         extend_exclude=(Globs(more, Path.cwd()),) if more else (),
     )
+
+
+def _choice(given: dict[str, Any]) -> Choice:
+    select, more, ignore, less = (
+        _split(given.get(key) or ())
+        for key in ("select", "extend_select", "ignore", "extend_ignore")
+    )
+    return Choice((*select, *more), (*ignore, *less), anew=bool(select))
+
+
+def _file_codes(texts: Iterable[str]) -> tuple[tuple[FileGlob, Codes], ...]:
+    return parse_file_codes(texts, Path.cwd())
+
+
+def _targets(names: Iterable[str]) -> tuple[Target, ...]:
+    from gpulint.targets import find_target
+
+    return tuple(find_target(name, Path.cwd()) for name in names)
 
 
 def _parsed(option: str, parse: Callable[[Any], Any], value: object) -> Any:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from gpulint.report.rule_texts import explanation, summary
 
 if TYPE_CHECKING:
     from gpulint.rule import Rule
@@ -28,10 +31,12 @@ def rules(as_json: bool, markdown: bool, select: tuple[str, ...]) -> None:
     """List the rules."""
     from gpulint.registry import select_rules
 
+    plugins = _plugins()
     if as_json and markdown:
         raise click.UsageError("--json and --markdown exclude each other")
     try:
-        chosen = select_rules(tuple(",".join(select or ("ALL",)).split(",")))
+        words = tuple(",".join(select or ("ALL",)).split(","))
+        chosen = select_rules(words, plugins=plugins)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if as_json:
@@ -46,11 +51,13 @@ def rules(as_json: bool, markdown: bool, select: tuple[str, ...]) -> None:
 @click.option("--json", "as_json", is_flag=True, help="As a JSON object.")
 def explain(rule: str, as_json: bool) -> None:
     """Say what a rule finds, why it costs time, and what its fix does."""
-    from gpulint.registry import find_rule
+    from gpulint.registry import find_rule, known_rules, near_rule
 
+    _plugins()
     found = find_rule(rule)
     if found is None:
-        raise click.UsageError(f"no rule is called {rule!r}{_near(rule)}")
+        near = near_rule(rule, known_rules())
+        raise click.UsageError(f"no rule is called {rule!r}{near}")
     if as_json:
         details = {
             **record(found),
@@ -60,11 +67,20 @@ def explain(rule: str, as_json: bool) -> None:
         }
         click.echo(json.dumps(details, indent=2))
         return
-    _show(
-        f"# {found.code} {found.name}\n\n"
-        f"severity: {found.severity.value} · effect: {found.effect.value}\n\n"
-        f"{found.documentation}\n"
-    )
+    _show(explanation(found))
+
+
+def _plugins() -> tuple[str, ...]:
+    """Those that the settings here name, ready for `find_rule`."""
+    from gpulint.registry import use_plugins
+    from gpulint.settings import Resolver, SettingsError
+
+    try:
+        names = Resolver().of_folder(Path.cwd()).plugins
+        use_plugins(names)
+    except (SettingsError, ValueError) as error:
+        raise click.ClickException(str(error)) from None
+    return names
 
 
 def record(rule: Rule) -> dict[str, str]:
@@ -75,17 +91,8 @@ def record(rule: Rule) -> dict[str, str]:
         "effect": rule.effect.value,
         "severity": rule.severity.value,
         "framework": rule.framework,
-        "summary": _summary(rule.documentation),
+        "summary": summary(rule.documentation),
     }
-
-
-def _summary(documentation: str) -> str:
-    """The first paragraph that is no heading, in one line."""
-    for paragraph in documentation.split("\n\n"):
-        text = " ".join(paragraph.split())
-        if text and not text.startswith("#"):
-            return text
-    return ""
 
 
 def _table(rows: Sequence[tuple[Any, ...]]) -> list[str]:
@@ -111,15 +118,6 @@ def _reference(chosen: Sequence[Rule], rows: Sequence[tuple[Any, ...]]) -> list[
         lines += ["", f"## {rule.code} {rule.name}", ""]
         lines.append(rule.documentation.replace("\n## ", "\n### ").rstrip())
     return lines
-
-
-def _near(word: str) -> str:
-    from gpulint.registry import all_rules
-    from gpulint.settings import closest
-
-    names = [name for rule in all_rules() for name in (rule.code, rule.name)]
-    upper = word.upper()
-    return closest(upper if upper.startswith("GPU") else word.lower(), names)
 
 
 def _show(markdown: str) -> None:

@@ -17,17 +17,20 @@ import click
 from gpulint.cli import complain, internal, wants_traceback
 from gpulint.cli.options import Flags
 from gpulint.files import FilesError, is_excluded, list_files
-from gpulint.finding import Finding
 from gpulint.index.project import Projects
+from gpulint.releases import TORCH
 from gpulint.settings import Resolver, Settings, SettingsError
 
 if TYPE_CHECKING:
     from gpulint.cache import Cache
     from gpulint.engine import Options
-    from gpulint.torch_range import Version
+    from gpulint.finding import Finding
+    from gpulint.releases import Range, Version
+    from gpulint.source import Source
 
 STDIN = "-"
 Releases: TypeAlias = "tuple[Version | None, Version | None]"
+Packages: TypeAlias = "tuple[tuple[str, Range], ...]"
 THRESHOLD = (1_000_000, 20, 100)
 Result = TypeVar("Result")
 
@@ -35,12 +38,14 @@ Result = TypeVar("Result")
 class Job(NamedTuple):
     """One file (absolute, or `-`) with its settings.
 
-    `torch`: the lowest and the newest release, as in `Options`, which `prepare` makes.
+    `torch`: the lowest and the newest release, as in `Options`, which `prepare` makes;
+    `packages`: the same of others.
     """
 
     path: Path
     settings: Settings
     torch: Releases
+    packages: Packages
     prepare: Callable[[Job], Options]
 
     @property
@@ -52,7 +57,13 @@ class Job(NamedTuple):
     def key(self) -> str:
         """What decides what is found in one text, beside other files."""
         its = self.settings
-        return repr((its.select, its.ignore, self.torch, its.runtime))
+        releases = (self.torch, self.packages)
+        known = (its.judged, its.named, its.target, releases, its.runtime)
+        if not its.plugins:
+            return repr(known)
+        from gpulint.plugins import stamp
+
+        return repr((*known, its.plugins, stamp(its.plugins)))
 
 
 class Run:
@@ -64,9 +75,10 @@ class Run:
         self.resolver = Resolver(flags.overrides, flags.config, flags.isolated)
         self.projects = Projects(self._below)
         self.vendored: tuple[Path, ...] = ()  # files that are left alone
+        self.accept: Callable[[Source, Finding], bool] | None = None
         self._listed: dict[Path, tuple[Path, ...]] = {}
         self._options: dict[tuple[object, ...], Options] = {}
-        self._folders: dict[Path, tuple[Settings, Releases]] = {}
+        self._settled: dict[tuple[Path, int], tuple[Settings, Releases, Packages]] = {}
 
     def jobs(self, paths: tuple[str, ...]) -> list[Job]:
         """All files to read, in order; complains about folders that it cannot read."""
@@ -86,10 +98,27 @@ class Run:
 
     def job(self, path: Path) -> Job:
         """A file with what holds for it."""
-        folder = path.parent
-        if folder not in self._folders:
-            self._folders[folder] = self._in_folder(folder)
-        return Job(path, *self._folders[folder], self._engine_options)
+        folder, settings = path.parent, self.resolver.of_file(path)
+        key = folder, id(settings)
+        if key not in self._settled:
+            self._settled[key] = self._settle(folder, settings)
+        return Job(path, *self._settled[key], self._engine_options)
+
+    def wanted(self, job: Job, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        """Findings, those in settings files as the settings of these want them."""
+        seen = (self._as_wanted(job, finding) for finding in findings)
+        return tuple(finding for finding in seen if finding is not None)
+
+    def _as_wanted(self, job: Job, finding: Finding) -> Finding | None:
+        if finding.path == job.path or not finding.path.is_absolute():
+            return finding
+        there = self.job(finding.path)
+        if there.settings.judged == job.settings.judged:
+            return finding
+        options = there.options
+        if all(rule.code != finding.code for rule in options.rules):
+            return None
+        return options.terms.applied(finding) if options.terms.admit(finding) else None
 
     def stdin_job(self) -> Job | None:
         """The standard input under the name it was given; None: excluded."""
@@ -120,15 +149,14 @@ class Run:
 
     def cache(self) -> Cache | None:
         """The findings of earlier runs; None where they are not wanted."""
-        from gpulint.cache import NAME, Cache
-        from gpulint.index.project import find_root
+        from gpulint.cache import Cache, cache_folder
 
         if self.flags.no_cache:
             return None
         here = Path.cwd()
-        folder = self.flags.cache_dir or self.resolver.of_folder(here).cache_dir
-        root = find_root(here) or here
-        return Cache(here / (folder or root / NAME), self.flags.variant, self.projects)
+        named = self.flags.cache_dir or self.resolver.of_folder(here).cache_dir
+        folder = cache_folder(here, named)
+        return Cache(folder, self.flags.variant, self.projects)
 
     def error(self, message: str) -> None:
         """One line on stderr; the run goes on, and ends with 2."""
@@ -150,36 +178,54 @@ class Run:
             return 2
         return int(fails and not self.flags.exit_zero)
 
-    def _in_folder(self, folder: Path) -> tuple[Settings, Releases]:
-        """The settings of a folder's files, and the releases of torch for them."""
-        from gpulint.torch_version import find_torch_version
+    def _settle(
+        self, folder: Path, settings: Settings
+    ) -> tuple[Settings, Releases, Packages]:
+        """Settings of files in a folder, and the releases of packages for them."""
+        from gpulint.dependencies import find_torch_version, find_versions
 
-        settings = self.resolver.of_folder(folder)
-        if settings.torch_version is not None:
-            return settings, (settings.torch_version, None)
-        found = find_torch_version(folder)
-        if found is None:
-            return settings, (None, None)
-        return settings, (found.version, found.highest)
+        if settings.plugins:
+            _use_plugins(settings)
+        packages = find_versions(folder) | dict(settings.package_versions)
+        torch: Releases = (settings.torch_version, None)
+        found = None if settings.torch_version else find_torch_version(folder)
+        if found is not None:
+            torch = (found.version, found.highest)
+        return settings, torch, tuple(packages.items())
 
     def _engine_options(self, job: Job) -> Options:
         from gpulint.engine import Options
-        from gpulint.registry import select_rules
+        from gpulint.registry import check_words, choose_rules, severities
+        from gpulint.targets import fits
+        from gpulint.terms import Terms
 
         settings, (torch, newest) = job.settings, job.torch
-        key = id(settings), *job.torch
+        key = id(settings), *job.torch, job.packages
         if key not in self._options:
             try:
-                rules = select_rules(settings.select, settings.ignore)
+                plugins = settings.plugins
+                check_words(settings.named, plugins)
+                rules = choose_rules(settings.rules, plugins)
+                fixable = choose_rules(settings.fixes, plugins)
+                levels = severities(settings.severity, plugins)
             except ValueError as error:
                 raise click.UsageError(str(error)) from None
             self._options[key] = Options(
-                rules,
+                tuple(r for r in rules if fits(r.hardware, settings.target)),
                 settings.allow,
                 torch,
                 self.projects,
                 newest,
                 vendor=settings.runtime == "vendor",
+                accept=self.accept,
+                packages=job.packages,
+                said=_said(settings),
+                protect=settings.protect,
+                terms=Terms(
+                    levels,
+                    settings.min_confidence,
+                    frozenset(rule.code for rule in rules if rule not in fixable),
+                ),
             )
         return self._options[key]
 
@@ -200,9 +246,25 @@ class Run:
         complain(f"lowest torch: {shown or 'not declared'}", "note")
 
 
+def _use_plugins(settings: Settings) -> None:
+    from gpulint.registry import use_plugins
+
+    try:
+        use_plugins(settings.plugins)
+    except ValueError as error:
+        raise SettingsError(f"{settings.file}: `plugins`: {error}") from None
+
+
 def _inside(folder: Path, files: tuple[Path, ...]) -> tuple[Path, ...]:
     start = f"{folder}{os.sep}".replace(os.sep * 2, os.sep)
     return tuple(file for file in files if str(file).startswith(start))
+
+
+def _said(settings: Settings) -> frozenset[str]:
+    """The packages whose releases stand in the settings or on the command line."""
+    named = [name for name, _ in settings.package_versions]
+    torch = [TORCH] if settings.torch_version is not None else []
+    return frozenset([*torch, *named])
 
 
 @contextlib.contextmanager
@@ -244,12 +306,3 @@ def wants_stdin(paths: tuple[str, ...]) -> bool:
     if len(paths) > 1:
         raise click.UsageError("`-` stands alone, without other paths")
     return True
-
-
-def fails(findings: Iterable[Finding], settings: Settings) -> bool:
-    """Whether a finding that is not suppressed reaches the fail level."""
-    return any(
-        finding.severity.rank >= settings.fail_level.rank
-        for finding in findings
-        if finding.suppressed is None
-    )

@@ -84,6 +84,8 @@ class FakeEngine(types.ModuleType):
         applied = [
             f for f in checked.findings if f.fix and f.fix.effect in options.allow
         ]
+        if options.accept is not None:
+            applied = [f for f in applied if options.accept(checked.source, f)]
         for finding in reversed(applied):
             assert finding.fix is not None
             [edit] = finding.fix.edits

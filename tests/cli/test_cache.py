@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import gpulint.engine
-from gpulint import torch_version
+from gpulint import dependencies
 from gpulint.cli import main
 from gpulint.engine import Checked, Options
 
@@ -61,7 +61,8 @@ def copy(source: Path, folder: Path) -> None:
 
 def check(*options: str) -> Said:
     """What a run says; nothing that an earlier run knows of is kept in memory."""
-    torch_version._find.cache_clear()
+    dependencies._find.cache_clear()
+    dependencies._in_folder.cache_clear()
     result = CliRunner().invoke(main, ["check", *options], catch_exceptions=False)
     return result.exit_code, result.stdout, result.stderr
 
@@ -247,9 +248,9 @@ def test_selections_do_not_disturb_each_other(project: Path, looked: list[str]) 
 
 def test_a_rule_that_does_not_exist(project: Path) -> None:
     check()
-    code, _, error = check("--select", "GPU7")
+    code, _, error = check("--select", "GPU77")
     assert code == 2
-    assert "GPU7" in error
+    assert "GPU77" in error
 
 
 def test_broken_files_are_none(project: Path) -> None:

@@ -49,6 +49,7 @@ def test_json_counts_code_points(run: Run, tmp_path: Path) -> None:
     assert found["fix"]["edits"] == [
         {
             "content": "fast_copy",
+            "cell": None,
             "location": {"row": 2, "column": 1},
             "end_location": {"row": 2, "column": 10},
         }

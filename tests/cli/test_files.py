@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from gpulint.files import FilesError, list_files
-from gpulint.settings import Globs, Overrides, Resolver
+from gpulint.globs import Globs
+from gpulint.settings import Overrides, Resolver
 
 Git = Callable[..., str]
 
@@ -53,14 +54,14 @@ def listed(*arguments: str, **values: object) -> list[str]:
 
 def test_python_files_in_order(kind: str) -> None:
     make("b.py", "a/z.py", "a.py", "a.pyw", "n.ipynb", "c.txt", "x.py/y.py", "数据.py")
-    assert listed() == ["a.py", "a/z.py", "b.py", "x.py/y.py", "数据.py"]
+    assert listed() == ["a.py", "a/z.py", "b.py", "n.ipynb", "x.py/y.py", "数据.py"]
 
 
 def test_named_files_always(kind: str) -> None:
     make("build/a.py", "script", "x.txt", ".gitignore", "n.ipynb", "s.yaml")
     Path(".gitignore").write_text("build\nscript\n")
     assert listed("build/a.py", "script", "x.txt") == ["build/a.py", "script", "x.txt"]
-    assert listed("n.ipynb", "s.yaml") == []
+    assert listed("n.ipynb", "s.yaml") == ["n.ipynb"]
 
 
 def test_missing_path() -> None:

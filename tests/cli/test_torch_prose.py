@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.torch_version import find_torch_version
+from gpulint.dependencies import find_torch_version
 
 Version = tuple[int, int]
 

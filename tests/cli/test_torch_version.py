@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.torch_range import ANY_MINOR, TorchVersion, allowed, lower_bound
-from gpulint.torch_version import find_torch_version
+from gpulint.dependencies import find_torch_version, find_versions
+from gpulint.releases import ANY_MINOR, Declared, Range, allowed, lower_bound
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_file(
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(text.encode("utf-8"))
-    expected = TorchVersion(version, path, row) if version else None
+    expected = Declared(version, path, row) if version else None
     assert find_torch_version(tmp_path) == expected
 
 
@@ -272,3 +272,28 @@ def test_unreadable_folder_says_nothing(tmp_path: Path) -> None:
     assert find_torch_version(tmp_path / "missing") is None
     (tmp_path / "requirements.txt").mkdir()
     assert find_torch_version(tmp_path) is None
+
+
+OTHERS = """\
+torch==2.1
+tensorflow-cpu>=2.16
+pytorch-lightning~=2.1
+transformers
+accelerate==0.30.1 # pinned
+keras-tuner==1.4
+"""
+
+
+def test_releases_of_other_packages(tmp_path: Path) -> None:
+    write(tmp_path, requirements=OTHERS, pyproject=POETRY % "'^2.0'\nkeras = '<3'")
+    write(
+        tmp_path / "src", uv=LOCK.replace("torch", "mindspore") % "'\nversion = '2.3'"
+    )
+    (tmp_path / ".git").mkdir()
+    assert find_versions(tmp_path / "src") == {
+        "lightning": Range((2, 1), (2, ANY_MINOR)),
+        "accelerate": Range((0, 30), (0, 30)),
+        "mindspore": Range((2, 3), (2, 3)),
+        "tensorflow": Range((2, 16)),
+        "keras": Range(None, (2, ANY_MINOR)),
+    }

@@ -1,4 +1,4 @@
-"""Releases of torch: what a specifier allows, and what a project says."""
+"""Releases of a package: what a specifier allows, and what a project says."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 Version = tuple[int, int]
 
+TORCH = "torch"
 ANY_MINOR = 999  # `<3` allows 2 with whatever comes after it
 
 _LOWER_OPERATORS = ("==", "===", "~=", ">=", ">")
@@ -29,7 +30,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class TorchVersion:
+class Declared:
     """The lower bound (major, minor), its file and its row (1-based).
 
     `highest` is the newest release that any declaration of the project allows; None

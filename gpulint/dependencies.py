@@ -1,4 +1,4 @@
-"""The torch releases that a project allows, and where that is written."""
+"""The releases of torch and other packages that a project allows, and where it says."""
 
 from __future__ import annotations
 
@@ -13,31 +13,59 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpulint.settings import parse_toml
-from gpulint.torch_range import (
+from gpulint.releases import (
     ANY_MINOR,
+    TORCH,
+    Declared,
     Range,
-    TorchVersion,
     allowed,
     newest,
 )
+from gpulint.settings import parse_toml
 
-_NAME = re.compile(r"^torch(?![\w.-])", re.IGNORECASE)
-_WHEEL = re.compile(r"(?:^|[/\s@])torch-(\d+)\.(\d+)")
-_CONDA = re.compile(r"^\s*-\s*['\"]?(?:[\w./-]+::)?(pytorch|torch)(?![\w.-])(.*)$")
+# Names in dependency files, and the package whose releases they bound.
+PACKAGES = {
+    "torch": TORCH,
+    "pytorch": TORCH,  # Conda's name
+    "lightning": "lightning",
+    "pytorch-lightning": "lightning",
+    "transformers": "transformers",
+    "accelerate": "accelerate",
+    "keras": "keras",
+    "tensorflow": "tensorflow",
+    "tensorflow-cpu": "tensorflow",
+    "tensorflow-gpu": "tensorflow",
+    "tensorflow-macos": "tensorflow",
+    "mindspore": "mindspore",
+    "mindspore-ascend": "mindspore",
+    "mindspore-cpu": "mindspore",
+    "mindspore-gpu": "mindspore",
+}
+_ANY = "|".join(sorted(PACKAGES, key=len, reverse=True)).replace("-", "[-_]")
+_NAME = re.compile(rf"^({_ANY})(?![\w.-])", re.IGNORECASE)
+_WHEEL = re.compile(rf"(?:^|[/\s@])({_ANY})-(\d+)\.(\d+)", re.IGNORECASE)
+_CONDA = re.compile(rf"^\s*-\s*['\"]?(?:[\w./-]+::)?({_ANY})(?![\w.-])(.*)$")
 _LOCKED = re.compile(
-    r"""^name\s*=\s*["']torch["']\s*\r?\nversion\s*=\s*["']([^"']+)""", re.MULTILINE
+    rf"""^name\s*=\s*["']({_ANY})["']\s*\r?\nversion\s*=\s*["']([^"']+)""",
+    re.MULTILINE,
 )
+_INSTALLS = re.compile(
+    r"""^[ \t]*[!%]?[ ]*(?:[!\w./-]*python[\d.]*[ ]-m[ ])?(?:uv[ ])?
+    (?:pip[\d.]*|conda|mamba)[ ]install\b(?P<packages>[^\n#]*)""",
+    re.MULTILINE | re.VERBOSE,
+)
+_MENTIONED = re.compile(_ANY, re.IGNORECASE)
 
 
 # Folders beside the scripts in which lists of dependencies are kept.
 _INNER = ("requirements", "scripts", "conda", "docker", "envs", "env")
 _CONDA_FILE = re.compile(r"(^env|environment|conda).*\.ya?ml$")
-# What is allowed and the text that says so, to find the row.
-Bound = tuple[Range, str]
+# Of which package, what is allowed, and the text that says so, to find the row.
+Bound = tuple[str, Range, str]
+Facts = dict[str, list[Declared]]
 
 
-def find_torch_version(folder: Path) -> TorchVersion | None:
+def find_torch_version(folder: Path) -> Declared | None:
     """The bounds on torch of the project that an absolute folder path belongs to.
 
     Looks upwards to the root of the repository; without one, only as far as the
@@ -46,6 +74,26 @@ def find_torch_version(folder: Path) -> TorchVersion | None:
     """
     rooted = _is_rooted(folder)
     return _find(folder, rooted) or _find_prose(folder, rooted)
+
+
+def find_versions(folder: Path) -> dict[str, Range]:
+    """The bounds on the packages other than torch, found in the same way."""
+    rooted = _is_rooted(folder)
+    names = dict.fromkeys(PACKAGES.values())
+    found = {n: _find(folder, rooted, n) for n in names if n != TORCH}
+    return {n: Range(its.version, its.highest) for n, its in found.items() if its}
+
+
+def installed_by(commands: str) -> dict[str, Range]:
+    """The bounds that commands, a line each, install packages with; the last counts."""
+    words = [w for c in _INSTALLS.finditer(commands) for w in c["packages"].split()]
+    return {name: its for name, its, _ in _each(word.strip("\"'") for word in words)}
+
+
+def forget() -> None:
+    """Files may have changed on the disk since they were read."""
+    for known in (_is_rooted, _find, _find_prose, _in_folder):
+        known.cache_clear()
 
 
 @functools.lru_cache(maxsize=4096)
@@ -57,17 +105,17 @@ def _is_rooted(folder: Path) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _find(folder: Path, rooted: bool) -> TorchVersion | None:
+def _find(folder: Path, rooted: bool, package: str = TORCH) -> Declared | None:
     declared, locked, seen = _in_folder(folder)
-    found = _joined(declared or locked)
+    found = _joined(declared.get(package) or locked.get(package) or [])
     last = (folder / ".git").exists() if rooted else seen
     if found or last or folder.parent == folder:
         return found
-    return _find(folder.parent, rooted)
+    return _find(folder.parent, rooted, package)
 
 
 @functools.lru_cache(maxsize=4096)
-def _find_prose(folder: Path, rooted: bool) -> TorchVersion | None:
+def _find_prose(folder: Path, rooted: bool) -> Declared | None:
     """What the prose says in the nearest folder where it says anything."""
     from gpulint.torch_prose import find_in_prose, has_prose
 
@@ -81,7 +129,7 @@ def _find_prose(folder: Path, rooted: bool) -> TorchVersion | None:
     return _find_prose(folder.parent, rooted)
 
 
-def _joined(facts: list[TorchVersion]) -> TorchVersion | None:
+def _joined(facts: list[Declared]) -> Declared | None:
     """The fact with the lowest bound, and the newest release that any allows."""
     if not facts:
         return None
@@ -89,14 +137,16 @@ def _joined(facts: list[TorchVersion]) -> TorchVersion | None:
     return replace(lowest, highest=newest(fact.highest for fact in facts))
 
 
-def _in_folder(folder: Path) -> tuple[list[TorchVersion], list[TorchVersion], bool]:
+@functools.lru_cache(maxsize=4096)
+def _in_folder(folder: Path) -> tuple[Facts, Facts, bool]:
     """What a folder's files declare, what they lock, and whether there are any."""
-    declared: list[TorchVersion] = []
-    locked: list[TorchVersion] = []
+    declared: Facts = {}
+    locked: Facts = {}
     seen = False
     for path, read, is_lock in _sources(folder):
         seen = True
-        (locked if is_lock else declared).extend(_read(path, read))
+        for package, fact in _read(path, read):
+            (locked if is_lock else declared).setdefault(package, []).append(fact)
     return declared, locked, seen
 
 
@@ -125,20 +175,22 @@ def _names(folder: Path) -> set[str]:
         return set()
 
 
-def _read(path: Path, read: Callable[[str], list[Bound]]) -> Iterator[TorchVersion]:
+def _read(
+    path: Path, read: Callable[[str], list[Bound]]
+) -> Iterator[tuple[str, Declared]]:
     """The bounds of one file; a broken file says nothing."""
     try:
         text = path.read_bytes().decode("utf-8-sig", "replace")
-        if "torch" not in text.lower():
+        if not _MENTIONED.search(text):
             return
         bounds = read(text)
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return
     except (SyntaxError, MemoryError, configparser.Error):
         return
-    for its, written in bounds:
+    for package, its, written in bounds:
         row = text.count("\n", 0, max(text.find(written), 0)) + 1
-        yield TorchVersion(its.lowest, path, row, its.highest)
+        yield package, Declared(its.lowest, path, row, its.highest)
 
 
 def _requirement(text: str) -> list[Bound]:
@@ -146,9 +198,10 @@ def _requirement(text: str) -> list[Bound]:
     text = text.strip()
     wheel = _WHEEL.search(text)
     if wheel:
-        version = (int(wheel[1]), int(wheel[2]))
-        return [(Range(version, version), text)]
-    if not _NAME.match(text):
+        version = (int(wheel[2]), int(wheel[3]))
+        return [(_package(wheel[1]), Range(version, version), text)]
+    name = _NAME.match(text)
+    if name is None:
         return []
     from packaging.requirements import InvalidRequirement, Requirement
 
@@ -156,7 +209,12 @@ def _requirement(text: str) -> list[Bound]:
         its = allowed(str(Requirement(text).specifier))
     except InvalidRequirement:
         return []
-    return [(its, text)] if its else []
+    return [(_package(name[1]), its, text)] if its else []
+
+
+def _package(name: str) -> str:
+    """The package that a distribution's name belongs to."""
+    return PACKAGES[name.lower().replace("_", "-")]
 
 
 def _each(requirements: Iterable[Any]) -> list[Bound]:
@@ -184,7 +242,7 @@ def _environment(text: str) -> list[Bound]:
         version = re.sub(r"^(=?=?[\d.*]+)=.*$", r"\1", specifier).lstrip(" ")
         its = allowed(version)
         if its:
-            bounds.append((its, line))
+            bounds.append((_package(match[1]), its, line))
     return bounds
 
 
@@ -201,19 +259,22 @@ def _pyproject(text: str) -> list[Bound]:
     tables = [poetry, *poetry.get("group", {}).values()]
     for table in tables:
         for key in ("dependencies", "dev-dependencies"):
-            bounds += _poetry(table.get(key, {}).get("torch"))
+            for name, value in table.get(key, {}).items():
+                if _NAME.fullmatch(name):
+                    bounds += _poetry(_package(name), value)
     return bounds
 
 
-def _poetry(value: Any) -> list[Bound]:
+def _poetry(package: str, value: Any) -> list[Bound]:
     """`"^2.1"`, `{version = "^2.1"}`, or a list of such tables."""
     if isinstance(value, list):
-        return [bound for item in value for bound in _poetry(item)]
+        return [bound for item in value for bound in _poetry(package, item)]
     if isinstance(value, dict):
         url = value.get("url")
-        return _poetry(value.get("version")) or _each([url] if url else [])
+        found = _poetry(package, value.get("version"))
+        return found or _each([url] if url else [])
     its = allowed(value) if isinstance(value, str) else Range()
-    return [(its, f'"{value}"')] if its else []
+    return [(package, its, f'"{value}"')] if its else []
 
 
 def _setup_cfg(text: str) -> list[Bound]:
@@ -236,18 +297,18 @@ def _setup_py(text: str) -> list[Bound]:
 
 def _toml_lock(text: str) -> list[Bound]:
     """`[[package]]` tables; read by pattern, as lock files are large."""
-    found = ((allowed(m[1]), m[0]) for m in _LOCKED.finditer(text))
-    return [(its, written) for its, written in found if its]
+    found = ((m[1], allowed(m[2]), m[0]) for m in _LOCKED.finditer(text))
+    return [(_package(name), its, written) for name, its, written in found if its]
 
 
 def _pipfile_lock(text: str) -> list[Bound]:
     data = json.loads(text)
     bounds = []
     for section in ("default", "develop"):
-        version = data.get(section, {}).get("torch", {}).get("version", "")
-        its = allowed(version)
-        if its:
-            bounds.append((its, '"torch"'))
+        for name, entry in data.get(section, {}).items():
+            its = allowed(entry.get("version", "")) if _NAME.fullmatch(name) else None
+            if its:
+                bounds.append((_package(name), its, f'"{name}"'))
     return bounds
 
 

@@ -1,0 +1,452 @@
+"""Jupyter notebooks: their Python cells as one text, and the text back as JSON.
+
+The text has a comment line before each cell. What only IPython understands (`%magic`,
+`!command`, `name?`) stands in it as a comment, so that a line stays a line. Written
+back, only the lines that changed are other bytes than before.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import json
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from gpulint.finding import Position
+from gpulint.releases import Range
+from gpulint.source import MAX_BYTES, Source, SourceError
+
+MAX_RAW = 50_000_000  # bytes with all outputs
+SKIP_TAG = "gpulint-skip"
+Span = tuple[int, int]
+SEPARATOR = '","'
+
+_BLANK = re.compile(r"[ \t\n\r]*")
+_ESCAPED_LINE = re.compile(r"(?:[^\\]|\\[^nr])*?(?:\\r\\n|\\r|\\n)|(?:[^\\]|\\.)+$")
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+# Cell magics below whose first line stands Python.
+_PYTHON_CELLS = re.compile(
+    r"\s*%%(?:capture|debug|ipytest|prun|pypy|python3?|time|timeit)(?!\w)"
+)
+_ASSIGNED = re.compile(r"(?P<target>\s*[\w., ()\[\]=]+=\s*)(?:!|%\w)")
+_MAGIC = re.compile(
+    r"""\s*(?:
+        [%!?]
+        | [\w.*]+\?{1,2}\s*$
+        | (?:pip|conda|mamba|ls|ll|cd|pwd|cat|mkdir|rm|rmdir|cp|mv|time|timeit)
+          (?:\s+(?![=(])|\s*$)
+    )""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A code cell. `number` counts all cells, from 1; `row` is that of its first line.
+
+    `span` is where the value of its `source` stands in the JSON text, `written` what
+    IPython reads and `python` the same lines without magics. `skipped`: a tag says
+    that nothing is to be found there.
+    """
+
+    number: int
+    row: int
+    span: Span
+    written: str
+    python: str
+    skipped: bool = False
+
+
+@dataclass(frozen=True)
+class Notebook(Source):
+    """A notebook: `text` is the Python of its cells, `raw` the JSON."""
+
+    raw: str = field(default="", repr=False)
+    cells: tuple[Cell, ...] = ()
+    marker: str = ""
+
+    @cached_property
+    def file(self) -> Source:
+        """The JSON text."""
+        return Source(self.path, self.raw, self.encoding, self.bom)
+
+    @cached_property
+    def installed(self) -> dict[str, Range]:
+        """What its cells install, as far as they name releases."""
+        from gpulint.dependencies import installed_by
+
+        commands = ""
+        for cell in self.cells:
+            lines = zip(*map(_LINE.findall, (cell.python, cell.written)), strict=True)
+            commands += "".join(f"{w.rstrip()}\n" for p, w in lines if p != w)
+        return installed_by(commands)
+
+    def encode(self, text: str) -> bytes:
+        """The notebook with another text of its cells."""
+        raw = self.raw
+        parts = _split(text, self.marker)
+        for cell, part in reversed(list(zip(self.cells, parts, strict=True))):
+            if part != cell.python:
+                start, end = cell.span
+                raw = raw[:start] + _rewritten(raw[start:end], cell, part) + raw[end:]
+        return self.bom + raw.encode(self.encoding)
+
+    def accepts(self, text: str) -> bool:
+        """Whether all cells are still there, and Python."""
+        if len(_split(text, self.marker)) != len(self.cells):
+            return False
+        try:
+            return len(self.with_text(text).cells) == len(self.cells)
+        except SourceError:
+            return False
+
+    def with_text(self, text: str) -> Notebook:
+        """The same notebook with another text of its cells."""
+        if text == self.text:
+            return self
+        return decode_notebook(self.encode(text), self.path)
+
+    def cell_at(self, row: int) -> Cell | None:
+        """The cell that a row of the text belongs to."""
+        return next((c for c in reversed(self.cells) if c.row - 1 <= row), None)
+
+    def in_cell(self, position: Position) -> tuple[int | None, Position]:
+        """The number of a cell, and the place in it."""
+        cell = self.cell_at(position.row)
+        if cell is None:
+            return None, position
+        row = max(position.row - cell.row + 1, 1)
+        return cell.number, Position(row, position.column)
+
+    def is_head(self, row: int) -> bool:
+        """Whether a row is the comment before a cell, which is in no cell."""
+        return any(cell.row - 1 == row for cell in self.cells)
+
+    def in_file(self, position: Position) -> Position:
+        """The place in the JSON text, in code points."""
+        cell = self.cell_at(position.row)
+        if cell is None:
+            return Position(1, 1)
+        start, end = cell.span
+        at = _place(self.raw[start:end], position.row - cell.row, position.column - 1)
+        return self.file.position(start + at)
+
+    def is_skipped(self, row: int) -> bool:
+        """Whether a tag of the cell says that nothing is to be found there."""
+        cell = self.cell_at(row)
+        return cell is not None and cell.skipped
+
+
+def decode_notebook(data: bytes, path: Path) -> Notebook:
+    """A notebook's bytes. SourceError: no notebook, or a cell that is no Python."""
+    book = _decoded(data, path)
+    for cell in book.cells:
+        _check(book, cell)
+    return book
+
+
+def compose_notebook(cells: Iterable[dict[str, Any]], path: Path) -> Notebook:
+    """A notebook of cells that an editor holds, Python or not yet.
+
+    They have the keys of the format: `cell_type`, `metadata`, and `source` as text.
+    SourceError: too large.
+    """
+    return _decoded(json.dumps({"cells": list(cells)}).encode(), path)
+
+
+def _decoded(data: bytes, path: Path) -> Notebook:
+    if len(data) > MAX_RAW:
+        raise SourceError(f"not analysed: {len(data)} bytes, the limit is {MAX_RAW}")
+    bom = b"\xef\xbb\xbf" if data.startswith(b"\xef\xbb\xbf") else b""
+    try:
+        raw = data[len(bom) :].decode("utf-8")
+        found = list(_cells(raw, json.loads(raw)))
+    except (ValueError, RecursionError) as error:
+        why = f"not {error.encoding}" if isinstance(error, UnicodeDecodeError) else "no"
+        raise SourceError(f"{why} notebook", code="GPU000") from None
+    marker = _marker(found)
+    newline = _newline(found)
+    text, row = "", 1
+    cells = []
+    for number, (value, span) in enumerate(found, 1):
+        written = _python_of(value)
+        if written is None:
+            continue
+        python = _without_magics(written)
+        skipped = SKIP_TAG in _listed(_table(value.get("metadata")).get("tags"))
+        cell = Cell(number, row + 1, span, written, python, skipped)
+        cells.append(cell)
+        part = f"# {marker}{number}{newline}{python}{newline}"
+        text, row = text + part, row + len(_LINE.findall(part))
+    if len(text) > MAX_BYTES:
+        raise SourceError(f"not analysed: {len(text)} characters of code")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise SourceError("not analysed: half a character (a lone surrogate)")
+    held = tuple(cells)
+    return Notebook(path, text, "utf-8", bom, raw=raw, cells=held, marker=marker)
+
+
+def _cells(raw: str, book: object) -> Iterator[tuple[dict[str, Any], Span]]:
+    """All cells with the places of their sources; none where another kernel runs them.
+
+    ValueError: not a notebook. `raw` is JSON, and `book` what it says.
+    """
+    cells = _table(book).get("cells")
+    if not isinstance(cells, list):
+        raise ValueError("no cells")
+    if not _is_python(_table(_table(book).get("metadata"))):
+        return
+    start, _ = _members(raw, _skip(raw, 0))["cells"]
+    for value, (at, _) in zip(cells, _items(raw, start), strict=True):
+        if not isinstance(value, dict) or not _is_text(value.get("source", "")):
+            raise ValueError("no cell")
+        yield value, _members(raw, at).get("source", (at, at))
+
+
+def _table(value: object) -> dict[str, Any]:
+    """An object of the JSON; nothing where there is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _is_text(source: object) -> bool:
+    """Whether a source is text: one string, or one for each line."""
+    lines = source if isinstance(source, list) else [source]
+    return all(isinstance(line, str) for line in lines)
+
+
+def _members(raw: str, at: int) -> dict[str, Span]:
+    """The places of the values in the JSON object that begins at an offset."""
+    spans: dict[str, Span] = {}
+    at = _skip(raw, at + 1)
+    while raw[at] == '"':
+        key, at = _DECODER.raw_decode(raw, at)
+        at = _skip(raw, at)
+        start = _skip(raw, at + 1)  # behind the colon
+        _, end = _DECODER.raw_decode(raw, start)
+        spans[key] = (start, end)
+        at = _skip(raw, end)
+        if raw[at] == ",":
+            at = _skip(raw, at + 1)
+    return spans
+
+
+def _items(raw: str, at: int) -> Iterator[Span]:
+    """The places of the values in the JSON array that begins at an offset."""
+    at = _skip(raw, at + 1)
+    while raw[at] != "]":
+        _, end = _DECODER.raw_decode(raw, at)
+        yield at, end
+        at = _skip(raw, end)
+        if raw[at] == ",":
+            at = _skip(raw, at + 1)
+
+
+def _skip(raw: str, at: int) -> int:
+    found = _BLANK.match(raw, at)
+    assert found is not None
+    return found.end()
+
+
+_DECODER = json.JSONDecoder()
+
+
+def _is_python(metadata: dict[str, Any]) -> bool:
+    """Whether the notebook's kernel runs Python, or it names none."""
+    language = _table(metadata.get("language_info")).get("name")
+    language = language or _table(metadata.get("kernelspec")).get("language")
+    return not isinstance(language, str) or language.lower().startswith("python")
+
+
+def _python_of(value: dict[str, Any]) -> str | None:
+    """The text of a code cell that holds Python, None of any other."""
+    if value.get("cell_type") != "code":
+        return None
+    source = value.get("source", "")
+    text = "".join(source) if isinstance(source, list) else str(source)
+    magic = text.lstrip().startswith("%%")
+    return text if text.strip() and (not magic or _PYTHON_CELLS.match(text)) else None
+
+
+def _newline(cells: list[tuple[dict[str, Any], Span]]) -> str:
+    """How the lines of the cells end: as the first that has an end."""
+    for value, _ in cells:
+        found = re.search(r"\r\n|\r|\n", _python_of(value) or "")
+        if found:
+            return found.group()
+    return "\n"
+
+
+def _marker(cells: list[tuple[dict[str, Any], Span]]) -> str:
+    """What begins the comment before each cell, and stands in no cell."""
+    texts = [str(value.get("source", "")) for value, _ in cells]
+    dashes = "---"
+    while any(f"{dashes} cell " in text for text in texts):
+        dashes += "-"
+    return f"{dashes} cell "
+
+
+def _split(text: str, marker: str) -> list[str]:
+    """The cells of a text, without the newline that was put after each."""
+    head = rf"^# {re.escape(marker)}\d+(?:\r\n|\r|\n)"
+    parts = re.split(head, text, flags=re.MULTILINE)
+    ends = re.compile(r"(?:\r\n|\r|\n)\Z")
+    return [ends.sub("", part, count=1) for part in parts[1:]] if not parts[0] else []
+
+
+# What only IPython understands
+
+
+def _without_magics(text: str) -> str:
+    """The lines of a cell as Python: those that Python stumbles over, one by one."""
+    lines = _LINE.findall(text)
+    indent = _indent(text)
+    lines = [line.removeprefix(indent) for line in lines]
+    for _ in range(len(lines) + 1):
+        row = _wrong_row("".join(lines))
+        if row is None:
+            return "".join(lines)
+        changed = _replace(lines, row - 1)
+        if not changed:
+            break
+    for row in range(len(lines)):  # a quote in a command hides where it begins
+        _replace(lines, row)
+    return "".join(lines)
+
+
+def _indent(text: str) -> str:
+    """What IPython takes off the lines of a cell whose first line is indented."""
+    first = re.match(r"(?:[ \t]*\n)*([ \t]*)\S", text)
+    return first[1] if first else ""
+
+
+def _replace(lines: list[str], at: int) -> bool:
+    """Put Python in the place of a magic and what continues it; whether it is one."""
+    line = lines[at] if at < len(lines) else ""
+    magic = _MAGIC.match(line)
+    assigned = None if magic else _ASSIGNED.match(line)
+    if not (magic or assigned):
+        return False
+    lines[at] = _placeholder(line, assigned)
+    while line.rstrip().endswith("\\") and at + 1 < len(lines):
+        at += 1
+        line = lines[at]
+        lines[at] = re.sub(r"\S", r"# \g<0>", line, count=1)
+    return True
+
+
+def _placeholder(line: str, assigned: re.Match[str] | None) -> str:
+    """A line of Python in the place of a magic, with the magic as its comment."""
+    code = line.strip()
+    indent = line[: len(line) - len(line.lstrip())] if code else ""
+    end = line[len(line.rstrip("\r\n")) :]
+    if assigned is not None:
+        return f"{assigned['target']}get_ipython()  # {code}{end}"
+    # A comment alone is no statement: imports may follow it.
+    return f"{indent}pass  # {code}{end}" if indent else f"# {code}{end}"
+
+
+def _wrong_row(text: str) -> int | None:
+    """The row of the first line that is no Python, None: all are, or are too deep."""
+    try:
+        _parse(text)
+    except SyntaxError as error:
+        return error.lineno or 1
+    except (ValueError, RecursionError, MemoryError):
+        return None
+    return None
+
+
+def _parse(text: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ast.parse(text)
+
+
+def _check(book: Notebook, cell: Cell) -> None:
+    """SourceError for a cell that is no Python, in a notebook about torch."""
+    try:
+        _parse(cell.python)
+    except SyntaxError as error:
+        if "torch" in book.text and "too many nested" not in error.msg:
+            row = error.lineno or 1
+            at = book.in_file(Position(cell.row + row - 1, 1)).row
+            message = f"syntax error: {error.msg} (cell {cell.number}, line {row})"
+            raise SourceError(message, at, "GPU000") from None
+    except (ValueError, RecursionError, MemoryError):
+        return  # as in a script: parsing the whole says so
+
+
+# Writing back
+
+
+def _rewritten(token: str, cell: Cell, python: str) -> str:
+    """The JSON of a cell's source for another text, in the form it has."""
+    old, new = _LINE.findall(cell.python), _LINE.findall(python)
+    written = _LINE.findall(cell.written)
+    pieces = _pieces(token)
+    if json.loads(f'["{SEPARATOR.join(pieces)}"]') != written:  # broken unusually
+        pieces = [_quoted(line, token) for line in written]
+    magics = {o.strip(): w.strip() for o, w in zip(old, written, strict=True) if o != w}
+    indent = _indent(cell.written)
+    lines: list[str] = []
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        if tag == "equal":
+            lines += pieces[i1:i2]
+        else:
+            changed = (indent + _restored(line, magics) for line in new[j1:j2])
+            lines += [_quoted(line, token) for line in changed]
+    return _joined(token, lines)
+
+
+def _restored(line: str, magics: dict[str, str]) -> str:
+    """A line with the magic that a placeholder stands for."""
+    code = line.strip()
+    return line.replace(code, magics[code]) if code in magics else line
+
+
+def _quoted(line: str, token: str) -> str:
+    """A line as the inside of a JSON string."""
+    return json.dumps(line, ensure_ascii=token.isascii())[1:-1]
+
+
+def _pieces(token: str) -> list[str]:
+    """The insides of JSON strings, one for each line of a source."""
+    if token[0] == '"':
+        return _ESCAPED_LINE.findall(token[1:-1])
+    return [token[start + 1 : end - 1] for start, end in _items(token, 0)]
+
+
+def _joined(token: str, lines: list[str]) -> str:
+    """Lines as a string or as a list of strings, as the token has them."""
+    if token[0] == '"':
+        return f'"{"".join(lines)}"'
+    spans = list(_items(token, 0))
+    first, last = spans[0][0], spans[-1][1]
+    between = token[spans[0][1] : spans[1][0]] if spans[1:] else f",{token[1:first]}"
+    if between == ",":
+        between = ", " if first == 1 else between
+    return token[:first] + between.join(f'"{x}"' for x in lines) + token[last:]
+
+
+def _place(token: str, line: int, column: int) -> int:
+    """The offset in a source's JSON of a character of one of its lines."""
+    pieces = _pieces(token)
+    if not 0 <= line < len(pieces):
+        return 0
+    if token[0] == '"':
+        start = 1 + sum(map(len, pieces[:line]))
+    else:
+        start = list(_items(token, 0))[line][0] + 1
+    units = re.findall(r"\\u[0-9a-fA-F]{4}|\\.|[^\\]", pieces[line], re.DOTALL)
+    return start + sum(map(len, units[:column]))
