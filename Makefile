@@ -12,10 +12,11 @@ TREE ?=
 BENCH ?=
 
 BIN := .venv/bin
+SITE := .docs-env
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := test
-.PHONY: .venv demo test equivalence lint format docs snapshots bench clean distclean
+.PHONY: .venv demo test test-frameworks equivalence lint format docs snapshots bench clean distclean
 
 .venv: $(STAMP)
 
@@ -35,6 +36,12 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) --cov
 
+# What needs TensorFlow and its kin, each in an environment of its own (gigabytes) under
+# .frameworks: make test-frameworks FRAMEWORKS=tensorflow
+FRAMEWORKS ?=
+test-frameworks:
+	$(PYTHON) tests/frameworks/run.py $(FRAMEWORKS)
+
 equivalence: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m equivalence --scripts $(N) --jobs $(JOBS)
 
@@ -47,10 +54,19 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-docs: $(STAMP)
-	mkdir -p docs
-	$(BIN)/gpulint rules --markdown > docs/rules.md.new
+# The rule reference, and the site from it and the README; its tools stay out of .venv.
+docs: $(SITE)/.installed
+	$(SITE)/bin/gpulint rules --markdown > docs/rules.md.new
 	mv docs/rules.md.new docs/rules.md
+	rm -rf build/docs site
+	$(SITE)/bin/python docs/build.py build/docs
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --quiet \
+	    --config-file build/docs/mkdocs.yml
+
+$(SITE)/.installed: pyproject.toml
+	test -x $(SITE)/bin/python || $(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --quiet --editable '.[docs]'
+	touch $@
 
 snapshots: $(STAMP)
 	$(BIN)/python tests/regenerate.py
@@ -59,9 +75,9 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/check_speed.py $(BENCH) $(TREE)
 
 clean:
-	rm -rf build dist .coverage .coverage.* coverage.xml htmlcov
+	rm -rf build dist site .coverage .coverage.* coverage.xml htmlcov
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .gpulint_cache
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv .bench-envs
+	rm -rf .venv .docs-env .bench-envs .frameworks

@@ -1,17 +1,21 @@
 """Writes anew what tests compare with: run it, and read what `git diff` says.
 
 The rule table of the README, the rule reference, what fixing makes of the scenarios,
-and of the fixtures that have a `.fixed.py` already (an empty one will do).
+and of the fixtures that have a `.fixed.py` already (an empty one will do); what each
+output format makes of a sample.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "report")]
+os.environ["COLUMNS"] = "80"
 
+import golden_report  # noqa: E402
 from click.testing import CliRunner  # noqa: E402
 from test_docs import rule_table  # noqa: E402
 from test_fixtures import cases, rule_of  # noqa: E402
@@ -64,3 +68,4 @@ if __name__ == "__main__":
     documents()
     scripts()
     fixtures()
+    golden_report.regenerate()

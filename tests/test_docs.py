@@ -24,6 +24,7 @@ KINDS = {
     "GPU4": "Memory",
     "GPU5": "Compute",
     "GPU6": "Checkpoints and files",
+    "GPU7": "More than one GPU",
     "GPU8": "Machine and job",
     "GPU9": "Settings files",
 }

@@ -402,6 +402,8 @@ def test_rules_are_found_by_code_prefix_and_name() -> None:
     chosen = select_rules(("GPU0",), ("not-analysed",))
     assert [r.code for r in chosen] == ["GPU000", "GPU002", "GPU003"]
     assert select_rules(("ALL",)) == all_rules()
+    exact = select_rules(("gpu001", "GPU00"), ("GPU0", "bare-ignore", "GPU003"))
+    assert [r.code for r in exact] == ["GPU000", "GPU001", "GPU002"]
     with pytest.raises(ValueError, match="no rule matches 'GPU7X'"):
         select_rules(("GPU7X",))
 

@@ -21,7 +21,7 @@ from gpulint.vendor.header import render
 
 REPO = Path(__file__).resolve().parent.parent
 RULE_FILES = {path.name for path in REPO.glob("rules/gpu*.py")}
-EXTRAS = {"runtime", "augment", "dev"}
+EXTRAS = {"runtime", "augment", "lsp", "init", "docs", "dev"}
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +80,7 @@ def test_holds_the_package_and_nothing_else(unpacked: Path) -> None:
     assert names == {"gpulint", f"gpulint-{version}.dist-info"}
     assert (unpacked / "gpulint/py.typed").is_file()
     assert (unpacked / "gpulint/doctor/schema.json").is_file()
+    assert (unpacked / "gpulint/report/schema.json").is_file()
     assert not (unpacked / "gpulint/rules.py").exists()
 
 

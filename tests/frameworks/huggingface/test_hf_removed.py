@@ -1,0 +1,36 @@
+"""What GPU364 and GPU366 say of arguments is so in the releases installed here."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+
+from accelerate import Accelerator
+from transformers import Trainer, TrainingArguments
+
+from gpulint.script.removed_arguments import Removed
+
+
+def tables() -> list[tuple[type, str, Removed]]:
+    from gpulint.rules import gpu364_hf_removed_argument as hf
+    from gpulint.rules import gpu366_accelerate_removed_argument as accelerate
+
+    return [
+        *((TrainingArguments, name, its) for name, its in hf.ARGUMENTS.items()),
+        *((Trainer, name, its) for name, its in hf.TRAINER.items()),
+        *((Accelerator, name, its) for name, its in accelerate.REMOVED.items()),
+    ]
+
+
+@pytest.mark.parametrize("made, name, removed", tables(), ids=lambda x: str(x)[:40])
+def test_it_is_gone_and_what_took_its_place_is_there(
+    made: type, name: str, removed: Removed
+) -> None:
+    known = inspect.signature(made).parameters
+    with pytest.raises(TypeError):
+        inspect.signature(made).bind_partial(**{name: None})
+    assert not removed.new or removed.new in known
