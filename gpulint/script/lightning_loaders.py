@@ -12,6 +12,7 @@ from gpulint.script.trainer_calls import NAMES, Maker
 from gpulint.script.trainers import trains_one_epoch
 
 if TYPE_CHECKING:
+    from gpulint.index import Function
     from gpulint.script.loaders import Loader
     from gpulint.script.model import Script
 
@@ -20,6 +21,11 @@ AGAIN = frozenset({"train_dataloader", "val_dataloader", "fit"})
 MAX_DEPTH = 4
 _RUNS = frozenset("fit validate test predict".split())
 _MAKES_ANEW = "reload_dataloaders_every"
+# As long as it says so: all but a default or an argument that switches it off.
+_MADE_ANEW = re.compile(
+    _MAKES_ANEW + r"\w*\b(?!(?:\s*:\s*\w+)?\s*=\s*(?:0|False)\s*(?:[,)#]|$))",
+    re.MULTILINE,
+)
 # Something steers a dataset from outside, which workers would not see, or passes over
 # a loader while the trainer does, which one that keeps its workers cannot bear.
 _STEERS = re.compile(
@@ -52,7 +58,36 @@ def _hooks_above(script: Script, node: ast.AST, depth: int) -> frozenset[str]:
     callers = script.resolver.callers(function)
     callers = [c for c in callers if not script.of(c).is_test]
     above = [_hooks_above(script.of(c), c, depth + 1) for c in callers]
+    if own and not callers and isinstance(owner, ast.ClassDef):
+        return _put_in_place(script, owner, function)
     return frozenset().union(*above) if above and all(above) else frozenset()
+
+
+def _put_in_place(
+    script: Script, owner: ast.ClassDef, method: Function
+) -> frozenset[str]:
+    """The hooks in whose place a class puts a method, and does nothing else with it.
+
+    `self.train_dataloader = self._train_loader`, or a `partial(…)` of it.
+    """
+    index, found = script.index, set()
+    for node in index.all(ast.Attribute):
+        if node.attr != method.name or index.owner(node) is not owner:
+            continue
+        value: ast.AST = node
+        parent = index.parent(value)
+        if isinstance(parent, ast.Call) and value in parent.args[:1]:
+            if index.qualified(parent.func) != "functools.partial":
+                return frozenset()
+            value, parent = parent, index.parent(parent)
+        if not isinstance(parent, ast.Assign) or parent.value is not value:
+            return frozenset()
+        for target in parent.targets:
+            name = target.attr if isinstance(target, ast.Attribute) else ""
+            if name not in LOADER_HOOKS or ast.unparse(target) != f"self.{name}":
+                return frozenset()
+            found.add(name)
+    return frozenset(found)
 
 
 def _given_to(script: Script, loader: Loader) -> frozenset[str]:
@@ -94,18 +129,15 @@ def passes_again(script: Script, loader: Loader, hooks: frozenset[str]) -> bool:
 
 def is_made_anew(script: Script) -> bool:
     """Whether the program may ask for new loaders in every epoch."""
-    return _occurs(script, _MAKES_ANEW)
+    project = script.index.project
+    texts = [script.source.text]
+    if project is not None and project.files:
+        if project.having_keys([f"{_MAKES_ANEW}_n_epochs"]):
+            return True
+        texts += project.texts(_MAKES_ANEW)
+    return any(_MADE_ANEW.search(text) for text in texts)
 
 
 def is_steered(script: Script) -> bool:
     """Whether the program may change a dataset through a loader or data module."""
     return any(_STEERS.search(i.source.text) for i in run_together(script))
-
-
-def _occurs(script: Script, text: str) -> bool:
-    project = script.index.project
-    if project is not None and project.files and project.mentions(text):
-        return True
-    if project is not None and project.having_keys([f"{text}_n_epochs"]):
-        return True
-    return text in script.source.text
