@@ -27,7 +27,7 @@ STEP_WORDS = (
 
 
 # What stands for more than itself: a `.cuda()`, or a `.to()` that does not just name
-# a type or a layout.
+# a type or a layout; an `@` that multiplies, and is no decorator's.
 _PATTERNS = {
     "<move>": re.compile(
         r"""\.cuda\(|\.to\((?!\s*(?:
@@ -37,7 +37,8 @@ _PATTERNS = {
           | memory_format\s*=\s*[\w.]+
         )\s*\))""",
         re.VERBOSE,
-    )
+    ),
+    "<matmul>": re.compile(r"""[\w)\]"'][ \t]*@|^[ \t]*@[ \t]""", re.MULTILINE),
 }
 
 
@@ -66,23 +67,31 @@ class Needs:
     `<move>` stands for a call that may move a tensor or model to a device.
     `calls`: qualified names, one of which must be called (aliases resolved); empty
     means that the words decide alone. `step_loop`: a loop that trains or evaluates.
-    `packages`: one of them must be imported; empty means any file.
+    `packages`: one of them must be imported; empty means any file. `no`: words that
+    must not occur.
     """
 
     words: tuple[tuple[str, ...], ...]
     calls: frozenset[str] = field(default_factory=frozenset)
     step_loop: bool = False
     packages: frozenset[str] = field(default_factory=frozenset)
+    no: tuple[str, ...] = ()
 
     def among(self, present: Present) -> bool:
         """Whether the words that are present let a file through."""
+        if self.step_loop and not any(present[w] for w in STEP_WORDS):
+            return False
         for group in self.words:  # every file comes here: the fastest form
             for word in group:
                 if not present[word]:
                     break
             else:
-                return not self.step_loop or any(present[w] for w in STEP_WORDS)
+                return not any(present[word] for word in self.no)
         return False
+
+    def without(self, *words: str) -> Needs:
+        """The same, where none of these words occurs."""
+        return dataclasses.replace(self, no=words)
 
     def in_index(self, index: FileIndex) -> bool:
         """Whether the imports and calls let the file through."""
@@ -108,9 +117,9 @@ def TensorFlow(*groups: str) -> Needs:
 
 
 def Calls(*names: str) -> Needs:
-    """One of these qualified names must be called."""
-    words = {name.rpartition(".")[2]: None for name in names}
-    return Needs(tuple((word,) for word in words), frozenset(names))
+    """One of these qualified names must be called; its package stands in the file."""
+    words = {(n.partition(".")[0], n.rpartition(".")[2]): None for n in names}
+    return Needs(tuple(words), frozenset(names))
 
 
 def Loaders() -> Needs:

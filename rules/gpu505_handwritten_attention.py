@@ -80,7 +80,7 @@ class HandwrittenAttention(Rule):
     needs = Words(
         "oftmax transpose matmul",
         "oftmax transpose bmm",
-        "oftmax transpose @",
+        "oftmax transpose <matmul>",
         "oftmax einsum",
         "oftmax .mT",
     )

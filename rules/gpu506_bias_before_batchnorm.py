@@ -62,13 +62,25 @@ from gpulint.script import Script
 from gpulint.script.idle_biases import find_idle_biases
 from gpulint.script.started import trained_on_gpu
 
+# Weights made elsewhere fit the layers as they are.
+GIVEN_WEIGHTS = (
+    *(
+        "retrain",
+        "PRETRAIN",
+        "load_state_dict",
+        "state_dict_from_url",
+        "from_checkpoint",
+    ),
+    *("model_zoo", "load_url", "torch.hub", "_url", "_URL"),
+)
+
 
 class BiasBeforeBatchnorm(Rule):
     """Reports the first convolution of a file, with the others as related places."""
 
     effect = Effect.NONE
     severity = Severity.NOTE
-    needs = Words("BatchNorm Conv", "BatchNorm conv")
+    needs = Words("BatchNorm Conv", "BatchNorm conv").without(*GIVEN_WEIGHTS)
 
     def check(self, script: Script) -> Iterator[Finding]:
         """At most one finding for a file."""

@@ -49,13 +49,13 @@ from gpulint.script.started import trains_on_gpu
 class BlockingLog(Rule):
     effect = Effect.NONE
     needs = StepLoops(
-        *(f"{word} backward(" for word in ("savefig(", "save_image(", "imwrite(")),
-        *(f"{word} backward(" for word in ("imsave(", "add_figure(", "add_image")),
-        *(f"{word} backward(" for word in ("add_histogram(", "add_embedding(")),
-        *(f"{word} backward(" for word in ("plt.show(", "plt.pause(", "plt.draw(")),
-        *(f"{word} backward(" for word in ("np.save", "numpy.save", "savemat(")),
-        *(f"{word} backward(" for word in ("pickle.dump(", "to_csv(", "add_video(")),
-        *(f"{word} backward(" for word in ("wandb.Image(", "wandb.Histogram(")),
+        *(f"backward( {word}" for word in ("savefig(", "save_image(", "imwrite(")),
+        *(f"backward( {word}" for word in ("imsave(", "add_figure(", "add_image")),
+        *(f"backward( {word}" for word in ("add_histogram(", "add_embedding(")),
+        *(f"backward( {word}" for word in ("plt.show(", "plt.pause(", "plt.draw(")),
+        *(f"backward( {word}" for word in ("np.save", "numpy.save", "savemat(")),
+        *(f"backward( {word}" for word in ("pickle.dump(", "to_csv(", "add_video(")),
+        *(f"backward( {word}" for word in ("wandb.Image(", "wandb.Histogram(")),
     )
 
     def check(self, script: Script) -> Iterator[Finding]:

@@ -59,7 +59,7 @@ class DownloadAtStart(Rule):
     """Reports the first download of a script, with the others as related places."""
 
     effect = Effect.NONE
-    needs = Words(*(f"{word} backward(" for word in WORDS))
+    needs = Words(*(f"backward( {word}" for word in WORDS))
 
     def check(self, script: Script) -> Iterator[Finding]:
         """At most one finding for a file."""

@@ -53,7 +53,7 @@ from gpulint.script import Script
 from gpulint.script.named_cards import named_card, unplaced_ranks
 
 SPELLINGS = ("cuda:{}", ".cuda({}", "set_device({}", ".to({}")
-NAMED = [spelling.format(n) for spelling in SPELLINGS for n in range(1, 8)]
+NAMED = [f"{s.format('')} {s.format(n)}" for s in SPELLINGS for n in range(1, 8)]
 
 
 class HardcodedDevice(Rule):

@@ -59,12 +59,12 @@ _OFTEN: dict[Kind, str] = {
 class IdleJob(Rule):
     effect = Effect.NONE
     needs = Words(
-        "sleep( backward(",
-        "breakpoint( backward(",
-        "set_trace( backward(",
-        "input( backward(",
-        "embed( backward(",
-        "interact( backward(",
+        "backward( sleep(",
+        "backward( breakpoint(",
+        "backward( set_trace(",
+        "backward( input(",
+        "backward( embed(",
+        "backward( interact(",
     )
 
     def check(self, script: Script) -> Iterator[Finding]:

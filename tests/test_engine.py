@@ -367,11 +367,29 @@ def test_files_without_the_words_are_not_indexed(
 
 def test_screens() -> None:
     needs = Calls("torch.utils.data.DataLoader")
-    assert needs.among(Present("DataLoader(x)"))
-    assert not needs.among(Present("Loader(x)"))
+    assert needs.among(Present("import torch\nDataLoader(x)"))
+    assert not needs.among(Present("import torch\nLoader(x)"))
+    assert not needs.among(Present("DataLoader(x)")), "of another package"
     assert Words("a b", "c").among(Present("c"))
     assert Words("a b", "c").among(Present("b a"))
     assert not Words("a b", "c").among(Present("a"))
+    assert Words("a").without("c").among(Present("a b"))
+    assert not Words("a").without("b", "c").among(Present("a b"))
+
+
+@pytest.mark.parametrize(
+    "text, multiplies",
+    [
+        ("q @ k", True),
+        ("q@k", True),
+        ("(\n    q\n    @ k\n)", True),
+        ("f(x) @ w[0]", True),
+        ("@register\ndef f(): ...", False),
+        ("class A:\n    @property\n    def f(self): ...", False),
+    ],
+)
+def test_a_product_is_looked_for_as_such(text: str, multiplies: bool) -> None:
+    assert Words("<matmul>").among(Present(text)) is multiplies
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 STDIN = "-"
 Releases: TypeAlias = "tuple[Version | None, Version | None]"
 Packages: TypeAlias = "tuple[tuple[str, Range], ...]"
-THRESHOLD = (1_000_000, 20, 100)
+THRESHOLD = (2_000_000, 20, 100)
 Result = TypeVar("Result")
 
 

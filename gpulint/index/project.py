@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
@@ -26,12 +27,13 @@ from gpulint.index.words import Search, Words, settings_files
 from gpulint.runtime_name import is_vendored_file
 from gpulint.source import NOTEBOOK, Source, SourceError, decode, parse, read_source
 
-MAX_LOADED = 4_000_000  # characters of loaded files, about 400 MB of syntax trees
+MAX_LOADED = 8_000_000  # characters of loaded files, about 400 MB of syntax trees
 MAX_TEXT = 64_000_000  # characters that are kept of files read as text only
 MAX_IMPORTERS = 40
 MAX_FILES = 20_000
 MAX_NEIGHBOURS = 50
 SETTINGS = (".yaml", ".yml", ".json")
+_STAR = re.compile(r"\bimport[\s\\]*\*")
 _MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 Lister = Callable[[Path], Iterable[Path]]
 Member = tuple[FileIndex, tuple[str, ...]]
@@ -51,6 +53,7 @@ class Project:
         self.root = root
         self._lister = lister
         self._loaded: dict[Path, FileIndex | None] = {}
+        self._size = 0  # characters of it
         self._settings: dict[tuple[Path, Dialect], FileIndex | None] = {}
         self._texts: dict[Path, str] = {}  # newer than what is on the disk
         self._read: dict[Path, str | None] = {}  # what is on the disk
@@ -122,6 +125,7 @@ class Project:
             self._unload(index.source.path)
         self._loaded.pop(index.source.path, None)
         self._loaded[index.source.path] = index
+        self._size += len(index.source.text)
         self.numbered[index.number] = index
         return index
 
@@ -159,24 +163,24 @@ class Project:
 
         Of a quarter of them at once: with them goes what is known of the others.
         """
-        total = sum(len(i.source.text) for i in self._loaded.values() if i)
-        if total <= MAX_LOADED:
+        if self._size <= MAX_LOADED:
             return
-        for path, index in list(self._loaded.items()):
-            if total <= 0.75 * MAX_LOADED:
+        for path in list(self._loaded):
+            if self._size <= 0.75 * MAX_LOADED:
                 break
             self._unload(path)
-            total -= len(index.source.text) if index else 0
 
     def _unload(self, path: Path) -> None:
         index = self._loaded.pop(path, None)
         if index is not None:
+            self._size -= len(index.source.text)
             del self.numbered[index.number]
         self._forget_nodes()
 
     def release(self) -> None:
         """Let go of all files; they are read again when somebody asks."""
         self._loaded.clear()
+        self._size = 0
         self._settings.clear()
         self.numbered.clear()
         self._read.clear()
@@ -422,6 +426,24 @@ class Project:
             own = self.index(folder / "__init__.py")
             return (own, ()) if own is not None else None
         return best
+
+    def star_lacks(self, near: FileIndex, star: str, name: str) -> bool:
+        """Whether `from .layers import *` surely brings no such name; reads text only.
+
+        Nothing is parsed for it, so that a package of a hundred modules stays cheap.
+        """
+        module = star[1:]
+        if not star.startswith(".") or not module.isidentifier():
+            return False
+        folder = near.source.path.parent
+        path = folder / f"{module}.py"
+        if path in self._loaded or self._stands(folder, module, PACKAGE):
+            return False
+        if not self._stands(folder, module, MODULE):
+            return False
+        text = self._text(path)
+        self.noted.files.add(path)
+        return text is not None and name not in text and not _STAR.search(text)
 
     # Who imports what
 

@@ -185,7 +185,10 @@ class Resolver:
             yield from own
             return
         home = self.index.home(module)
-        for star in home.stars if home.project is not None else ():
+        project = home.project
+        for star in home.stars if project is not None else ():
+            if project is not None and project.star_lacks(home, star, name):
+                continue
             found = self._project_member(home, star)
             if found is not None and not found[1] and found[0] is not home:
                 yield from self._top_definitions(found[0].tree, name)

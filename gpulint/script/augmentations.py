@@ -54,7 +54,7 @@ def find_augmentations(script: Script) -> list[Augmentation]:
     """Those whose operations stand in this file, in source order."""
     users: dict[ast.expr, list[Loader]] = {}
     for loader in loaders_around(script):
-        for operation in Samples(script.of(loader.call), loader).operations():
+        for operation in _operations(script, loader):
             if script.index.holds(operation):
                 users.setdefault(operation, []).append(loader)
     groups: dict[ast.AST, list[ast.expr]] = {}
@@ -62,6 +62,18 @@ def find_augmentations(script: Script) -> list[Augmentation]:
         groups.setdefault(_whole(script, operation), []).append(operation)
     found = (_of_group(w, its, users) for w, its in groups.items())
     return [augmentation for augmentation in found if augmentation is not None]
+
+
+def _operations(script: Script, loader: Loader) -> list[ast.expr]:
+    """What draws in a loader's samples; kept for the other files of a project."""
+
+    def found() -> list[ast.expr]:
+        return list(Samples(script.of(loader.call), loader).operations())
+
+    project = script.index.project
+    if project is None:
+        return found()
+    return project.remembered("draws in samples", loader.call, found)
 
 
 def _of_group(

@@ -17,12 +17,6 @@ if TYPE_CHECKING:
 _CONVOLUTION = re.compile(r"^torch\.nn\.Conv(Transpose)?[123]d$")
 _NORM = re.compile(r"^torch\.nn\.(BatchNorm[123]d|SyncBatchNorm)$")
 _BIAS_POSITION = 7
-# Weights made elsewhere fit the layers as they are.
-_GIVEN_WEIGHTS = re.compile(
-    r"pretrain|load_state_dict|state_dict_from_url|model_zoo|load_url|torch\.hub|"
-    r"from_checkpoint|_urls?\b",
-    re.IGNORECASE,
-)
 
 
 class IdleBias(NamedTuple):
@@ -33,9 +27,7 @@ class IdleBias(NamedTuple):
 
 
 def find_idle_biases(script: Script) -> list[IdleBias]:
-    """The layers of a file, in order; none where weights from elsewhere fit them."""
-    if _GIVEN_WEIGHTS.search(script.source.text):
-        return []
+    """The layers of a file, in order."""
     found = dict.fromkeys([*_in_sequences(script), *_in_forward(script)])
     return sorted(found, key=lambda idle: (idle.layer.lineno, idle.layer.col_offset))
 

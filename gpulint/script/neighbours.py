@@ -33,7 +33,7 @@ def _programs(script: Script) -> Iterator[FileIndex]:
         if project is None or depths[index] >= MAX_DEPTH or len(found) > MAX_FILES:
             continue
         for user in project.users(index):
-            if user not in depths and _imports(script, user, index):
+            if user not in depths and _does_import(script, user, index):
                 depths[user] = depths[index] + 1
                 found.append(user)
 
@@ -52,6 +52,14 @@ def used_by(script: Script) -> list[FileIndex]:
     found = programs(script)
     direct = [i for index in found[:MAX_FILES] for i in imported(script, index)]
     return list(dict.fromkeys([*found, *direct]))
+
+
+def _does_import(script: Script, user: FileIndex, index: FileIndex) -> bool:
+    """Whether a file imports another; many ask of the same two."""
+    project = index.project
+    assert project is not None
+    asked = f"imports {index.source.path}"
+    return project.remembered(asked, user.tree, lambda: _imports(script, user, index))
 
 
 def _imports(script: Script, user: FileIndex, index: FileIndex) -> bool:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 KERAS_3 = (3, 0)
 TF_WITH_KERAS_3 = (2, 16)
+_LEGACY = "TF_USE_LEGACY_KERAS"
 AUTOTUNE_SINCE = (2, 4)  # before that it is in tf.data.experimental
 # One module under several names: the later ones stand for the first.
 _SAME = (
@@ -70,8 +71,11 @@ def _wants_keras_2(script: Script) -> bool:
     index = script.index
     if "tf_keras" in index.packages:
         return True
+    project = index.project
+    if project is not None and project.files and not project.mentions(_LEGACY):
+        return False
     program = [index, *run_together(script)]
-    return any("TF_USE_LEGACY_KERAS" in file.source.text for file in program)
+    return any(_LEGACY in file.source.text for file in program)
 
 
 def autotune(script: Script) -> tuple[str, tuple[str, ...]]:

@@ -63,3 +63,36 @@ def test_a_package_that_imports_its_own_module(tmp_path: Path, text: str) -> Non
     (call,) = index.calls["use"]
     (owner,) = Resolver(index).classes_of(call.args[0])
     assert owner.name == "Net"
+
+
+@pytest.mark.parametrize(
+    "last, named",
+    [
+        ("class Net:\n    pass\n", "zoo"),
+        ("from .deep import *\n", "deep"),
+        ("from .deep import \\\n    *\n", "deep"),
+    ],
+)
+def test_modules_behind_stars_without_a_name_are_not_parsed(
+    tmp_path: Path, last: str, named: str
+) -> None:
+    package = tmp_path / "models"
+    package.mkdir()
+    stars = "".join(f"from .{name} import *\n" for name in ("first", "zoo"))
+    (package / "__init__.py").write_text(stars)
+    (package / "first.py").write_text("class Other:\n    pass\n")
+    (package / "deep.py").write_text("class Net:\n    pass\n")
+    (package / "zoo.py").write_text(last)
+    (tmp_path / "main.py").write_text("from models import Net\nuse(Net())\n")
+    project = Project(tmp_path, lambda folder: folder.rglob("*.py"))
+    index = project.index(tmp_path / "main.py")
+    assert index is not None
+    (call,) = index.calls["use"]
+    (owner,) = Resolver(index).classes_of(call.args[0])
+    assert index.home(owner).source.path == package / f"{named}.py"
+    assert (
+        package / "first.py"
+        in project.noted.files | project.around[index.source.path].files
+    )
+    loaded = {its.source.path.name for its in project.numbered.values()}
+    assert "first.py" not in loaded
