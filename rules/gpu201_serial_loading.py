@@ -110,18 +110,12 @@ from gpulint.finding import Effect, Finding
 from gpulint.index import Value
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
-from gpulint.script.dataset_size import gives_one_batch
-from gpulint.script.few_batches import takes_few
 from gpulint.script.loader_options import (
-    fed_by_framework,
-    has_reason,
     into_loader_kwargs,
     trains_on_cpu,
     written_options,
 )
-from gpulint.script.serial import is_serial, loads_alone, why_no_workers
-from gpulint.script.setting_values import comes_from_settings
-from gpulint.script.trainers import feeds_no_gpu
+from gpulint.script.serial import gains_by_workers, loads_alone, why_no_workers
 from gpulint.script.worker_state import draws_alike
 
 TITLE = "Let the runtime choose the workers"
@@ -136,16 +130,8 @@ class SerialLoading(Rule):
         if trains_on_cpu(script):
             return
         for loader in script.loaders:
-            if fed_by_framework(script, loader) or not is_serial(loader):
-                continue
-            values = loader.values("num_workers").known
-            if any(has_reason(script, v.node) for v in values):
-                continue
-            if comes_from_settings(script, loader, "num_workers"):
-                continue  # GPU901
-            if gives_one_batch(loader) or takes_few(script, loader):
-                continue  # nothing to make ahead
-            if not feeds_no_gpu(script, loader):
+            if gains_by_workers(script, loader):
+                values = loader.values("num_workers").known
                 yield self._finding(script, loader, values)
 
     def _finding(

@@ -3,8 +3,8 @@
 ## Why
 The GPU reads host memory directly only where it is pinned. A batch in ordinary memory
 is first copied into a pinned buffer by the driver, and the host waits for that. With
-`pin_memory` the loader does it, in a thread of its own where there are workers, and
-copies with `non_blocking=True` run beside the computation.
+`pin_memory` a thread of the loader does it beside its workers, and copies with
+`non_blocking=True` run beside the computation.
 
 ## Example
 ```python
@@ -12,6 +12,7 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 loader = torch.utils.data.DataLoader(
     train_set,
     batch_size=64,
+    num_workers=4,
 )
 for x, y in loader:
     x, y = x.to(device), y.to(device)
@@ -24,6 +25,7 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 loader = torch.utils.data.DataLoader(
     train_set,
     batch_size=64,
+    num_workers=4,
     pin_memory=device.type == "cuda",
 )
 for x, y in loader:
@@ -39,6 +41,8 @@ and on MPS it does nothing. A value that comes from a dict or a command-line def
 reported with its place and left alone; so is a call with its function's own `**kwargs`.
 
 ## When not
+Loaders without workers, unless their samples ask for some (GPU201) or lie in memory
+(GPU211): the process that trains would pin, one more copy in each of its steps.
 Options that an unpacked dict sets or may set, values decided at run time, loaders of
 other libraries, batches that are or may be on the device (pinning those raises),
 samples that this process makes by acting in an environment, single samples of a script

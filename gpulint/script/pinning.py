@@ -21,9 +21,12 @@ from gpulint.script.datasets import Work
 from gpulint.script.few_batches import takes_few
 from gpulint.script.generated import made_by_acting, made_on_device
 from gpulint.script.graphs import iterates_graphs
+from gpulint.script.in_memory import gathered
 from gpulint.script.loader_classes import LOADER
+from gpulint.script.loader_options import fed_by_framework
 from gpulint.script.loaders import Loader
 from gpulint.script.pageable import joined_on_host
+from gpulint.script.serial import gains_by_workers
 from gpulint.script.setting_values import comes_from_settings
 from gpulint.script.started import stays_on_host
 from gpulint.script.trainers import feeds_no_gpu
@@ -163,7 +166,19 @@ def gains(script: Script, loader: Loader) -> bool:
         return False
     if nothing_to_pin(script, loader) or loader.dataset.same:
         return False
-    return goes_to_gpu(script, loader)
+    return goes_to_gpu(script, loader) and not pins_itself(script, loader)
+
+
+def pins_itself(script: Script, loader: Loader) -> bool:
+    """Whether the process that trains would pin, one more copy in each of its steps.
+
+    Where it loads alone, and nothing asks for workers or for batches from memory.
+    """
+    workers = loader.argument("num_workers")
+    alone = workers.absent or (workers.given and loader.values("num_workers").all_in(0))
+    if not alone or fed_by_framework(script, loader):
+        return False
+    return not gains_by_workers(script, loader) and gathered(script, loader) is None
 
 
 def stays_unpinned(script: Script, loop: Loop) -> bool:

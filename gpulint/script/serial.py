@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Resolver, Value
 from gpulint.script.changes import everywhere
+from gpulint.script.dataset_size import gives_one_batch
 from gpulint.script.datasets import Work
-from gpulint.script.loader_options import unpicklable
+from gpulint.script.few_batches import takes_few
+from gpulint.script.loader_options import fed_by_framework, has_reason, unpicklable
 from gpulint.script.loaders import Loader
 from gpulint.script.reuse import built_again
+from gpulint.script.setting_values import comes_from_settings
+from gpulint.script.trainers import feeds_no_gpu
 from gpulint.script.worker_state import why_not_shared
 
 if TYPE_CHECKING:
@@ -27,6 +31,20 @@ def is_serial(loader: Loader) -> bool:
     few = workers.absent or all(v.all_in(0, 1) for v in its)
     few = few and workers.state != "unknown"
     return few and wants_workers(loader)
+
+
+def gains_by_workers(script: Script, loader: Loader) -> bool:
+    """Whether a serial loader ought to have workers: samples are made for a GPU."""
+    if fed_by_framework(script, loader) or not is_serial(loader):
+        return False
+    values = loader.values("num_workers").known
+    if any(has_reason(script, v.node) for v in values):
+        return False
+    if comes_from_settings(script, loader, "num_workers"):
+        return False  # GPU901
+    if gives_one_batch(loader) or takes_few(script, loader):
+        return False  # nothing to make ahead
+    return not feeds_no_gpu(script, loader)
 
 
 def wants_workers(loader: Loader) -> bool:
