@@ -259,7 +259,7 @@ def test_lines_broken_in_unusual_ways(source: list[str]) -> None:
 
 
 def test_fix_changes_only_sources() -> None:
-    loader = "loader = DataLoader(data, batch_size=64, shuffle=True)"
+    loader = "loader = DataLoader(data, batch_size=64, num_workers=2)"
     head = "import torch\nimport torchvision\nfrom torch.utils.data import DataLoader"
     data = dump(
         MARKDOWN,

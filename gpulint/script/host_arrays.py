@@ -71,6 +71,7 @@ class HostArrays:
         self.script = script
         self.index = script.index
         self.resolver = script.resolver
+        self._opened: dict[ast.expr, tuple[Opening, ...]] = {}
 
     def lookups(self) -> Iterator[Lookup]:
         """Every indexing of an opened array whose result goes to the device."""
@@ -110,13 +111,12 @@ class HostArrays:
 
     def openings(self, node: ast.expr) -> tuple[Opening, ...]:
         """Where an array is opened, all ways known; empty: one is not an array."""
-        found = []
-        for origin in self.resolver.origins(node):
-            opening = self._opening(origin)
-            if opening is None:
-                return ()
-            found.append(opening)
-        return tuple(found)
+        if node not in self._opened:
+            self._opened[node] = ()  # `rest = rest[64:]` opens nothing
+            found = [self._opening(origin) for origin in self.resolver.origins(node)]
+            known = tuple(opening for opening in found if opening is not None)
+            self._opened[node] = known if len(known) == len(found) else ()
+        return self._opened[node]
 
     def _opening(self, origin: Origin) -> Opening | None:
         node = origin.expression

@@ -24,7 +24,7 @@ def train(data, model, optimizer):
     device = torch.device("cuda")
     loader = DataLoader(
         data,
-        batch_size=64,
+        batch_size=64, num_workers=2,
         pin_memory=True,
     )
     for batch in loader:
