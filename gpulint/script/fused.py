@@ -13,6 +13,7 @@ from gpulint.script.edits import Replace, Rewrite
 from gpulint.script.models import wrapped
 from gpulint.script.named_devices import named_devices
 from gpulint.script.neighbours import run_together
+from gpulint.script.old_torch import runs_only_before
 from gpulint.script.syntax import set_keywords
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _sends(script: Script, move: Move) -> bool:
 
 def _is_plain(script: Script, call: ast.Call) -> bool:
     """Whether the update is of several kernels, and nothing chooses another way."""
-    if script.newest_torch is not None and script.newest_torch < LOWEST:
+    if runs_only_before(script, LOWEST):
         return False
     argument = script.evaluator.argument
     return all(argument(call, option, None).absent for option in _OPTIONS)

@@ -37,6 +37,7 @@ from gpulint.script.loaders import Loader, find_loaders
 from gpulint.script.loops import Loop, Loops
 from gpulint.script.ms_pipelines import MsPipelines
 from gpulint.script.mutations import mutations_by_name
+from gpulint.script.old_torch import runs_only_before
 from gpulint.script.outside import (
     handed_to,
     is_shown,
@@ -190,6 +191,8 @@ class Script:
         if oldest is not None and oldest < needed:
             wanted, has = (".".join(map(str, its)) for its in (needed, oldest))
             return None, f"needs torch {wanted}, the project allows {has}"
+        if oldest is None and runs_only_before(self, needed):
+            return None, "what the program imports is gone since the torch it needs"
         return self._compiled(rewrite, effect)
 
     def _compiled(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpulint.index import Target
+from gpulint.index import Target, Values
 from gpulint.index.walk import FUNCTIONS, dotted, walk
 from gpulint.script.neighbours import imported, run_together
 
@@ -142,16 +142,24 @@ def _trains(script: Script) -> bool:
 
 
 def leaves_one_card(script: Script) -> bool:
-    """Whether a file lets the process see one GPU: `os.environ[…] = "2"`."""
+    """Whether a file lets the process see one GPU: `os.environ[…] = "2"`.
+
+    Or an option does, whose default names one.
+    """
     return any(
         isinstance(target, ast.Subscript)
         and isinstance(target.slice, ast.Constant)
         and target.slice.value == "CUDA_VISIBLE_DEVICES"
-        and isinstance(assigned.value, ast.Constant)
-        and str(assigned.value.value).strip().isdigit()
+        and _names_one(script.evaluator.values(assigned.value))
         for assigned in script.index.all(ast.Assign)
         for target in assigned.targets
     )
+
+
+def _names_one(values: Values) -> bool:
+    constants = [value.constant for value in values.known]
+    known = values.complete and len(constants) > 0
+    return known and all(str(its).strip().isdigit() for its in constants)
 
 
 # Ranks

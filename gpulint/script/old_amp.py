@@ -182,14 +182,15 @@ class OldAmp:
 
 _CHECKS = frozenset("isinstance issubclass".split())
 
+# `torch.__version__`, `TORCH_2_4`, `hasattr(torch.amp, …)`
+_VERSION = re.compile(r"version|torch_?\d|^hasattr$", re.IGNORECASE)
+
 
 def _tests_version(test: ast.expr) -> bool:
     for node in ast.walk(test):
-        if isinstance(node, ast.Name) and "version" in node.id.lower():
+        if isinstance(node, ast.Name) and _VERSION.search(node.id):
             return True
-        if isinstance(node, ast.Attribute) and "version" in node.attr.lower():
-            return True
-        if isinstance(node, ast.Name) and node.id == "hasattr":
+        if isinstance(node, ast.Attribute) and _VERSION.search(node.attr):
             return True
     return False
 
