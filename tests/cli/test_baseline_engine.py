@@ -75,7 +75,7 @@ from torch.utils.data import DataLoader
 
 
 def main(data, model, optimizer):
-    loader = DataLoader(data["train"], batch_size=64, shuffle=True)
+    loader = DataLoader(data["train"], batch_size=64, num_workers=2)
     for x, y in loader:
         loss = model(x.cuda(), y.cuda())
         loss.backward()
@@ -90,7 +90,7 @@ def main(data, model, optimizer):
         ("def main", "# here\n\n\ndef main"),
         ('data["train"], ', "data['train'],\n        "),
         ("loader = DataLoader(", "loader = DataLoader(  # noqa: E501\n        "),
-        ("shuffle=True)", "shuffle=True, drop_last=True)"),
+        ("num_workers=2)", "num_workers=2, drop_last=True)"),
         ("print(loss.item())", "print(\n            loss.item(),  # logged\n        )"),
         ("for x, y in loader:", "for (x, y) in loader:  # each"),
         ("    ", "\t"),
