@@ -64,14 +64,8 @@ from gpulint.script.started import trained_on_gpu
 
 # Weights made elsewhere fit the layers as they are.
 GIVEN_WEIGHTS = (
-    *(
-        "retrain",
-        "PRETRAIN",
-        "load_state_dict",
-        "state_dict_from_url",
-        "from_checkpoint",
-    ),
-    *("model_zoo", "load_url", "torch.hub", "_url", "_URL"),
+    *("retrain", "PRETRAIN", "load_state_dict", "state_dict_from_url", "model_zoo"),
+    *("from_checkpoint", "load_url", "torch.hub", "_url", "_URL"),
 )
 
 

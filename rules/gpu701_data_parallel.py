@@ -49,9 +49,10 @@ share; batch norms see the samples of their own GPU in both. Keys in checkpoints
 with `module.` in both.
 
 ## When not
-One GPU is named (`device_ids=[0]`, `CUDA_VISIBLE_DEVICES`), for which `DataParallel` is
-a plain call. Programs that train nothing. Where the same file has
-`DistributedDataParallel`, this may be the way for machines without a launcher: a note.
+One GPU is named (`device_ids=[0]`, `CUDA_VISIBLE_DEVICES`, or the default of the option
+that sets it), for which `DataParallel` is a plain call. Programs that train nothing.
+Where the same file has `DistributedDataParallel`, this may be the way for machines
+without a launcher: a note.
 
 ## Source
 PyTorch documentation, `torch.nn.DataParallel`: "It is recommended to use

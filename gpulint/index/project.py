@@ -53,7 +53,7 @@ class Project:
         self.root = root
         self._lister = lister
         self._loaded: dict[Path, FileIndex | None] = {}
-        self._size = 0  # characters of it
+        self._size = 0  # characters of what is loaded
         self._settings: dict[tuple[Path, Dialect], FileIndex | None] = {}
         self._texts: dict[Path, str] = {}  # newer than what is on the disk
         self._read: dict[Path, str | None] = {}  # what is on the disk

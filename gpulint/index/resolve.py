@@ -186,8 +186,8 @@ class Resolver:
             return
         home = self.index.home(module)
         project = home.project
-        for star in home.stars if project is not None else ():
-            if project is not None and project.star_lacks(home, star, name):
+        for star in home.stars:
+            if project is None or project.star_lacks(home, star, name):
                 continue
             found = self._project_member(home, star)
             if found is not None and not found[1] and found[0] is not home:

@@ -21,9 +21,9 @@ AGAIN = frozenset({"train_dataloader", "val_dataloader", "fit"})
 MAX_DEPTH = 4
 _RUNS = frozenset("fit validate test predict".split())
 _MAKES_ANEW = "reload_dataloaders_every"
-# As long as it says so: all but a default or an argument that switches it off.
+# All but an argument that switches it off; a default of settings may be overridden.
 _MADE_ANEW = re.compile(
-    _MAKES_ANEW + r"\w*\b(?!(?:\s*:\s*\w+)?\s*=\s*(?:0|False)\s*(?:[,)#]|$))",
+    _MAKES_ANEW + r"\w*\b(?!=(?:0|False)\s*(?:[,)#]|$))",
     re.MULTILINE,
 )
 # Something steers a dataset from outside, which workers would not see, or passes over

@@ -187,12 +187,13 @@ class Script:
         needed = rewrite.torch or rule.torch
         if any(i in self.runtime[1] for i in rewrite.imports):
             needed = max(needed, RUNTIME_TORCH)
+        wanted = ".".join(map(str, needed))
         oldest = self.torch_version or self.newest_torch
         if oldest is not None and oldest < needed:
-            wanted, has = (".".join(map(str, its)) for its in (needed, oldest))
+            has = ".".join(map(str, oldest))
             return None, f"needs torch {wanted}, the project allows {has}"
         if oldest is None and runs_only_before(self, needed):
-            return None, "what the program imports is gone since the torch it needs"
+            return None, f"needs torch {wanted}, for which an import is too old"
         return self._compiled(rewrite, effect)
 
     def _compiled(
