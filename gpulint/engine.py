@@ -36,6 +36,7 @@ from gpulint.terms import Terms
 
 MAX_PASSES = 100
 _IMPORTS = (ast.Import, ast.ImportFrom)
+FRAMEWORKS = ("torch", "tensorflow", "keras", "mindspore", "lightning", "transformers")
 RECURSION_LIMIT = 6000  # 150 links take a few Python frames each
 
 
@@ -158,6 +159,7 @@ def _run(
 ) -> list[Finding]:
     from gpulint.script import Script
     from gpulint.script.left_over import left_over
+    from gpulint.script.old_torch import FIRST_TORCH, runs_only_before
 
     rules = [r for r in rules if r.needs.in_index(index)]
     if not rules:
@@ -177,6 +179,8 @@ def _run(
     )
     if script.is_test:
         rules = [r for r in rules if r.in_tests]
+    if runs_only_before(script, FIRST_TORCH):
+        return []
     found = [finding for rule in rules for finding in rule.check(script)]
     here = [f for f in found if f.place.path == source.path]
     unused = left_over(script, {f.place.start.row for f in here})
@@ -241,7 +245,18 @@ def _syntax(source: Source, error: SyntaxError) -> SourceError:
 def _trouble_in(source: Source, error: SourceError, options: Options) -> list[Finding]:
     if error.code == "GPU001" and source.generated:
         return []
+    if error.code == "GPU000" and _is_no_training_code(source, options):
+        return []
     return list(trouble(source.path, error, options))
+
+
+def _is_no_training_code(source: Source, options: Options) -> bool:
+    """Whether a syntax error hides nothing: old scripts for Python 2, templates."""
+    newest = options.newest_torch
+    if newest is not None and newest < (1, 0):
+        return True
+    template = any("{{" in part for part in source.path.parts)
+    return template or not any(name in source.text for name in FRAMEWORKS)
 
 
 def trouble(

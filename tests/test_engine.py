@@ -298,9 +298,9 @@ TROUBLE = select_rules(("GPU0",))
 @pytest.mark.parametrize(
     "data, code, message",
     [
-        (b"x = (1\n", "GPU000", "syntax error: '(' was never closed"),
+        (b"import torch\nx = (1\n", "GPU000", "syntax error: '(' was never closed"),
         (b"x = '\xff'\n", "GPU000", "not utf-8"),
-        (b"x = 1\x00\n", "GPU000", "null byte"),
+        (b"import torch\nx = 1\x00\n", "GPU000", "null byte"),
         (b"x = " + b"(" * 2000 + b")" * 2000, "GPU001", "nested 2000 deep"),
         (b"x = a" + b".f()" * 1000, "GPU001", "links"),
         (b"x = " + b"1 + " * 1000 + b"1", "GPU001", "links"),
@@ -322,6 +322,24 @@ def test_a_file_that_cannot_be_analysed_is_one_finding(
     fixed = fix_path(path, options)
     assert getattr(fixed, "text", data.decode("latin-1")) == data.decode("latin-1")
     assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize(
+    "path, text, newest",
+    [
+        ("old.py", "print 'no training'\n", None),
+        ("old.py", "import torch\nprint 'of another time'\n", (0, 4)),
+        ("{{name}}/train.py", "import torch\nx = {{ cookiecutter.x }\n", None),
+    ],
+)
+def test_a_syntax_error_that_hides_no_training_is_none(
+    path: str, text: str, newest: tuple[int, int] | None, tmp_path: Path
+) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+    options = Options((*TROUBLE, Renames("print")), newest_torch=newest)
+    assert check_path(file, options).findings == ()
 
 
 def test_a_file_that_is_gone_is_one_finding(tmp_path: Path) -> None:

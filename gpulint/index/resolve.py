@@ -40,6 +40,8 @@ TENSOR_METHODS = frozenset(
     "add_argument parse_args register_buffer zeros_like norm pow sqrt abs exp log "
     "softmax matmul bmm masked_fill gather scatter topk argmax".split()
 )
+# Methods that an object has which is a network.
+_OF_MODULES = ("parameters", "state_dict", "named_parameters", "modules")
 # Method names too common to identify a class by.
 _COMMON_METHODS = frozenset(
     "forward step update run get close reset add append load save __call__ to cuda "
@@ -533,16 +535,18 @@ class Resolver:
             owners = self.classes_of(func.value)
             if owners:
                 return _functions([self.methods(o).get(func.attr) for o in owners])
-            only = self._member_function(func)
+            only = self._member_function(call, func)
             return [only] if only is not None else []
         return []
 
-    def _member_function(self, func: ast.Attribute) -> Function | None:
+    def _member_function(self, call: ast.Call, func: ast.Attribute) -> Function | None:
         """A module's function, or the only method of that name."""
         home = self.index.home(func)
         name = dotted(func)
         if name is not None and name.partition(".")[0] not in home.imports:
-            return self._only_method(home, func.attr)
+            method = self._only_method(home, func.attr)
+            fits = method is not None and self._takes(method, call)
+            return method if fits and not _sets_mode(home, func, call) else None
         found = {f.node for d in self.module_member(func) for f in self.final(d)}
         only = found.pop() if len(found) == 1 else None
         both = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -558,6 +562,21 @@ class Resolver:
             if f.name == name and isinstance(home.parent(f), ast.ClassDef)
         ]
         return found[0] if len(found) == 1 else None
+
+    def _takes(self, function: Function, call: ast.Call) -> bool:
+        """Whether a function has parameters for all that a call passes, and no more."""
+        args = function.args
+        bound = self.self_name(function) is not None
+        names = [a.arg for a in [*args.posonlyargs, *args.args]][bound:]
+        spread = any(isinstance(a, ast.Starred) for a in call.args)
+        given = {k.arg for k in call.keywords}
+        if len(call.args) > len(names) and args.vararg is None and not spread:
+            return False
+        known = {*names, *(a.arg for a in args.kwonlyargs), None}
+        if not given <= known and args.kwarg is None:
+            return False
+        needed = names[len(call.args) : len(names) - len(args.defaults)]
+        return spread or None in given or set(needed) <= given
 
     def callers(self, function: Function) -> list[ast.Call]:
         """Calls of a function, a method, or (as `__init__`) a class, own file first."""
@@ -907,6 +926,21 @@ def _functions(nodes: list[ast.AST] | list[Function | None]) -> list[Function]:
     both = (ast.FunctionDef, ast.AsyncFunctionDef)
     found = [node for node in dict.fromkeys(nodes) if isinstance(node, both)]
     return found if len(found) == len(set(nodes)) else []
+
+
+def _sets_mode(home: FileIndex, func: ast.Attribute, call: ast.Call) -> bool:
+    """Whether `model.train()` is that of a module, which the file calls or asks."""
+    given = [*call.args, *(k.value for k in call.keywords)]
+    plain = all(isinstance(a, ast.Constant) for a in given)
+    if func.attr not in ("train", "eval") or not plain or len(given) > 1:
+        return False
+    name = dotted(func.value)
+    called = home.calls_by_name.get((name or "").rpartition(".")[2], ())
+    asked = (c for m in _OF_MODULES for c in home.calls_by_name.get(m, ()))
+    return any(dotted(c.func) == name for c in called) or any(
+        isinstance(c.func, ast.Attribute) and dotted(c.func.value) == name
+        for c in asked
+    )
 
 
 def _prepares(call: ast.Call) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index.walk import walk
 from gpulint.script.branches import all_of, in_body
-from gpulint.script.switches import is_switched_off
+from gpulint.script.switches import is_off, is_switched_off
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -18,7 +18,7 @@ def may_never_run(script: Script, node: ast.AST) -> bool:
 
     Which types a function is given is not known: one of them may be for an export. A
     parameter that is None or False by default counts where nothing in the project gives
-    another value.
+    another value; an option that is off by default counts as left off.
     """
     if is_switched_off(script, node):
         return True
@@ -35,6 +35,8 @@ def may_never_run(script: Script, node: ast.AST) -> bool:
             taken = in_body(above, child)
             tests = all_of(above.test, taken)
             if any(_by_default(script, test) is (not taken) for test in tests):
+                return True
+            if taken and is_off(script, above.test):
                 return True
         child = above
     return False

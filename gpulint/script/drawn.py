@@ -25,6 +25,9 @@ _STANDARD = frozenset(("numpy.random.randn", "torch.randn", "torch.randn_like"))
 _PLAIN = ("item", "float", "float32", "astype")  # give the number as another type
 
 
+SELDOM = 0.25  # of the steps, where a test holds
+
+
 class Drawn(NamedTuple):
     """A number that code draws evenly, or a fixed one (`call` is None).
 
@@ -285,3 +288,12 @@ def _is_noise(script: Script, node: ast.expr) -> bool:
     if not isinstance(node, ast.Call):
         return False
     return (script.index.qualified(node.func) or "") in _NORMAL | _STANDARD
+
+
+def holds_seldom(script: Script, test: ast.expr, holds: bool = True) -> bool:
+    """Whether a test of a random number holds, or fails, in few steps only.
+
+    `random.random() < 0.1`; how often it does must be known, or an option's default.
+    """
+    chance = Numbers(script).chance(test)
+    return chance is not None and (chance.p if holds else 1 - chance.p) <= SELDOM

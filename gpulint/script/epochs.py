@@ -52,10 +52,15 @@ def _built_at(loader: Loader) -> list[ast.AST]:
 
 
 def _loops_around(loader: Loader, node: ast.AST, depth: int) -> Iterator[ast.AST]:
-    """Loops around a node, here and where its function is called with the loader."""
+    """Loops around a node, here and where its function is called with the loader.
+
+    A loop over what a generator makes of the loader calls it once: it is the pass.
+    """
     resolver, index = loader.evaluator.resolver, loader.evaluator.index
+    child = node
     for above in index.ancestors(node):
-        if isinstance(above, LOOPS):
+        head, child = _head(above) is child, above
+        if isinstance(above, LOOPS) and not head:
             yield above
         if not isinstance(above, FUNCTIONS):
             continue
@@ -68,6 +73,11 @@ def _loops_around(loader: Loader, node: ast.AST, depth: int) -> Iterator[ast.AST
         for call in mine or calls:
             yield from _loops_around(loader, call, depth + 1)
         return
+
+
+def _head(loop: ast.AST) -> ast.expr | None:
+    """What a `for` loop iterates, which is evaluated once."""
+    return loop.iter if isinstance(loop, (ast.For, ast.AsyncFor)) else None
 
 
 def overridden(resolver: Resolver, method: Function) -> list[Function]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gpulint.index import Definition, Function
 from gpulint.index.walk import COMPREHENSIONS, FUNCTIONS, children, dotted, walk
 from gpulint.script.branches import Branches, leaves
+from gpulint.script.drawn import holds_seldom
 from gpulint.script.once import holds_once
+from gpulint.script.switches import is_off
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -106,9 +108,12 @@ class EveryStep:
     ) -> Iterator[bool]:
         """The values of a condition that a step may well meet."""
         rare = self.rare(branch.test, helper)
-        if rare is None and not holds_once(self.script, branch):
+        once = holds_once(self.script, branch)
+        if rare is None and not once and not holds_seldom(self.script, branch.test):
             yield True
-        if rare in (None, "never"):
+        if rare == "never" or (
+            rare is None and not holds_seldom(self.script, branch.test, False)
+        ):
             yield False
 
     def _inner_loop(
@@ -192,7 +197,7 @@ class EveryStep:
 
     def rare(self, test: ast.expr, helper: Function | None = None) -> Rare | None:
         """Whether a branch is taken every n-th step, in some steps only, or never."""
-        if self._is_off(test):
+        if is_off(self.script, test):
             return "never"
         for node in walk(test):
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
@@ -203,15 +208,6 @@ class EveryStep:
             if isinstance(node, ast.Name) and self._counts(node):
                 return "interval"
         return "varies" if self.varies(test, helper) else None
-
-    def _is_off(self, test: ast.expr) -> bool:
-        """Whether a test fails with the options' defaults: `wandb and args.wandb`."""
-        if isinstance(test, ast.BoolOp):
-            enough = any if isinstance(test.op, ast.And) else all
-            return enough(map(self._is_off, test.values))
-        if _asks_if_given(test):
-            return self.script.evaluator.values(test.left).all_in(None)
-        return self.script.evaluator.values(test).all_in(False, None, 0)
 
     def _counts(self, node: ast.Name) -> bool:
         """`due = step % 50 == 0` before `if due:`."""
@@ -262,15 +258,3 @@ class EveryStep:
             if isinstance(name, (ast.Name, ast.Attribute))
             for d in self.script.definitions(name)
         )
-
-
-def _asks_if_given(test: ast.expr) -> TypeGuard[ast.Compare]:
-    """`args.project is not None`; what callers give a function is less well known."""
-    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.IsNot):
-        return False
-    if (dotted(test.left) or "self").partition(".")[0] in ("self", "cls"):
-        return False
-    if not isinstance(test.left, ast.Attribute):
-        return False
-    right = test.comparators[0]
-    return isinstance(right, ast.Constant) and right.value is None

@@ -1,12 +1,14 @@
-"""The newest torch that can run a script: as declared, or as its imports need."""
+"""The newest torch that can run a script: as declared, or as its code needs."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import FileIndex
+from gpulint.index.walk import walk_scope
 from gpulint.script.neighbours import run_together
 
 if TYPE_CHECKING:
@@ -23,10 +25,26 @@ _GONE = {
 }
 
 
+FIRST_TORCH = (1, 0)  # the first release that gpulint speaks of
+# What a loss is until torch 0.4: later, it has no element to take.
+_LOSS = re.compile(r"\b(loss|\w+_loss|loss_\w+|err\w*)\.data\[0\]")
+
+
+class _Sign(NamedTuple):
+    """Code that no torch behind `last` runs; `part` is a string of its text."""
+
+    part: str
+    last: tuple[int, int]
+    is_in: Callable[[FileIndex], bool]
+
+
 def runs_only_before(script: Script, release: tuple[int, int]) -> bool:
     """Whether no torch from a release on can run a script in its project."""
     newest = script.newest_torch
     if newest is not None and newest < release:
+        return True
+    signs = [s for s in _SIGNS if s.last < release and _has(script, s.part)]
+    if signs and any(s.is_in(index) for index in run_together(script) for s in signs):
         return True
     gone = [name for name, last in _GONE.items() if last < release]
     return any(_is_named(script, name) for name in gone) and any(
@@ -38,11 +56,15 @@ def _is_named(script: Script, module: str) -> bool:
     """Whether texts of the project have the names of a module; a cheap look."""
     parent, _, last = module.rpartition(".")
     ways = [[module], [f"from {parent} import", last]]
+    return any(all(_has(script, part) for part in way) for way in ways)
+
+
+def _has(script: Script, part: str) -> bool:
+    """Whether texts of the project have a string; a cheap look."""
     project = script.index.project
     if project is None or not project.files:
-        text = script.source.text
-        return any(all(part in text for part in way) for way in ways)
-    return any(all(map(project.mentions, way)) for way in ways)
+        return part in script.source.text
+    return project.mentions(part)
 
 
 def _needs(index: FileIndex, module: str) -> bool:
@@ -60,3 +82,74 @@ def _imports(index: FileIndex) -> Iterator[str]:
         elif isinstance(statement, ast.ImportFrom) and not statement.level:
             yield statement.module or ""
             yield from (f"{statement.module}.{a.name}" for a in statement.names)
+
+
+def _takes_an_element(index: FileIndex) -> bool:
+    """`loss.data[0]`, which torch 0.5 raises for: a loss has no dimension."""
+    return _LOSS.search(index.source.text) is not None
+
+
+def _views_a_turned_part(index: FileIndex) -> bool:
+    """`correct[:k].view(-1)` of several predictions that were turned by `.t()`.
+
+    Of comparisons of a turned tensor with a copied one, torch 1.7 and later give
+    results that lie turned as well, and a part of them has no view of that shape.
+    """
+    for call in index.calls_by_name.get("view", ()):
+        function = index.function(call)
+        its = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if not isinstance(its, ast.Subscript) or not isinstance(its.value, ast.Name):
+            continue
+        if function is None or not isinstance(its.slice, ast.Slice):
+            continue
+        if ast.unparse(call.args[0] if call.args else its) != "-1":
+            continue
+        if _is_turned(function, its.value.id) and _asks_for_several(index, function):
+            return True
+    return False
+
+
+def _is_turned(function: ast.AST, name: str) -> bool:
+    """Whether `name` is `pred.eq(…)` where `pred` is what `.t()` gives."""
+    made: dict[str, list[ast.expr]] = {}
+    for node in walk_scope(function):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            made.setdefault(node.targets[0].id, []).append(node.value)
+    compared = [
+        value.func.value
+        for value in made.get(name, ())
+        if isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr == "eq"
+    ]
+    return any(
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr == "t"
+        for turned in compared
+        if isinstance(turned, ast.Name)
+        for value in made.get(turned.id, ())
+    )
+
+
+def _asks_for_several(index: FileIndex, function: ast.AST) -> bool:
+    """Whether a call of a function in its file, or its default, is for `(1, 5)`."""
+    assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+    name = getattr(function, "name", "")
+    calls = index.calls_by_name.get(name, ())
+    given = [k.value for c in calls for k in c.keywords]
+    given += [a for c in calls for a in c.args]
+    numbers = (
+        item.value
+        for node in (*given, *function.args.defaults)
+        if isinstance(node, (ast.Tuple, ast.List))
+        for item in node.elts
+        if isinstance(item, ast.Constant)
+    )
+    return any(isinstance(n, int) and n > 1 for n in numbers)
+
+
+_SIGNS = (
+    _Sign(".data[0]", (0, 4), _takes_an_element),
+    _Sign("].view(-1)", (1, 6), _views_a_turned_part),
+)

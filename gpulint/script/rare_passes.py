@@ -1,4 +1,4 @@
-"""Passes over a loader that a training loop makes once in many of its steps."""
+"""Passes over a loader that a training makes once in many of its steps or epochs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 SELDOM = 500  # steps: their time is many times that of starting workers
+SOME = 5  # epochs: that of the others is many times what a pass without training takes
 MAX_DEPTH = 4
 
 
@@ -22,7 +23,8 @@ def passes_are_rare(script: Script, loader: Loader) -> bool:
     """Whether steps are counted between two passes: `if step % 1000 == 0: test()`.
 
     `SELDOM` or more of them, or a number that is not known where the loop takes its
-    batches by `next` and has no epochs. Passes behind no loop come on top.
+    batches by `next` and has no epochs; or `SOME` epochs or more. Passes behind no
+    loop come on top.
     """
     found = [
         rare
@@ -40,7 +42,11 @@ def _are_rare(
     around = its.loops_around(node)
     if around:
         steps = next((x for x in around if _is_step(its, x)), None)
-        yield steps is not None and _is_seldom(its, node, steps)
+        yield any(
+            _is_seldom(its, node, loop, SELDOM if loop is steps else SOME)
+            for loop in around
+            if loop is steps or loop.kind == "epoch"
+        )
         return
     function = its.index.function(node)
     callers = its.resolver.callers(function) if function is not None else []
@@ -65,27 +71,27 @@ def _is_step(script: Script, loop: Loop) -> bool:
     return loop.train and owners <= {loop, None}
 
 
-def _is_seldom(script: Script, node: ast.AST, loop: Loop) -> bool:
-    """Whether a node runs behind `if step % n == 0`, with a large `n`, in a loop."""
+def _is_seldom(script: Script, node: ast.AST, loop: Loop, least: int) -> bool:
+    """Whether a node runs behind `if step % n == 0` in a loop, `n` at least `least`."""
     child = node
     for above in script.index.ancestors(node):
         if above is loop.node:
             return False
         if isinstance(above, ast.If) and child in above.body:
             parts = walk(above.test)
-            if any(_is_long(script, part, loop) for part in parts):
+            if any(_is_long(script, part, loop, least) for part in parts):
                 return True
         child = above
     return False
 
 
-def _is_long(script: Script, node: ast.AST, loop: Loop) -> bool:
-    """Whether `step % n` is of an `n` that lets many steps pass."""
+def _is_long(script: Script, node: ast.AST, loop: Loop, least: int) -> bool:
+    """Whether `step % n` is of an `n` that lets many steps, or some epochs, pass."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mod):
         return False
     its = script.evaluator.values(node.right)
     numbers = [v.constant for v in its.known]
-    if any(not isinstance(n, int) or n < SELDOM for n in numbers):
+    if any(not isinstance(n, int) or n < least for n in numbers):
         return False
     asked = any(script.index.qualified(call.func) == "next" for call in loop.calls)
     return bool(numbers) or asked

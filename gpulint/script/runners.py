@@ -10,6 +10,7 @@ from gpulint.index import Function
 from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.branches import in_body
 from gpulint.script.doubtful import may_never_run
+from gpulint.script.drawn import holds_seldom
 from gpulint.script.loops import is_backward
 from gpulint.script.once import holds_once
 
@@ -56,7 +57,8 @@ class Runners:
     def is_rare(self, node: ast.AST, within: ast.AST | None = None) -> bool:
         """Whether a node runs in some iterations of its loops, or of one, only.
 
-        Behind `step % n == 0`, or a test that holds once: `if step == 0:`.
+        Behind `step % n == 0`, a test that holds once (`if step == 0:`) or at random
+        in few steps, or one of the batch that spares its step the backward pass.
         """
         around = [x.node for x in self.script.loops_around(node)]
         outermost = within or (around[-1] if around else None)
@@ -65,12 +67,35 @@ class Runners:
             if isinstance(above, (ast.If, ast.IfExp)) and child is not above.test:
                 if _is_interval(above.test):
                     return True
-                if in_body(above, child) and holds_once(self.script, above):
+                taken = in_body(above, child)
+                if taken and holds_once(self.script, above):
+                    return True
+                if holds_seldom(self.script, above.test, taken):
+                    return True
+                if isinstance(above, ast.If) and self._is_spared(above, taken):
                     return True
             if above is outermost:
                 break
             child = above
         return False
+
+    def _is_spared(self, branch: ast.If, holds: bool) -> bool:
+        """Whether other steps do the backward pass: `if loss.isnan(): … else: …`.
+
+        What is asked must come from the batch: phases of an epoch all count.
+        """
+        loop = self.script.loop_of(branch)
+        if loop is None or not loop.train:
+            return False
+        others = branch.orelse if holds else branch.body
+        trains = any(is_backward(n) for n in walk(*others) if isinstance(n, ast.Call))
+        return trains and any(
+            self.index.inside(d.node, loop.node)
+            and self.index.statement(d.node) is not loop.node
+            for name in walk(branch.test)
+            if isinstance(name, ast.Name)
+            for d in self.script.definitions(name)
+        )
 
     def in_worker(self, node: ast.AST) -> bool:
         """Whether a node belongs to a dataset's `__getitem__` or a collate function."""

@@ -1,9 +1,11 @@
-"""Branches that a constant of the program switches off."""
+"""Branches that a constant of the program, or an option by default, switches off."""
 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
+
+from gpulint.index.walk import dotted
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -37,3 +39,25 @@ def _constant(script: Script, test: ast.expr) -> bool | None:
     if not isinstance(value.value, int) or not script.index.holds(value):
         return None
     return bool(value.value) is not negated
+
+
+def is_off(script: Script, test: ast.expr) -> bool:
+    """Whether a test fails with the options' defaults: `wandb and args.wandb`."""
+    if isinstance(test, ast.BoolOp):
+        enough = any if isinstance(test.op, ast.And) else all
+        return enough(is_off(script, value) for value in test.values)
+    if _asks_if_given(test):
+        return script.evaluator.values(test.left).all_in(None)
+    return script.evaluator.values(test).all_in(False, None, 0)
+
+
+def _asks_if_given(test: ast.expr) -> TypeGuard[ast.Compare]:
+    """`args.project is not None`; what callers give a function is less well known."""
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.IsNot):
+        return False
+    if (dotted(test.left) or "self").partition(".")[0] in ("self", "cls"):
+        return False
+    if not isinstance(test.left, ast.Attribute):
+        return False
+    right = test.comparators[0]
+    return isinstance(right, ast.Constant) and right.value is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from gpulint.engine import Options, check_source
 from gpulint.index import build_index
@@ -54,6 +55,71 @@ def test_modules_that_are_gone(line: str, old: bool) -> None:
 def test_modules_that_are_gone_later() -> None:
     text = "from torchvision.transforms import functional_tensor\n"
     assert not runs_only_before(script(text), (2, 0))
+
+
+ACCURACY = """
+import torch
+
+
+def accuracy(output, target, topk={default}):
+    maxk = max(topk)
+    _, pred = output.topk(maxk, 1, True, True)
+    pred = pred{turned}
+    correct = pred.eq(target.view(1, -1).expand_as(pred))
+    return [correct[:k].{view}(-1).float().sum(0) for k in topk]
+
+
+print(accuracy(scores, labels, topk={given}))
+"""
+
+
+@pytest.mark.parametrize(
+    "default, given, turned, view, old",
+    [
+        ("(1,)", "(1, 5)", ".t()", "view", True),
+        ("(1, 5)", "tops", ".t()", "view", True),
+        ("(1,)", "(1,)", ".t()", "view", False),
+        ("(1,)", "(1, 5)", ".t()", "reshape", False),
+        ("(1,)", "(1, 5)", ".t().contiguous()", "view", False),
+        ("(1,)", "(1, 5)", "", "view", False),
+    ],
+)
+def test_views_of_turned_predictions(
+    default: str, given: str, turned: str, view: str, old: bool
+) -> None:
+    text = ACCURACY.format(default=default, given=given, turned=turned, view=view)
+    assert runs_only_before(script(text), (1, 7)) is old
+    assert not runs_only_before(script(text), (1, 6))
+
+
+def test_torch_refuses_that_view() -> None:
+    """The fact behind it; a torch that gives the view must not count as too new."""
+    text = ACCURACY.format(default="(1,)", given="(1, 5)", turned=".t()", view="view")
+    names = {"scores": torch.rand(8, 10), "labels": torch.arange(8)}
+    with pytest.raises(RuntimeError, match="view"):
+        exec(compile(text, "accuracy", "exec"), names)
+
+
+@pytest.mark.parametrize(
+    "line, old",
+    [
+        ("total += loss.data[0]", True),
+        ("print(d_loss.data[0])", True),
+        ("print(losses.data[0])", False),
+        ("print(x.data[0])", False),
+    ],
+)
+def test_elements_of_a_loss(line: str, old: bool) -> None:
+    assert runs_only_before(script(f"import torch\n{line}\n"), (1, 0)) is old
+
+
+def test_a_program_for_torch_0_has_no_findings() -> None:
+    path = ROOT / "fixtures/gpu106_host_sync_in_loop/bad.py"
+    text = path.read_text("utf-8")
+    options = Options(select_rules(("GPU106",)))
+    assert check_source(Source(path, text), options).findings
+    text += "\nprint(loss.data[0])\n"
+    assert not check_source(Source(path, text), options).findings
 
 
 @pytest.mark.parametrize("newest, codes", [((1, 2), []), ((1, 13), ["GPU306"])])
