@@ -65,9 +65,10 @@ latent tensor, no weights. A function says nothing of devices, beside others tha
 
 A constant switches the training off,
 or it is a trial: a few steps, or a search after which the optimizer is put back.
-The newest PyTorch that the project allows is older than 1.12, which multiplied in TF32
-by default. The model is float64, the script runs on the CPU or on MPS, or the Hugging
-Face Trainer or another framework with settings of its own runs the training. Lightning
+The newest PyTorch that the project allows, or that can run its code, is older than
+1.12, which multiplied in TF32 by default. The model is float64, the script runs on the
+CPU or on MPS, or the Hugging Face Trainer or another framework with settings of its own
+runs the training. Lightning
 only gives advice where nothing says the precision of products: its trainers count, at a
 `precision` of 32 bits.
 `torch.backends.cudnn.allow_tf32` is about convolutions and is on by default, so it
@@ -99,6 +100,7 @@ from gpulint.script.networks import (
     makes_gram_matrix,
     multiplies_much,
 )
+from gpulint.script.old_torch import runs_only_before
 from gpulint.script.operators import solves_equation
 from gpulint.script.optimized import optimizes_tensors
 from gpulint.script.precision import matmul_set_nearby
@@ -140,7 +142,7 @@ class MissingTF32(Rule):
         loops = [x for x in loops if not stays_on_host(script, x)]
         if not loops or script.precision.matmul is not None:
             return
-        if _is_on_by_default(script) or has_own_settings(script):
+        if runs_only_before(script, OFF_BY_DEFAULT) or has_own_settings(script):
             return
         if not trains_on_gpu(script) or trains_in_double(script) is not None:
             return
@@ -166,7 +168,9 @@ class MissingTF32(Rule):
         made = next((m for m in calls if _is_in_full(m)), None)
         if made is None or script.precision.matmul is not None:
             return
-        if _is_on_by_default(script) or trains_in_double(script) is not None:
+        if runs_only_before(script, OFF_BY_DEFAULT):
+            return
+        if trains_in_double(script) is not None:
             return
         if matmul_set_nearby(script) or not has_products(script):
             return
@@ -188,11 +192,6 @@ def _is_in_full(made: TrainerCall) -> bool:
     if not may_train_on_gpu(made) or not made.all_absent("plugins"):
         return False
     return made.argument("precision").absent or made.values("precision").all_in(*FULL)
-
-
-def _is_on_by_default(script: Script) -> bool:
-    newest = script.newest_torch
-    return newest is not None and newest < OFF_BY_DEFAULT
 
 
 def _gains_nothing(script: Script) -> bool:

@@ -49,7 +49,8 @@ where gradients may be sparse, weights may be complex, or Apex, DeepSpeed or FSD
 the optimizer in hand.
 
 ## When not
-`fused`, `foreach`, `capturable` or `differentiable` is given, or may be by a dict. SGD:
+`fused`, `foreach`, `capturable` or `differentiable` is given, or may be by a dict. The
+optimizer is behind an option that is off by default. SGD:
 its fused form spoils the momentum in a step that a gradient scaler leaves out because
 of an overflow. Optimizers that have no fused form on GPUs. Nothing is seen to be sent
 to a GPU. The newest PyTorch that the project allows has no fused form. Lightning, which
@@ -68,6 +69,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Script
+from gpulint.script.doubtful import may_never_run
 from gpulint.script.fused import unfused_optimizers
 
 
@@ -82,6 +84,8 @@ class UnfusedOptimizer(Rule):
         if not script.training_loops or "lightning" in script.frameworks:
             return
         for optimizer in unfused_optimizers(script):
+            if may_never_run(script, optimizer.call):
+                continue
             yield self.finding(
                 script,
                 optimizer.call.func,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
@@ -63,6 +64,7 @@ def _passes_messages(script: Script, step: Step) -> bool:
 def iterates_graphs(script: Script, loop: Loop) -> bool:
     """Whether a loop's batches are, or hold, graphs of DGL: not tensors."""
     targets = {target.id for target in loop.targets}
+    targets |= {name.id for name in _taken_apart(loop, targets)}
     read = (n for n in walk(loop.node) if isinstance(n, ast.Attribute))
     if any(n.attr in _OF_DGL and dotted(n.value) in targets for n in read):
         return True
@@ -72,6 +74,15 @@ def iterates_graphs(script: Script, loop: Loop) -> bool:
     if project is None or not project.mentions("dgl"):
         return _imports_dgl(script.index)
     return any(map(_imports_dgl, used_by(script)))
+
+
+def _taken_apart(loop: Loop, targets: set[str]) -> Iterator[ast.Name]:
+    """`graph` and `labels` of `graph, labels = batch` in a loop over batches."""
+    for node in walk(loop.node):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Name):
+            continue
+        if node.value.id in targets:
+            yield from (n for n in walk(*node.targets) if isinstance(n, ast.Name))
 
 
 def _imports_dgl(index: FileIndex) -> bool:
