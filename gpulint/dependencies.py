@@ -155,13 +155,13 @@ def _sources(folder: Path) -> Iterator[tuple[Path, Callable[[str], list[Bound]],
     for name in sorted(names):
         if name in READERS:
             yield folder / name, READERS[name], name in LOCKS
-        elif name.startswith("requirements") and name.endswith(".txt"):
+        elif name.startswith("requirement") and name.endswith(".txt"):
             yield folder / name, _requirements, False
         elif _CONDA_FILE.search(name):
             yield folder / name, _environment, False
     for within in [folder / name for name in _INNER if name in names]:
         for name in sorted(_names(within)):
-            plain = within.name == "requirements" or name.startswith("requirements")
+            plain = within.name == "requirements" or name.startswith("requirement")
             if plain and name.endswith(".txt"):
                 yield within / name, _requirements, False
             elif _CONDA_FILE.search(name):

@@ -74,6 +74,7 @@ from gpulint.script.edits import Edit, Replace, ReplaceCode, Rewrite
 from gpulint.script.loader_options import DERIVED, takes_any_options
 from gpulint.script.pinning import (
     changed_in_dataset,
+    compared_device,
     gains,
     needs_tuple,
     pin_condition,
@@ -105,6 +106,8 @@ class UnpinnedLoader(Rule):
         state = "is False" if off else "is not set"
         if any(v.default for v in off):
             state += " by default"
+        if written is not None and compared_device(script, written):
+            state = "is never on, as a `torch.device` equals no string"
         withheld = "the value is written in another place" if elsewhere else None
         withheld = DERIVED if loader.derived else withheld
         if not off and takes_any_options(script, loader):

@@ -711,8 +711,11 @@ class Resolver:
             else:
                 yield Origin(node, "expression", path)
         elif isinstance(node, ast.IfExp):
-            yield from self._trace(node.body, path)
-            yield from self._trace(node.orelse, path)
+            known = self.compares_device(node.test)
+            if known is not False:
+                yield from self._trace(node.body, path)
+            if known is not True:
+                yield from self._trace(node.orelse, path)
         elif isinstance(node, ast.BoolOp):
             for value in node.values:
                 yield from self._trace(value, path)
@@ -726,6 +729,26 @@ class Resolver:
             yield from self._returned(node, path)
         else:
             yield Origin(node, "expression", path)
+
+    def compares_device(self, test: ast.expr) -> bool | None:
+        """What `device == "cuda"` is: never true of a `torch.device`; None: not that.
+
+        torch compares a device with a string as with any other object.
+        """
+        if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+            return None
+        if not isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
+            return None
+        right = test.comparators[0]
+        if not isinstance(right, ast.Constant) or not isinstance(right.value, str):
+            return None
+        made = [origin.call for origin in self.origins(test.left)]
+        if not made or not all(
+            call is not None and self.index.qualified(call.func) == "torch.device"
+            for call in made
+        ):
+            return None
+        return isinstance(test.ops[0], ast.NotEq)
 
     def _may_be_older(self, node: ast.AST, reached: tuple[Definition, ...]) -> bool:
         """Whether an attribute may still have the value that its object came with."""

@@ -13,6 +13,7 @@ from gpulint.index.mappings import Mappings
 from gpulint.index.resolve import Origin, Resolver
 
 _LOOKUPS = ("get", "pop", "setdefault")
+_TEXTS = ("strip", "lower", "upper")  # give a string for a string
 _FIELDS = frozenset("field Field attrib ib Option".split())
 
 
@@ -76,6 +77,13 @@ class Evaluator:
             return Values((Value(node.value, node, default),))
         if isinstance(node, ast.UnaryOp):
             return self._unary(node)
+        if isinstance(node, ast.Compare):
+            known = self.resolver.compares_device(node)
+            return (
+                Values(complete=False)
+                if known is None
+                else Values((Value(known, node),))
+            )
         if isinstance(node, ast.Subscript):
             return self._looked_up(node.value, node.slice, None)
         if isinstance(node, ast.Attribute):
@@ -105,6 +113,8 @@ class Evaluator:
             its = self._looked_up(func.value, node.args[0], default)
             self.lookups.discard(node)
             return its
+        if isinstance(func, ast.Attribute) and func.attr in _TEXTS and not node.args:
+            return self._text(func)
         name = self.index.qualified(func) or ""
         if name in ("int", "bool", "float", "str") and len(node.args) == 1:
             return self._converted(name, node.args[0])
@@ -118,6 +128,16 @@ class Evaluator:
         if declared is not None:
             return declared
         return self._field(node, name.rpartition(".")[2])
+
+    def _text(self, func: ast.Attribute) -> Values:
+        """`name.strip()` of known strings."""
+        inner = self.values(func.value)
+        known = tuple(
+            Value(getattr(v.constant, func.attr)(), v.node, v.default)
+            for v in inner.known
+            if isinstance(v.constant, str)
+        )
+        return Values(known, inner.complete and len(known) == len(inner.known))
 
     def _getattr(self, node: ast.Call) -> Values:
         """`getattr(args, "amp", False)`."""

@@ -8,7 +8,7 @@
 - what runs when: `runners`, `every_step`, `branches`, `once`, `given`, `doubtful`,
   `trials`, `switches`, `rare_passes`, `invariants`, `started`, `reuse`, `epochs`,
   `reads`; `outside`, `neighbours`, `trainers`: what other files do with it; `changes`,
-  `mutations`, `worker_state`, `kept_workers`: what workers would not see;
+  `mutations`, `worker_state`, `kept_workers`, `held`: what workers would not see;
   `backpropagated`: what has a graph; `test_code`: what is no training
 - one topic each, for the rule that asks: `columns`, `column_uses`, `column_fates`
   (GPU101), `transfers` (102), `host_arrays`, `residency` (103), `at_creation` (104),

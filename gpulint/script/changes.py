@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gpulint.index.walk import children, dotted
 from gpulint.script.datasets import changed_by, changes_its_object
+from gpulint.script.held import uses_of_holder
 from gpulint.script.lightning import runs_before_fit
 from gpulint.script.loaders import Loader, in_loop
 
@@ -47,6 +48,9 @@ def dataset_changes(script: Script, loader: Loader) -> Iterator[ast.AST]:
         if part and not _only_reads(script, loader, made, func.attr):
             yield call
     yield from _indirect_changes(script, loader, made)
+    for node, as_it_runs in uses_of_holder(script, loader):
+        if not as_it_runs or _again(script, node):
+            yield node
 
 
 def _only_reads(script: Script, loader: Loader, made: set[ast.AST], name: str) -> bool:

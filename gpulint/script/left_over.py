@@ -20,6 +20,11 @@ _BY_NAME = re.compile(
     r"__dict__\[|\bglobals\(\)|\bfire\.Fire|(?<![.\w])(?<!def )eval\("
     r"|\bgetattr\(\s*[\w.]+\s*,\s*(?!['\"])"
 )
+# The same among its own names.
+_BY_OWN_NAME = re.compile(
+    r"__dict__\[|\bglobals\(\)|\bfire\.Fire|(?<![.\w])(?<!def )eval\("
+    r"|\bsys\.modules\b"
+)
 _IMPORTED = ("import_module", "__import__")
 Kept = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -50,14 +55,32 @@ def _is_left_over(script: Script, kept: Kept | None) -> bool:
     if _named_in(script.index, kept) or any(map(project.mentions, said)):
         return False
     home, *users = programs(script)
-    return (
-        bool(users)
-        and not _BY_NAME.search(home.source.text)
-        and not any(
-            _BY_NAME.search(user.source.text) or _uses(user, kept.name)
-            for user in users
-        )
+    if not users or _BY_OWN_NAME.search(home.source.text):
+        return False
+    return not any(
+        _uses(user, kept.name)
+        or (_BY_NAME.search(user.source.text) and _holds(user, home))
+        for user in users
     )
+
+
+def _holds(user: FileIndex, home: FileIndex) -> bool:
+    """Whether a file has a module, or all of its names, to choose from by name.
+
+    Or a package around it, or a module that has all of its names in turn.
+    """
+    assert user.project is not None
+    for origin in (*user.imports.values(), *user.stars):
+        member = user.project.resolve(user, origin)
+        if member is None or member[1]:
+            continue
+        its = member[0]
+        if its is home or its.stars:
+            return True
+        path = its.source.path
+        if path.name == "__init__.py" and path.parent in home.source.path.parents:
+            return True
+    return False
 
 
 def _around(index: FileIndex, row: int) -> Kept | None:

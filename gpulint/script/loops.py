@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
-from gpulint.index import FileIndex, Function, Resolver
+from gpulint.index import FileIndex, Function, Origin, Resolver
 from gpulint.index.build import last_name
 from gpulint.index.measured import measured
 from gpulint.index.walk import LOOPS, dotted, walk, walk_scope
@@ -236,7 +236,7 @@ class Loops:
     def _loaders(self, loop: Loop, loaders: dict[ast.Call, Loader]) -> Iterator[Loader]:
         made = [x for x in loaders.values() if x.maker is not None]
         for iterable, _ in loop.items if loaders else ():
-            for origin in self.resolver.origins(iterable):
+            for origin in iterated(self.resolver, iterable):
                 found = loaders.get(origin.node)  # type: ignore[call-overload]
                 if found is not None:
                     yield found
@@ -283,7 +283,7 @@ class Loops:
                     if function in helpers or len(helpers) >= 12:
                         continue
                     helpers.append(function)
-                    if not self._has_training_loop(function):
+                    if not self._is_whole_training(function):
                         todo.append(function)
         return calls, helpers
 
@@ -292,8 +292,11 @@ class Loops:
         name = self._last(call)
         return name in self.index.function_names or project.trains(name)
 
-    def _has_training_loop(self, function: Function) -> bool:
+    def _is_whole_training(self, function: Function) -> bool:
+        """Whether a function has a training loop, or an optimizer of its own."""
         home = self.index.home(function)
+        if any(home.inside(made, function) for made in _optimizers(home)):
+            return True
         for name in ("backward", "manual_backward"):
             for call in home.calls_by_name.get(name, ()):
                 around = takewhile(lambda n: n is not function, home.ancestors(call))
@@ -381,18 +384,8 @@ class Loops:
         return any(
             self._holds(loop, made) and not self._holds(run, made)
             for run in runs
-            for made in self._optimizers
+            for made in _optimizers(self.index)
         )
-
-    @cached_property
-    def _optimizers(self) -> list[ast.Call]:
-        """Where the file makes optimizers."""
-        return [
-            call
-            for name, calls in self.index.calls.items()
-            if name.startswith("torch.optim.") and "lr_scheduler" not in name
-            for call in calls
-        ]
 
     def _holds(self, loop: Loop, node: ast.AST) -> bool:
         """Whether an iteration runs a node, or a helper that the node stands in."""
@@ -412,6 +405,40 @@ class Loops:
             ):
                 return other is not loop
         return False
+
+
+def iterated(resolver: Resolver, iterable: ast.expr) -> Iterator[Origin]:
+    """What a loop iterates; of `loaders[phase]`, each value that the dict has."""
+    if isinstance(iterable, ast.Subscript):
+        for holder in resolver.origins(iterable.value):
+            for value in _values_of(holder.expression, iterable.slice):
+                yield from resolver.origins(value)
+    yield from resolver.origins(iterable)
+
+
+def _values_of(node: ast.expr | None, key: ast.expr) -> list[ast.expr]:
+    """The values of a written dict for a key, all where the key is not written."""
+    if isinstance(node, ast.DictComp):
+        return [node.value]
+    if not isinstance(node, ast.Dict):
+        return []
+    if not isinstance(key, ast.Constant):
+        return node.values
+    return [
+        value
+        for name, value in zip(node.keys, node.values, strict=True)
+        if not isinstance(name, ast.Constant) or name.value == key.value
+    ]
+
+
+def _optimizers(index: FileIndex) -> list[ast.Call]:
+    """Where a file makes optimizers."""
+    return [
+        call
+        for name, calls in index.calls.items()
+        if name.startswith("torch.optim.") and "lr_scheduler" not in name
+        for call in calls
+    ]
 
 
 def _takes_batches(loop: Loop) -> bool:

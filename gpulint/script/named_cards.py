@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Target, Values
 from gpulint.index.walk import FUNCTIONS, dotted, walk
-from gpulint.script.neighbours import imported, run_together
+from gpulint.script.neighbours import imported, programs, run_together
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -25,6 +25,7 @@ _TAKES_RANK = re.compile(
     r"device_ids|CUDA_VISIBLE_DEVICES|cuda:(['\"]|\{|%)",
 )
 _OPTIONS = re.compile(r"add_argument|option|Option|Argument|field|Field|DEFINE_\w+|get")
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _WRAPPER = "torch.nn.parallel.DistributedDataParallel"
 
 
@@ -142,18 +143,24 @@ def _trains(script: Script) -> bool:
 
 
 def leaves_one_card(script: Script) -> bool:
-    """Whether a file lets the process see one GPU: `os.environ[…] = "2"`.
+    """Whether a program that a file is a part of sees one GPU: `os.environ[…] = "2"`.
 
     Or an option does, whose default names one.
     """
     return any(
-        isinstance(target, ast.Subscript)
-        and isinstance(target.slice, ast.Constant)
-        and target.slice.value == "CUDA_VISIBLE_DEVICES"
-        and _names_one(script.evaluator.values(assigned.value))
-        for assigned in script.index.all(ast.Assign)
+        _is_visible_devices(target)
+        and _names_one(script.of(assigned).evaluator.values(assigned.value))
+        for index in programs(script)
+        if _VISIBLE in index.source.text
+        for assigned in index.all(ast.Assign)
         for target in assigned.targets
     )
+
+
+def _is_visible_devices(target: ast.expr) -> bool:
+    """`os.environ["CUDA_VISIBLE_DEVICES"]`."""
+    key = target.slice if isinstance(target, ast.Subscript) else None
+    return isinstance(key, ast.Constant) and key.value == _VISIBLE
 
 
 def _names_one(values: Values) -> bool:

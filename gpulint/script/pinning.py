@@ -25,6 +25,7 @@ from gpulint.script.in_memory import gathered
 from gpulint.script.loader_classes import LOADER
 from gpulint.script.loader_options import fed_by_framework
 from gpulint.script.loaders import Loader
+from gpulint.script.loops import iterated
 from gpulint.script.pageable import joined_on_host
 from gpulint.script.serial import gains_by_workers
 from gpulint.script.setting_values import comes_from_settings
@@ -160,6 +161,15 @@ def unpinned(loader: Loader) -> list[Value] | None:
     return list(values.known) if values.all_in(False, 0) else None
 
 
+def compared_device(script: Script, node: ast.expr) -> bool:
+    """Whether a value asks `device == "cuda"` of a `torch.device`: it never is."""
+    return any(
+        script.resolver.compares_device(part) is False
+        for part in walk(node)
+        if isinstance(part, ast.Compare)
+    )
+
+
 def gains(script: Script, loader: Loader) -> bool:
     """Whether a loader that is not pinned ought to be."""
     if written_off(script, loader) or yields_device(script, loader):
@@ -183,7 +193,8 @@ def pins_itself(script: Script, loader: Loader) -> bool:
 
 def stays_unpinned(script: Script, loop: Loop) -> bool:
     """Whether every loader of a loop is known, and has nothing to gain by pinning."""
-    origins = [o for i, _ in loop.items for o in script.resolver.origins(i)]
+    each = [o for i, _ in loop.items for o in iterated(script.resolver, i)]
+    origins = [o for o in each if not isinstance(o.node, ast.Subscript)]
     loaders = [_loader(script, o.call) for o in origins if o.call is not None]
     return len(loaders) == len(origins) > 0 and all(
         loader is not None

@@ -22,9 +22,8 @@ MAX_DEPTH = 4
 def passes_are_rare(script: Script, loader: Loader) -> bool:
     """Whether steps are counted between two passes: `if step % 1000 == 0: test()`.
 
-    `SELDOM` or more of them, or a number that is not known where the loop takes its
-    batches by `next` and has no epochs; or `SOME` epochs or more. Passes behind no
-    loop come on top.
+    `SELDOM` or more of them, or a number that is not known, as in a settings file; or
+    `SOME` epochs or more. Passes behind no loop come on top.
     """
     found = [
         rare
@@ -66,9 +65,9 @@ def _gives(script: Script, call: ast.Call, loader: Loader) -> bool:
 
 
 def _is_step(script: Script, loop: Loop) -> bool:
-    """Whether one iteration of a loop is one step of training."""
+    """Whether one iteration of a loop is one step of training, as far as is seen."""
     owners = {script.loop_of(call) for call in loop.backward}
-    return loop.train and owners <= {loop, None}
+    return (loop.train or bool(loop.loaders)) and owners <= {loop, None}
 
 
 def _is_seldom(script: Script, node: ast.AST, loop: Loop, least: int) -> bool:
@@ -93,5 +92,4 @@ def _is_long(script: Script, node: ast.AST, loop: Loop, least: int) -> bool:
     numbers = [v.constant for v in its.known]
     if any(not isinstance(n, int) or n < least for n in numbers):
         return False
-    asked = any(script.index.qualified(call.func) == "next" for call in loop.calls)
-    return bool(numbers) or asked
+    return bool(numbers) or loop.kind != "epoch"

@@ -108,13 +108,32 @@ class Use:
 def removed_uses(
     script: Script, made: TrainerCall, table: Mapping[str, Removed]
 ) -> Iterator[Use]:
-    """Removed arguments that a call surely gets, in a release the project allows."""
+    """Removed arguments that a call surely gets, in a release the project allows.
+
+    None where the project has the package itself: that is the one that it installs.
+    """
+    if _is_its_own(script, made.call):
+        return
     for name, removed in table.items():
         if not may_have(script, made.maker.package, removed.since):
             continue
         argument = made.argument(name)
         if argument.given:
             yield Use(made, name, removed, made.written(name), argument.nodes)
+
+
+def _is_its_own(script: Script, call: ast.Call) -> bool:
+    """Whether the package of a callee lies beside the script, or above it."""
+    project = script.index.project
+    package = (script.index.qualified(call.func) or "").partition(".")[0]
+    if project is None or not package:
+        return False
+    around = [f for f in script.source.path.parents if f.is_relative_to(project.root)]
+    return any(
+        project.lists(folder / place / package / "__init__.py")
+        for folder in around
+        for place in ("", "src")
+    )
 
 
 def renamed(old: str, new: str) -> Build:

@@ -87,6 +87,18 @@ def test_what_another_file_may_use_is_looked_at(folder: Path, added: str) -> Non
 @pytest.mark.parametrize(
     "added",
     [
+        "from matcher import Matcher\nmodel = eval(name)()\n",
+        "from matcher import Matcher\nvalue = getattr(options, name)\n",
+    ],
+)
+def test_what_another_file_cannot_name_is_left_alone(folder: Path, added: str) -> None:
+    (folder / "other.py").write_text(added)
+    assert rows(folder) == [8]
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
         "\nMODELS = [Matcher, Older]\n",
         "\n__all__ = ['Older']\n",
         "\nmodel = globals()[name]\n",

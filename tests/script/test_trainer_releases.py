@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.engine import Options, check_source
+from gpulint.engine import Options, check_path, check_source
 from gpulint.finding import Finding, Severity
+from gpulint.index import Projects
 from gpulint.registry import select_rules
 from gpulint.releases import Range
 from gpulint.source import Source
@@ -28,6 +29,24 @@ trainer = pl.Trainer(replace_sampler_ddp=False)
 def found(text: str, package: str, releases: Range, rule: str) -> list[Finding]:
     options = Options(select_rules((rule,)), packages=((package, releases),))
     return list(check_source(Source(Path("script.py"), text), options).findings)
+
+
+@pytest.mark.parametrize(
+    "package, found",
+    [("src/transformers", False), ("transformers", False), ("src/models", True)],
+)
+def test_a_project_runs_with_its_own_package(
+    package: str, found: bool, tmp_path: Path
+) -> None:
+    (tmp_path / ".git").mkdir()
+    for path, text in ((f"{package}/__init__.py", ""), ("examples/run.py", HF)):
+        file = tmp_path / path
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    projects = Projects(lambda root: tuple(sorted(root.rglob("*.py"))))
+    options = Options(select_rules(("GPU364",)), projects=projects)
+    checked = check_path(tmp_path / "examples" / "run.py", options)
+    assert bool(checked.findings) is found
 
 
 @pytest.mark.parametrize(
