@@ -86,6 +86,7 @@ class Settings:
     fail_level: Severity = Severity.WARNING
     output_format: str = "full"
     cache_dir: Path | None = None
+    jobs: int | None = None
     baseline: Path | None = None
     runtime: str = "import"
     plugins: tuple[str, ...] = ()

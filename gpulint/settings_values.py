@@ -145,6 +145,15 @@ def _boolean(value: Any, _: Path) -> bool:
     return value
 
 
+def read_jobs(value: Any, _: Path) -> int | None:
+    """A number of processes; `auto`: None."""
+    if value == "auto":
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"expected a whole number from 1 on, or auto, found {value!r}")
+    return value
+
+
 def _one_of(known: tuple[str, ...]) -> Callable[[Any, Path], str]:
     def read(value: Any, _: Path) -> str:
         if value not in known:
@@ -311,6 +320,7 @@ READERS: dict[str, Callable[[Any, Path], Any]] = {
     "fail-level": _level,
     "output-format": _one_of(FORMATS),
     "cache-dir": _folder,
+    "jobs": read_jobs,
     "baseline": _file,
     "runtime": _one_of(RUNTIMES),
     "plugins": _strings,

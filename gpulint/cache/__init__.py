@@ -104,6 +104,14 @@ class Cache:
             memory.keep(path, key, checked.findings)
         return checked
 
+    def take(self, path: Path, key: str, checked: Checked, noted: Consulted) -> Checked:
+        """Keep what another process found in a file, and what it looked at for that."""
+        memory = self._memory(path)
+        if memory is not None and checked.source is not None:
+            memory.project.noted = noted
+            memory.keep(path, key, checked.findings)
+        return checked
+
     def save(self) -> None:
         """Write what is new, where that can be done."""
         for project, memory in self._memories.items():

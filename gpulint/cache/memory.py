@@ -194,13 +194,15 @@ class Memory:
     def _entry(self, folder: str, name: str) -> int:
         number = self.record.entries.number((folder, name))
         if number == len(self.record.values):
-            self.record.values.append(self.project.entries[Path(folder), name])
+            known = self.project.entries.get((Path(folder), name))
+            found = standing(Path(folder), name) if known is None else known
+            self.record.values.append(found)
         return number
 
     def _search(self, search: Search) -> int:
+        found = self.project.words.search(search)  # has no number while it is made
         number = self.record.searches.number(search)
         if number == len(self.record.members):
-            found = self.project.words.search(search)
             members = [self._path(str(path)) for path in found]
             self.record.members.append(members)
             if search[0] in IN_SETTINGS:

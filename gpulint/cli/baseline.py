@@ -12,7 +12,14 @@ import click
 
 from gpulint.baseline import NAME, NEVER, Allowance, Baseline, BaselineError, Entry
 from gpulint.cli import complain
-from gpulint.cli.options import Function, caching, discovery, read_flags, selection
+from gpulint.cli.options import (
+    Function,
+    caching,
+    discovery,
+    parallel,
+    read_flags,
+    selection,
+)
 from gpulint.report import Report, count, total
 
 if TYPE_CHECKING:
@@ -45,6 +52,7 @@ def _shared(function: Function) -> Callable[..., object]:
         selection,
         discovery,
         caching,
+        parallel,
         click.option("-q", "--quiet", is_flag=True, help="Print less."),
         click.option("-v", "--verbose", is_flag=True, help="Say which settings hold."),
         click.pass_context,

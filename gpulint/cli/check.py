@@ -18,14 +18,17 @@ from gpulint.cli.options import (
     fixing,
     gate,
     output_format,
+    parallel,
     ratchet,
     read_flags,
     selection,
 )
 
 if TYPE_CHECKING:
+    from gpulint.cache import Cache
     from gpulint.cli.accepted import Accepted
     from gpulint.cli.options import Flags
+    from gpulint.cli.pool import Answer
     from gpulint.cli.run import Job, Run
     from gpulint.cli.since import Since
     from gpulint.engine import Checked
@@ -35,6 +38,10 @@ if TYPE_CHECKING:
     from gpulint.settings import Settings
     from gpulint.source import Source
 
+# Files to look into, from which on several processes are done sooner than one: each
+# starts, and reads what the files of a project have to do with each other, by itself.
+MANY_FILES = 1000
+
 
 @click.command(cls=WithReasons)
 @click.argument("paths", nargs=-1, metavar="[PATHS|-]...")
@@ -42,6 +49,7 @@ if TYPE_CHECKING:
 @fixing
 @discovery
 @caching
+@parallel
 @output_format
 @click.option(
     "-o",
@@ -271,7 +279,9 @@ def _results(run: Run, jobs: list[Job]) -> Iterator[tuple[Job, Checked]]:
         found = cache.find(job.path, job.key)
         if found is not None:
             known[job.path] = found
-    run.ready(job for job in jobs if job.path not in known)
+    new = [job for job in jobs if job.path not in known]
+    run.ready(new)
+    answered = _in_processes(run, new, cache)
 
     def work(job: Job) -> Checked:
         if job.path in known:
@@ -282,9 +292,60 @@ def _results(run: Run, jobs: list[Job]) -> Iterator[tuple[Job, Checked]]:
             run.unread(job.path)
         return checked
 
-    yield from run.each(jobs, work)
+    for job in jobs:
+        its = next(answered, None) if job.path not in known else None
+        if its is not None:
+            yield from ((job, checked) for checked in its)
+        else:
+            yield from run.each([job], work)
     if cache is not None:
         cache.save()
+
+
+def _in_processes(
+    run: Run, jobs: list[Job], cache: Cache | None
+) -> Iterator[list[Checked] | None]:
+    """What several processes find in each file, where those pay.
+
+    None: this process has to look for itself. Empty after an internal error.
+    """
+    asked = run.processes
+    if asked == 1 or (asked is None and len(jobs) < MANY_FILES):
+        return
+    from gpulint.cli.pool import answers, processes
+
+    number = processes(asked, len(jobs))
+    if number == 1:
+        return
+    paths = [job.path for job in jobs]
+    every = answers(run.flags, run.listed, paths, number)
+    for job, its in zip(jobs, every, strict=True):
+        if its is None:
+            yield None
+        elif its.findings is None:
+            run.internal_error(job.path, its.error, its.trace)
+            yield []
+        else:
+            if not its.read:
+                run.unread(job.path)
+            yield [_taken(job, its, cache)]
+
+
+def _taken(job: Job, its: Answer, cache: Cache | None) -> Checked:
+    """What another process found, for this one to show and to keep."""
+    from gpulint.cache.findings import from_lists
+    from gpulint.engine import Checked
+    from gpulint.source import SourceError, read_source
+
+    findings = tuple(map(from_lists, its.findings or ()))
+    try:
+        source = read_source(job.path) if its.read else None
+    except SourceError:  # removed since
+        source = None
+    checked = Checked(source, findings)
+    return (
+        checked if cache is None else cache.take(job.path, job.key, checked, its.noted)
+    )
 
 
 def _in_settings(

@@ -90,7 +90,8 @@ def _type(its: dict[str, Any]) -> str:
         if "enum" in values:
             return f"table of {_type(values)}"
         return "table of lists" if "items" in values else "table of strings"
-    return str(its["type"])
+    kinds = its["type"]
+    return kinds if isinstance(kinds, str) else " or ".join(kinds)
 
 
 def _toml(value: Any) -> str:

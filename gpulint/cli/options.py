@@ -21,12 +21,14 @@ from gpulint.settings_values import (
     parse_file_codes,
     parse_package_version,
     parse_torch_version,
+    read_jobs,
 )
 
 if TYPE_CHECKING:
     from gpulint.targets import Target
 
-_SHOWN = ("allow", "baseline", "fail_level", "output_format")  # how findings are shown
+# How findings are found and shown, not which ones.
+_SHOWN = ("allow", "baseline", "fail_level", "jobs", "output_format")
 Function = TypeVar("Function", bound=Callable[..., object])
 Decorator = Callable[[Function], Function]
 
@@ -203,6 +205,16 @@ caching = click.option(
 )
 
 
+parallel = click.option(
+    "-j",
+    "--jobs",
+    envvar="GPULINT_JOBS",
+    metavar="N",
+    help="In how many processes to check files; `auto`: in several where there are "
+    "many new ones.  [default: auto]",
+)
+
+
 def ratchet(function: Function) -> Function:
     """Which findings are accepted as they are."""
     return _all(
@@ -311,6 +323,10 @@ def _overrides(given: dict[str, Any]) -> Overrides:
     if given["torch_version"]:
         text = given["torch_version"]
         values["torch_version"] = _parsed("--torch-version", parse_torch_version, text)
+    if given.get("jobs"):
+        text = given["jobs"]
+        number = int(text) if text.isdecimal() else text
+        values["jobs"] = _parsed("--jobs", lambda n: read_jobs(n, Path()), number)
     if given.get("unused_ignores") is not None:
         values["unused_ignores"] = given["unused_ignores"]
     if given.get("package_version"):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 Releases: TypeAlias = "tuple[Version | None, Version | None]"
+Listed: TypeAlias = "dict[Path, tuple[Path, ...]]"  # by folder, the files below it
 Packages: TypeAlias = "tuple[tuple[str, Range], ...]"
 THRESHOLD = (2_000_000, 20, 100)
 Result = TypeVar("Result")
@@ -76,7 +77,7 @@ class Run:
         self.projects = Projects(self._below)
         self.vendored: tuple[Path, ...] = ()  # files that are left alone
         self.accept: Callable[[Source, Finding], bool] | None = None
-        self._listed: dict[Path, tuple[Path, ...]] = {}
+        self.listed: Listed = {}
         self._options: dict[tuple[object, ...], Options] = {}
         self._settled: dict[tuple[Path, int], tuple[Settings, Releases, Packages]] = {}
 
@@ -88,7 +89,7 @@ class Run:
             self.error(error)
         folders = [Path(os.path.normpath(Path.cwd() / p)) for p in paths or (".",)]
         for folder in filter(Path.is_dir, folders):
-            self._listed[folder] = _inside(folder, listing.files)
+            self.listed[folder] = _inside(folder, listing.files)
         if not (listing.files or listing.vendored or self.flags.quiet):
             complain("no Python files found", "warning")
         jobs = [self.job(path) for path in listing.files]
@@ -141,11 +142,15 @@ class Run:
             try:
                 result = work(job)
             except Exception as error:
-                if wants_traceback(sys.argv[1:]) or self.flags.verbose:
-                    traceback.print_exc()
-                self.error(f"{job.path}: {internal(error)}")
+                self.internal_error(job.path, internal(error), traceback.format_exc())
             else:
                 yield job, result
+
+    def internal_error(self, path: Path, message: str, trace: str) -> None:
+        """Say that a file could not be checked; how it came to that, if asked for."""
+        if wants_traceback(sys.argv[1:]) or self.flags.verbose:
+            sys.stderr.write(trace)
+        self.error(f"{path}: {message}")
 
     def cache(self) -> Cache | None:
         """The findings of earlier runs; None where they are not wanted."""
@@ -157,6 +162,11 @@ class Run:
         named = self.flags.cache_dir or self.resolver.of_folder(here).cache_dir
         folder = cache_folder(here, named)
         return Cache(folder, self.flags.variant, self.projects)
+
+    @property
+    def processes(self) -> int | None:
+        """In how many processes to look into files; None: whatever pays."""
+        return self.resolver.of_folder(Path.cwd()).jobs
 
     def error(self, message: str) -> None:
         """One line on stderr; the run goes on, and ends with 2."""
@@ -231,7 +241,7 @@ class Run:
 
     def _below(self, root: Path) -> tuple[Path, ...]:
         """All Python files of a project, whichever of them are checked."""
-        for folder, files in self._listed.items():
+        for folder, files in self.listed.items():
             if folder == root:
                 return files
             if folder in root.parents:
