@@ -1,4 +1,4 @@
-"""Functions and classes of a module that no program of the project uses."""
+"""Functions, classes and methods that no program of the project uses."""
 
 from __future__ import annotations
 
@@ -18,38 +18,37 @@ _PACKAGED = ("setup.py", "setup.cfg", "pyproject.toml")
 # How a program may choose among all that a module holds, by a name of its options.
 _BY_NAME = re.compile(
     r"__dict__\[|\bglobals\(\)|\bfire\.Fire|(?<![.\w])(?<!def )eval\("
-    r"|\bgetattr\(\s*[\w.]+\s*,\s*(?!['\"])"
+    r"|\bgetattr\(\s*[\w.]+\s*,(?!\s*['\"])"
 )
 # The same among its own names.
 _BY_OWN_NAME = re.compile(
     r"__dict__\[|\bglobals\(\)|\bfire\.Fire|(?<![.\w])(?<!def )eval\("
     r"|\bsys\.modules\b"
 )
+_OF_OBJECT = re.compile(r"\bgetattr\(\s*([\w.]+)\s*,(?!\s*['\"])")
+# Bases that call no method of a class but these.
+_PLAIN = ("object", "torch.nn.Module", "abc.ABC", "ABC")
+_OF_MODULES = ("forward", "extra_repr")
 _IMPORTED = ("import_module", "__import__")
 Kept = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def left_over(script: Script, rows: Iterable[int]) -> set[int]:
-    """Which lines stand in a function or class that no file of a project names.
+    """Which lines stand in a function, class or method that no file of a project names.
 
     Only in modules that other files import, of projects that are no library: what
     these offer is for others to call.
     """
     around = {row: _around(script.index, row) for row in rows}
     unused = {kept for kept in set(around.values()) if _is_left_over(script, kept)}
-    return {row for row, kept in around.items() if kept in unused}
+    methods = {row: _method(kept, row) for row, kept in around.items()}
+    idle = {m for m in set(methods.values()) if m and _is_never_called(script, m)}
+    return {r for r in around if around[r] in unused or methods[r] in idle}
 
 
 def _is_left_over(script: Script, kept: Kept | None) -> bool:
-    if kept is None or kept.decorator_list or script.source.path.stem == "hubconf":
-        return False
     project = script.index.project
-    if project is None or not project.files or not project.is_read:
-        return False
-    root, folder = project.root, script.source.path.parent
-    if any(project.is_file(root / name) for name in _PACKAGED):
-        return False
-    if any(project.in_folder(place, "*.ipynb") for place in {root, folder}):
+    if project is None or kept is None or kept.decorator_list or _is_offered(script):
         return False
     said = (*_IMPORTED, f'"{kept.name}"', f"'{kept.name}'")
     if _named_in(script.index, kept) or any(map(project.mentions, said)):
@@ -62,6 +61,58 @@ def _is_left_over(script: Script, kept: Kept | None) -> bool:
         or (_BY_NAME.search(user.source.text) and _holds(user, home))
         for user in users
     )
+
+
+def _is_offered(script: Script) -> bool:
+    """Whether a file may be for programs that are not here or not read: a library's."""
+    project = script.index.project
+    if project is None or not project.files or not project.is_read:
+        return True
+    root, folder = project.root, script.source.path.parent
+    return (
+        script.source.path.stem == "hubconf"
+        or any(project.is_file(root / name) for name in _PACKAGED)
+        or any(project.in_folder(place, "*.ipynb") for place in {root, folder})
+    )
+
+
+def _method(kept: Kept | None, row: int) -> Kept | None:
+    """The method of a class in which a line stands."""
+    body = kept.body if isinstance(kept, ast.ClassDef) else []
+    for statement in body:
+        last = getattr(statement, "end_lineno", None) or row
+        if isinstance(statement, ast.FunctionDef) and statement.lineno <= row <= last:
+            return statement
+    return None
+
+
+def _is_never_called(script: Script, method: Kept) -> bool:
+    """Whether nothing names a method of a class that no framework calls.
+
+    Its bases are classes of the project, whose callers are seen, or `nn.Module`, which
+    calls what its documentation says.
+    """
+    owner = script.index.parent(method)
+    project = script.index.project
+    if project is None or not isinstance(owner, ast.ClassDef) or _is_offered(script):
+        return False
+    name = method.name
+    if method.decorator_list or name.startswith("_") or name in _OF_MODULES:
+        return False
+    bases = script.resolver.bases(owner)
+    outside = (b for c in bases for b in c.bases if script.resolver.class_of(b) is None)
+    if not all(script.index.qualified(base) in _PLAIN for base in outside):
+        return False
+    if any(map(_asks_objects, programs(script))):
+        return False
+    named = sum(len(re.findall(rf"\b{name}\b", t)) for t in project.texts(name))
+    return named == 1
+
+
+def _asks_objects(index: FileIndex) -> bool:
+    """Whether a file chooses among the attributes of an object, no imported module."""
+    asked = (its[1] for its in _OF_OBJECT.finditer(index.source.text))
+    return any(name.partition(".")[0] not in index.imports for name in asked)
 
 
 def _holds(user: FileIndex, home: FileIndex) -> bool:

@@ -89,6 +89,7 @@ def test_what_another_file_may_use_is_looked_at(folder: Path, added: str) -> Non
     [
         "from matcher import Matcher\nmodel = eval(name)()\n",
         "from matcher import Matcher\nvalue = getattr(options, name)\n",
+        "import matcher\nvalue = getattr(matcher, 'Matcher')\n",
     ],
 )
 def test_what_another_file_cannot_name_is_left_alone(folder: Path, added: str) -> None:
@@ -136,3 +137,56 @@ def test_what_a_package_passes_on_is_looked_at(tmp_path: Path) -> None:
     (package / "__init__.py").write_text("from .matcher import *\n")
     (tmp_path / "train.py").write_text(TRAIN.replace("from matcher", "from package"))
     assert rows(package) == [8, 13]
+
+
+METHODS = (
+    MODEL
+    + """
+
+    def older(self, image):
+        return self.head(image + torch.ones(8, 16).to(image.device)).sum().backward()
+"""
+)
+
+
+def found_in_method(folder: Path, added: str = "") -> bool:
+    """Whether something is found in a method of a class that a program uses."""
+    (folder / "matcher.py").write_text(METHODS)
+    used = "from matcher import Older\nmodel = Older()\n"
+    (folder / "other.py").write_text(used + added)
+    return METHODS.count("\n") in rows(folder)
+
+
+def test_a_method_that_nothing_names_is_left_alone(folder: Path) -> None:
+    assert not found_in_method(folder)
+    assert not found_in_method(folder, "import torch\nmake = getattr(torch, name)\n")
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        "for batch in loader:\n    model.older(batch)\n",
+        "run = getattr(model, name)\n",
+        "STEPS = ['older']\n",
+    ],
+)
+def test_methods_that_may_be_called_are_looked_at(folder: Path, added: str) -> None:
+    assert found_in_method(folder, added)
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("class Older(nn.Module)", "class Older(pl.LightningModule)"),
+        ("    def older(", "    @hook\n    def older("),
+        ("def older(", "def _older("),
+    ],
+)
+def test_methods_that_a_framework_may_call_are_looked_at(
+    old: str, new: str, folder: Path
+) -> None:
+    text = METHODS.replace(old, new)
+    line = text.splitlines().index(METHODS.splitlines()[-1]) + 1
+    (folder / "matcher.py").write_text(text)
+    (folder / "other.py").write_text("from matcher import Older\nmodel = Older()\n")
+    assert line in rows(folder)
