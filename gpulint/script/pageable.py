@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ _COPIES = frozenset(
     for n in "cat concat stack hstack vstack tensor Tensor FloatTensor LongTensor "
     "from_numpy".split()
 )
+_HOST_TYPE = re.compile(r"torch\.\w*Tensor$")
 _PARTS = frozenset("split chunk unbind iterrows itertuples items".split())
 
 
@@ -103,15 +105,28 @@ def joined_on_host(script: Script, loops: Iterable[Loop]) -> bool:
 
 
 def _is_joined(script: Script, node: ast.expr, depth: int) -> bool:
-    """Whether a tensor is made of a batch by `torch.cat` or `torch.tensor`."""
+    """Whether a tensor is made of a batch by `torch.cat`, `torch.tensor` or a cast."""
     for part in walk(node):
         if isinstance(part, ast.Call) and script.index.qualified(part.func) in _COPIES:
             names = (n for a in part.args for n in walk(a) if isinstance(n, ast.Name))
             return any(script.batches.loop_of(n) is not None for n in names)
+        if _casts(script, part):
+            return True
     if not isinstance(node, ast.Name) or depth > 3:
         return False
     values = [d.value for d in script.definitions(node) if d.kind == "assign"]
     return any(v is not None and _is_joined(script, v, depth + 1) for v in values)
+
+
+def _casts(script: Script, node: ast.AST) -> bool:
+    """`x.type(torch.FloatTensor)` of a batch: who writes that has another type."""
+    if not isinstance(node, ast.Call) or len(node.args) != 1:
+        return False
+    func = node.func
+    if not isinstance(func, ast.Attribute) or func.attr != "type":
+        return False
+    host = _HOST_TYPE.match(script.index.qualified(node.args[0]) or "")
+    return host is not None and script.batches.loop_of(func.value) is not None
 
 
 def never_pinned(script: Script, source: ast.expr, loop: Loop) -> str | None:
