@@ -23,8 +23,14 @@ _GONE = {
     "torch._six": (1, 13),
     "torchvision.transforms.functional_tensor": (2, 1),
 }
-
-
+# What `torchtext.data` had before it became `torchtext.legacy.data`.
+_OLD_TEXT = frozenset(
+    f"torchtext.data.{name}"
+    for name in "Field LabelField NestedField RawField BucketIterator Iterator "
+    "TabularDataset".split()
+)
+# What made extensions in C until torch 0.4, and where these were put.
+_BUILDS, _BUILT = "torch.utils.ffi", "_ext"
 FIRST_TORCH = (1, 0)  # the first release that gpulint speaks of
 # What a loss is until torch 0.4: later, it has no element to take.
 _LOSS = re.compile(r"\b(loss|\w+_loss|loss_\w+|err\w*)\.data\[0\]")
@@ -68,9 +74,12 @@ def _has(script: Script, part: str) -> bool:
 
 
 def _needs(index: FileIndex, module: str) -> bool:
-    """Whether a file cannot be imported without a module."""
+    """Whether a file cannot be imported without a module, or what it has built."""
     return any(
-        name == module or name.startswith(f"{module}.") for name in _imports(index)
+        name == module
+        or name.startswith(f"{module}.")
+        or (module == _BUILDS and _BUILT in name.split("."))
+        for name in _imports(index)
     )
 
 
@@ -79,14 +88,22 @@ def _imports(index: FileIndex) -> Iterator[str]:
     for statement in index.tree.body:
         if isinstance(statement, ast.Import):
             yield from (alias.name for alias in statement.names)
-        elif isinstance(statement, ast.ImportFrom) and not statement.level:
-            yield statement.module or ""
-            yield from (f"{statement.module}.{a.name}" for a in statement.names)
+        elif isinstance(statement, ast.ImportFrom):
+            module = "." * statement.level + (statement.module or "")
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in statement.names)
 
 
 def _takes_an_element(index: FileIndex) -> bool:
     """`loss.data[0]`, which torch 0.5 raises for: a loss has no dimension."""
     return _LOSS.search(index.source.text) is not None
+
+
+def _reads_with_fields(index: FileIndex) -> bool:
+    """`data.Field()` of `from torchtext import data`."""
+    used = {*index.calls, *index.imports.values()}
+    heads = (name.split(".")[:3] for name in used)
+    return any(".".join(head) in _OLD_TEXT for head in heads)
 
 
 def _views_a_turned_part(index: FileIndex) -> bool:
@@ -152,4 +169,5 @@ def _asks_for_several(index: FileIndex, function: ast.AST) -> bool:
 _SIGNS = (
     _Sign(".data[0]", (0, 4), _takes_an_element),
     _Sign("].view(-1)", (1, 6), _views_a_turned_part),
+    _Sign("torchtext", (1, 7), _reads_with_fields),
 )

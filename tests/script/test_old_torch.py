@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpulint.engine import Options, check_source
-from gpulint.index import build_index
+from gpulint.engine import Options, check_path, check_source
+from gpulint.index import Projects, build_index
 from gpulint.registry import select_rules
 from gpulint.script import Script
 from gpulint.script.old_torch import runs_only_before
@@ -38,6 +38,11 @@ def test_declared_release(newest: tuple[int, int] | None, old: bool) -> None:
         ("from torch import _six", True),
         ("import torch._six as six", True),
         ("import torch.utils.ffi", True),
+        ("from torchtext import data\ntext = data.Field()", True),
+        ("from torchtext.data import BucketIterator", True),
+        ("import torchtext\ntorchtext.data.BucketIterator.splits(sets)", True),
+        ("from torchtext.data import get_tokenizer", False),
+        ("from torchtext import data\ntext = data.get_tokenizer()", False),
         ("from torchtext.legacy.data import Field", True),
         ("from torchvision.models.utils import load_state_dict_from_url", True),
         ("from torchvision.transforms import functional_tensor", True),
@@ -50,6 +55,29 @@ def test_declared_release(newest: tuple[int, int] | None, old: bool) -> None:
 )
 def test_modules_that_are_gone(line: str, old: bool) -> None:
     assert runs_only_before(script(f"{line}\n"), (2, 4)) is old
+
+
+@pytest.mark.parametrize(
+    "line, old",
+    [
+        ("from _ext import pointnet2", True),
+        ("from ._ext import nms", True),
+        ("import utils._ext.pointnet2", True),
+        ("import extensions", False),
+    ],
+)
+def test_extensions_that_a_gone_module_built(
+    line: str, old: bool, tmp_path: Path
+) -> None:
+    build = "from torch.utils.ffi import create_extension\n"
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "build_ffi.py").write_text(build)
+    text = (ROOT / "fixtures/gpu106_host_sync_in_loop/bad.py").read_text("utf-8")
+    path = tmp_path / "train.py"
+    path.write_text(f"{line}\n{text}")
+    projects = Projects(lambda root: tuple(sorted(root.rglob("*.py"))))
+    options = Options(select_rules(("GPU106",)), projects=projects)
+    assert bool(check_path(path, options).findings) is not old
 
 
 def test_modules_that_are_gone_later() -> None:
