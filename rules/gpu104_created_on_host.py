@@ -30,18 +30,20 @@ def train(model, loader, optimizer):
 ```
 
 ## Fix
-`device=` in the factory; methods and casts in between stay. Exact for `zeros`, `ones`,
-`full`, `eye`, integer `arange` and `torch.tensor` of literals. `linspace` and a float
+`device=` in the factory; methods and casts in between stay. `torch.tensor` fills host
+memory for any device: `torch.full` takes its place where all its numbers are one. Exact
+for `zeros`, `ones`, `full`, `eye` and integer `arange`. `linspace` and a float
 `arange` are computed in another precision on CUDA (numerics); `rand`, `randn`,
 `randint` draw from the device's generator instead of the host's (random).
 
 ## When not
-Tensors made from data of the script, pinned ones, what a function that is no part of
-training makes once, models that only a demo without a loop runs, a package that no file
-outside it names, and what a test lets happen once: `if step == 0:`, or
-`if total is None:` around what sets it; or never, where all callers give the argument
-that is tested, no known one of a `forward` leaves it out, or the test is one of an
-argument's type. What is made once, before the loop, costs nothing worth saying.
+Tensors made from data of the script or of different numbers, pinned ones, what a
+function that is no part of training makes once, models that only a demo without a loop
+runs, a package that no file outside it names, and what a test lets happen once: `if
+step == 0:`, or `if total is None:` around what sets it; or never, where all callers
+give the argument that is tested, no known one of a `forward` leaves it out, or the test
+is one of an argument's type. What is made once, before the loop, costs nothing worth
+saying.
 Without a fix: a host tensor that takes the gradient (`requires_grad=True`) would become
 another leaf, the legacy constructors (`torch.FloatTensor(n)`) take no CUDA device, and
 NumPy has no device at all.

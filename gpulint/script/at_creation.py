@@ -15,11 +15,12 @@ from gpulint.script.creations import (
     RANDOM_LIKE,
     RANGES,
     Creation,
+    filled_with,
     inexact_method,
     is_integer,
 )
-from gpulint.script.edits import Replace, Rewrite
-from gpulint.script.syntax import set_keywords, without_move
+from gpulint.script.edits import Build, Replace, Rewrite
+from gpulint.script.syntax import CallText, set_keywords, without_move
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -55,6 +56,8 @@ def hindrance(script: Script, move: Move, made: Creation) -> str | None:
         return "a part of it is data of the script"
     if made.name in LEGACY:
         return f"`{script.text(call.func)}` takes no CUDA device"
+    if made.name == "tensor" and not isinstance(call.func, ast.Attribute):
+        return "`torch.full`, which fills it there, has no name here"
     method = inexact_method(script, made)
     if "requires_grad" in keywords or method == "requires_grad_":
         return "the host tensor takes the gradient"
@@ -102,12 +105,31 @@ def _device_guard(script: Script, move: Move) -> str | None:
 
 
 def at_creation(script: Script, move: Move, made: Creation) -> Rewrite:
-    """The device as an argument of the factory, and no move."""
+    """The device as an argument of the factory, and no move.
+
+    `torch.full` in place of `torch.tensor`, which fills host memory for any device; it
+    takes the type from the number since torch 1.8.
+    """
     device = '"cuda"' if move.device is None else script.text(move.device)
+    build = set_keywords(device=device)
+    filled = filled_with(script, made.call.args[0]) if made.name == "tensor" else None
+    if filled is not None:
+        build = _full(filled[0], script.text(filled[1]), build)
     return Rewrite(
         f"Create the tensor with `device={device}`",
-        (
-            Replace(made.call, set_keywords(device=device)),
-            Replace(move.call, without_move),
-        ),
+        (Replace(made.call, build), Replace(move.call, without_move)),
+        torch=None if filled is None else (1, 8),
     )
+
+
+def _full(shape: str, number: str, build: Build) -> Build:
+    """`torch.full(shape, number)` for `torch.tensor([number])`."""
+
+    def filled(text: str) -> str:
+        call = CallText.of(text)
+        first, *others = call.arguments
+        callee = call.callee.removesuffix("tensor") + "full"
+        given = first._replace(value=f"{shape}, {number}")
+        return build(call._replace(callee=callee).code([given, *others]))
+
+    return filled

@@ -119,7 +119,7 @@ def _from_nothing(script: Script, made: Creation) -> bool:
     if made.name in LIKE | RANDOM_LIKE:
         return bool(call.args) and script.where(call.args[0]).host
     if made.name == "tensor":
-        return len(call.args) == 1 and is_literal(script, call.args[0])
+        return len(call.args) == 1 and filled_with(script, call.args[0]) is not None
     if made.name in LEGACY:
         return bool(call.args) and _sizes_or_list(script, call)
     return not any(Where.HOST in script.where(a) for a in call.args)
@@ -129,6 +129,22 @@ def _sizes_or_list(script: Script, call: ast.Call) -> bool:
     if isinstance(call.args[0], (ast.List, ast.ListComp)):
         return len(call.args) == 1
     return all(is_integer(script, a) for a in call.args)
+
+
+def filled_with(script: Script, node: ast.expr) -> tuple[str, ast.expr] | None:
+    """The shape of a tensor of one number, as code, and the number: of `[0.0, 0.0]`.
+
+    What `torch.tensor` makes of different numbers is copied, with `device=` as well.
+    """
+    shape, items = "()", [node]
+    if isinstance(node, (ast.List, ast.Tuple)):
+        items = node.elts
+        shape = f"({len(items)},)"
+    texts = {script.text(item) for item in items}
+    if len(texts) != 1 or not is_literal(script, items[0]):
+        return None
+    listed = isinstance(items[0], (ast.List, ast.Tuple))
+    return None if listed else (shape, items[0])
 
 
 def is_literal(script: Script, node: ast.expr) -> bool:
