@@ -143,13 +143,25 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def call(folder: Path, *words: str) -> str:
-    """What Python prints in a folder; its complaints go to our standard error."""
-    words = (sys.executable, *words)
+def call(
+    folder: Path, *words: str, python: str = sys.executable, quiet: bool = False
+) -> str:
+    """What a Python prints in a folder; its complaints go to our standard error.
+
+    `quiet`: only where it fails. Raises SystemExit then.
+    """
+    words = (python, *words)
+    errors = subprocess.PIPE if quiet else None
     done = subprocess.run(
-        words, cwd=folder, stdout=subprocess.PIPE, text=True, check=False
+        words,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        check=False,
     )
     if done.returncode:
+        say((done.stderr or "").rstrip())
         raise SystemExit(f"{' '.join(words)}: exit code {done.returncode}")
     return done.stdout
 
@@ -243,9 +255,14 @@ def train(script: Path) -> list[float]:
     return losses[-2:]
 
 
-def compared(runs: Mapping[str, Sequence[Run]]) -> dict[str, Any]:
-    """The rates of the columns, and their ratios."""
-    rates = {column: [rate(run) for run in its] for column, its in runs.items()}
+def data_wait(runs: Sequence[Run]) -> float:
+    """The share of the time in which a step waited for its batch."""
+    waits = sum(sum(run.waits) for run in runs)
+    return rounded(waits / sum(sum(run.seconds) for run in runs))
+
+
+def compared(rates: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """The rates of the columns, in samples a second of each run, and their ratios."""
 
     def ratio(before: str, after: str) -> dict[str, float]:
         return as_json(ratio_interval(rates[before], rates[after]))
@@ -255,10 +272,6 @@ def compared(runs: Mapping[str, Sequence[Run]]) -> dict[str, Any]:
             column: {
                 "samples_per_second": as_json(median_interval(its)),
                 "runs": [rounded(each) for each in its],
-                "data_wait": rounded(
-                    sum(sum(run.waits) for run in runs[column])
-                    / sum(sum(run.seconds) for run in runs[column])
-                ),
             }
             for column, its in rates.items()
         },
@@ -291,8 +304,10 @@ def examine(name: str, which: str, repeats: int, gpu: bool) -> dict[str, Any]:
             "fixed": tuned_batch(tuned, size),
             "expert": size.expert_batch,
         }
-        found = compared(measure(scripts, batches, scenario, size, repeats))
+        runs = measure(scripts, batches, scenario, size, repeats)
+        found = compared({c: [rate(run) for run in its] for c, its in runs.items()})
         for column, its in found["columns"].items():
+            its["data_wait"] = data_wait(runs[column])
             its["batch_size"] = batches[column]
             its["last_losses"] = [rounded(each) for each in train(scripts[column])]
         if gpu and name == "faces":
@@ -309,6 +324,30 @@ def examine(name: str, which: str, repeats: int, gpu: bool) -> dict[str, Any]:
     }
 
 
+def import_gpulint_in_children() -> None:
+    """Let what is started from here import this gpulint, wherever it runs."""
+    own = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *([own] if own else [])])
+
+
+def this_machine() -> dict[str, Any]:
+    """What runs here, and how busy it is (processes that run or wait to)."""
+    return {
+        "cpus": available_cpus(),
+        "architecture": platform.machine(),
+        "load_before": round(os.getloadavg()[0], 2),
+    }
+
+
+def write(result: Mapping[str, Any], out: Path | None) -> None:
+    """As JSON to a file, or to standard output."""
+    text = json.dumps(result, indent=1) + "\n"
+    if out is None:
+        print(text, end="")
+    else:
+        out.write_text(text, encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -322,12 +361,10 @@ def main() -> None:
     args = parser.parse_args()
     if args.repeats < 2:
         parser.error("an interval needs --repeats 2 and more")
-    # What the children import, from wherever they run.
-    own = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *([own] if own else [])])
+    import_gpulint_in_children()
     probe = json.loads(call(ROOT, "-c", PROBE))
     size = args.size or ("seed" if probe["gpu"] else "small")
-    load = os.getloadavg()[0]
+    machine = {"name": probe.pop("name"), **this_machine()}
     scenarios = [
         examine(name, size, args.repeats, bool(probe["gpu"])) for name in args.scenarios
     ]
@@ -336,20 +373,13 @@ def main() -> None:
         "repeats": args.repeats,
         "machine": {
             "gpu": probe.pop("gpu"),
-            "name": probe.pop("name"),
-            "cpus": available_cpus(),
             "threads": probe.pop("threads"),
-            "architecture": platform.machine(),
-            "load_before": round(load, 2),
+            **machine,
         },
         "versions": {"gpulint": __version__, **probe},
         "scenarios": scenarios,
     }
-    text = json.dumps(result, indent=1) + "\n"
-    if args.out is None:
-        print(text, end="")
-    else:
-        args.out.write_text(text, encoding="utf-8")
+    write(result, args.out)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""The table and the plot of what `seeds.py` has measured, put into the README.
+"""The tables and plots of what the scenarios' benchmarks say, put into the README.
 
     python benchmarks/seeds_report.py
 
-Reads benchmarks/results/seeds_*.json, draws a plot beside each, and writes what stands
+Reads benchmarks/results/seeds_*.json, which `seeds.py` has written, and draws a plot
+beside each; reads framework_seeds.json of `seeds_frameworks.py`; writes what stands
 between the README's markers anew.
 """
 
@@ -19,14 +20,19 @@ from gpulint.bench.rows import number
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 START, END = "<!-- seeds -->", "<!-- end of seeds -->"
+FRAMEWORKS = "framework_seeds.json"
+FRAMEWORKS_START = "<!-- seeds of frameworks -->"
+FRAMEWORKS_END = "<!-- end of seeds of frameworks -->"
+NAMES = {"tensorflow": "TensorFlow", "keras": "Keras", "mindspore": "MindSpore"}
 COLUMNS = {"original": "#8b8d98", "fixed": "#0b7f5f", "expert": "#3a6ea5"}
 HEADINGS = (
     "",
     *COLUMNS,
     "fixed ÷ original",
     "fixed ÷ expert",
-    "validation loss at the end",
 )
+LOSS = "validation loss at the end"
+FRAMEWORKS_LOSS = "training loss of the last pass"
 PLACE = 80  # pixels for the names
 KEY = 32  # pixels below the axis
 BUSY = 0.5  # of the CPUs, before the first run
@@ -55,19 +61,39 @@ def about(result: dict[str, Any]) -> str:
     where = f"{gpu}, {machine['cpus']} CPUs, torch {versions['torch']}"
     where += f" with {machine['threads']} thread{'s'[: machine['threads'] != 1]}"
     sizes = {"small": "small sizes", "seed": "the sizes of the write-ups"}
+    return f"{where}, {sizes[result['size']]}: {method(result)}"
+
+
+def about_frameworks(result: dict[str, Any]) -> str:
+    """Where and with what releases it was measured."""
+    releases = [
+        f"{NAMES[name]} {version}"
+        for its in result["scenarios"]
+        for name, version in its["versions"].items()
+        if name in NAMES
+    ]
+    devices = " and ".join(dict.fromkeys(i["device"] for i in result["scenarios"]))
+    cpus = f"{result['machine']['cpus']} CPUs"
+    where = f"{cpus}, trained on the {devices}, {', '.join(dict.fromkeys(releases))}"
+    return f"{where}: {method(result)}"
+
+
+def method(result: dict[str, Any]) -> str:
+    """What the numbers of a table are, and what has disturbed them."""
+    machine = result["machine"]
     text = (
-        f"{where}, {sizes[result['size']]}: samples a second, median of "
-        f"{result['repeats']} runs of each in turns; ratios with their 95 % interval."
+        f"samples a second, median of {result['repeats']} runs of each in turns; "
+        "ratios with their 95 % interval."
     )
     if machine["load_before"] > BUSY * machine["cpus"]:
         text += f" The machine was busy with other work: load {machine['load_before']}."
     return text
 
 
-def table(result: dict[str, Any]) -> str:
-    """A line a scenario."""
-    rule = "|".join(["---", *["---:"] * (len(HEADINGS) - 1)])
-    lines = [f"| {' | '.join(HEADINGS)} |", f"|{rule}|"]
+def table(result: dict[str, Any], loss: str = LOSS) -> str:
+    """A line a scenario; `loss` is what its last losses are."""
+    rule = "|".join(["---", *["---:"] * len(HEADINGS)])
+    lines = [f"| {' | '.join((*HEADINGS, loss))} |", f"|{rule}|"]
     for its in result["scenarios"]:
         cells = [its["name"]]
         cells += [_rate(its["columns"][column]) for column in COLUMNS]
@@ -109,14 +135,27 @@ def plot(result: dict[str, Any]) -> str:
     )
 
 
+def frameworks_section(result: dict[str, Any]) -> str:
+    """What the README says of the scenarios of other frameworks."""
+    return f"{about_frameworks(result)}\n\n{table(result, FRAMEWORKS_LOSS)}"
+
+
+def between(text: str, start: str, end: str, new: str) -> str:
+    """A text with something new between two markers."""
+    before, rest = text.split(start)
+    return f"{before}{start}\n{new}\n{end}{rest.split(end)[1]}"
+
+
 def write(readme: Path, folder: Path) -> None:
     """Bring the README and the plots up to date."""
     found = list(results(folder))
     for path, result in found:
         path.with_suffix(".svg").write_text(plot(result), "utf-8")
-    before, rest = readme.read_text("utf-8").split(START)
-    after = rest.split(END)[1]
-    readme.write_text(f"{before}{START}\n{section(found)}\n{END}{after}", "utf-8")
+    text = between(readme.read_text("utf-8"), START, END, section(found))
+    its = json.loads((folder / FRAMEWORKS).read_text("utf-8"))
+    new = frameworks_section(its)
+    text = between(text, FRAMEWORKS_START, FRAMEWORKS_END, new)
+    readme.write_text(text, "utf-8")
 
 
 def _multiple(its: dict[str, Any], column: str) -> dict[str, float]:

@@ -59,8 +59,8 @@ dataset = ds.GeneratorDataset(
 ## Fix
 `runtime.ms.workers` gives a number for the machine: by the usable CPUs and the limits
 of the container, never more than MindSpore accepts. `python=True` is for sources and
-functions in Python, which run in processes. What was written stays its argument, and is
-the least it gives.
+functions in Python, which run in processes; a training on CPUs keeps one of these for
+itself. What was written stays its argument, and is the least it gives.
 
 The samples and their order stay the same. The fix is of the effect `random` where they
 are drawn at random, as each worker draws its own numbers, else `exact`.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
+import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import seeds  # noqa: E402
+import seeds_frameworks  # noqa: E402
 import seeds_report  # noqa: E402
 
 from gpulint.bench.runs import Children, Run, Variant  # noqa: E402
@@ -121,11 +125,32 @@ print(json.dumps({"losses": losses}))
 }
 
 
+EXPERTS = sorted(path.parent.name for path in seeds.SCRIPTS.glob("*/expert.py"))
+
+
 def script(name: str, file: str, smaller: bool = False) -> str:
     text = (seeds.SCRIPTS / name / file).read_text("utf-8")
     for old, new in SMALLER[name] if smaller else ():
         text = text.replace(old, new)
     return text
+
+
+def test_each_expert_has_a_benchmark() -> None:
+    assert sorted([*seeds.SCENARIOS, *seeds_frameworks.SCENARIOS]) == EXPERTS
+
+
+@pytest.mark.parametrize("name", EXPERTS)
+def test_the_expert_says_what_it_does_and_what_not(name: str) -> None:
+    tree = ast.parse(script(name, "expert.py"))
+    head = ast.get_docstring(tree) or ""
+    text = " ".join(head.split())
+    assert text.startswith("The training of before.py, written by hand to be as fast")
+    assert re.search(r"Same [^.]* of samples", text)
+    assert "What is done, by what it saves: - " in text
+    assert len(re.findall(r"^- .", head, re.MULTILINE)) >= 5
+    assert " Not done: " in text
+    imports = [n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+    assert "before" in imports, "the data and the model are those of before.py"
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -223,6 +248,118 @@ def test_augmentation_is_timed_in_workers_and_in_batches(
     assert found["ratio"] == round(least / found["device_ms"]["runtime"], 2)
 
 
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What trainings are said to have given, by column, instead of them."""
+    marks = {"steps": {"original": 20, "fixed": 10, "expert": 10}}
+    called: list[tuple[str, ...]] = []
+
+    def call(folder: Path, *words: str, **options: Any) -> str:
+        called.append((folder.name, *words))
+        with_epochs = "before.py" if folder.name == "expert" else "train.py"
+        text = (folder / with_epochs).read_text("utf-8")
+        if words[0] == "train.py":
+            assert "\nEPOCHS = 3\n" in text
+            return "said\n[1.5, 1.25, 1.0, 0.5, 0.25]\n"
+        assert "\nEPOCHS = 22\n" in text
+        steps = marks["steps"][folder.name]
+        each = {"original": 2.0, "fixed": 1.0, "expert": 0.25}[folder.name]
+        # the first pass takes long; the last two belong to another training
+        marked = [(0.0, 0), *((9.0 + n * each, (n + 1) * steps) for n in range(21))]
+        marked += [(500.0, 22 * steps), (600.0, 22 * steps + 5)]
+        said = {"marks": marked[: marks.get("most")], "device": "CPU", "versions": {}}
+        return f"{{}}\n{json.dumps(said)}\n"
+
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(seeds_frameworks, "call", call)
+    return {"marks": marks, "called": called}
+
+
+def test_the_columns_of_a_framework(trained: dict[str, Any]) -> None:
+    found = seeds_frameworks.examine("emsc", 2, "python")
+    assert (found["framework"], found["device"]) == ("tensorflow", "CPU")
+    columns = found["columns"]
+    speeds = {c: its["samples_per_second"]["value"] for c, its in columns.items()}
+    assert speeds == {"original": 160.0, "fixed": 320.0, "expert": 1280.0}
+    assert {c: its["steps"] for c, its in columns.items()} == trained["marks"]["steps"]
+    assert {c: its["batch_size"] for c, its in columns.items()} == {
+        "original": 16,
+        "fixed": 32,
+        "expert": 32,
+    }
+    assert columns["fixed"]["last_losses"] == [1.0]
+    assert columns["fixed"]["losses"] == [1.5, 1.25, 1.0, 0.5, 0.25]
+    assert found["fixed_to_original"]["value"] == 2.0
+    assert found["fixed_to_expert"]["value"] == 0.25
+    child = next(words[1:] for words in trained["called"] if words[0] == "expert")
+    assert child[1:] == ("tensorflow", "train.py", "Trainer.train_epoch")
+
+
+def test_other_steps_than_the_samples_need_are_refused(
+    trained: dict[str, Any],
+) -> None:
+    trained["marks"]["steps"]["expert"] = 11
+    with pytest.raises(
+        SystemExit, match=r"emsc, expert: \{11\} steps a pass, not \{10\}"
+    ):
+        seeds_frameworks.examine("emsc", 2, "python")
+
+
+def test_a_training_that_ends_early_is_refused(trained: dict[str, Any]) -> None:
+    trained["marks"]["most"] = 21
+    with pytest.raises(SystemExit, match="21 passes begin, not enough"):
+        seeds_frameworks.examine("emsc", 2, "python")
+
+
+@pytest.mark.parametrize("name", seeds_frameworks.SCENARIOS)
+def test_the_scripts_of_a_framework_are_laid_out(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    scenario = seeds_frameworks.SCENARIOS[name]
+    whole, timed = seeds_frameworks.lay_out(tmp_path, name)
+    before = script(name, "before.py")
+    assert before.count(scenario.refused) == 1 or not scenario.refused
+    assert whole["original"].read_text() == before.replace(scenario.refused, "")
+    assert whole["fixed"].read_text("utf-8") == script(name, "after.all.py")
+    assert whole["expert"].read_text("utf-8") == script(name, "expert.py")
+    [(old, new)] = scenario.size.edits
+    for column in seeds.COLUMNS:
+        files = [p for p in timed[column].parent.iterdir() if p.is_file()]
+        assert sum(new in file.read_text("utf-8") for file in files) == 1
+        assert not any(old in file.read_text("utf-8") for file in files)
+
+
+def test_losses_that_are_printed_by_the_pass(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said = "loss 1.23456\nloss 0.5\naccuracy 0.25 after 2 epochs\n"
+    monkeypatch.setattr(seeds_frameworks, "call", lambda *_, **__: said)
+    assert seeds_frameworks.losses(tmp_path / "train.py", "python") == [1.235, 0.5]
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("--repeats", "1"), "an interval needs --repeats 2 and more"),
+        (("--repeats", "many"), "argument --repeats: invalid int value: 'many'"),
+        (("--scenarios", "pm25"), "argument --scenarios: invalid choice: 'pm25'"),
+        (("--out", "no/such/file.json"), "--out: there is no folder no/such"),
+        (("--environments", "."), "run `make test-frameworks FRAMEWORKS=tensorflow`"),
+        (("--fast",), "unrecognized arguments: --fast"),
+    ],
+)
+def test_what_is_wrong_is_one_line(words: tuple[str, ...], said: str) -> None:
+    program = str(ROOT / "benchmarks" / "seeds_frameworks.py")
+    done = subprocess.run(
+        [sys.executable, program, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    [line] = done.stderr.splitlines()
+    assert said in line
+
+
 def test_a_report_of_measured_columns(tmp_path: Path) -> None:
     def ratio(value: float) -> dict[str, float]:
         return {"value": value, "low": value / 2, "high": value * 2, "level": 0.95}
@@ -258,8 +395,29 @@ def test_a_report_of_measured_columns(tmp_path: Path) -> None:
     folder = tmp_path / "benchmarks" / "results"
     folder.mkdir(parents=True)
     (folder / "seeds_gpu.json").write_text(json.dumps(result))
+    frameworks = {
+        "repeats": 6,
+        "machine": {"cpus": 2, "load_before": 0.1},
+        "scenarios": [
+            {
+                **result["scenarios"][0],  # type: ignore[index]
+                "name": name,
+                "device": "CPU",
+                "versions": {**versions, "python": "3.11"},
+            }
+            for name, versions in (
+                ("emsc", {"tensorflow": "2.21", "keras": "3.15"}),
+                ("tfnet", {"mindspore": "2.10"}),
+            )
+        ],
+    }
+    for its in frameworks["scenarios"]:  # type: ignore[attr-defined]
+        del its["augmentation"]
+    (folder / "framework_seeds.json").write_text(json.dumps(frameworks))
     readme = tmp_path / "README.md"
-    readme.write_text("above\n<!-- seeds -->\nold\n<!-- end of seeds -->\nbelow\n")
+    parts = ("above", seeds_report.START, "old", seeds_report.END, "between")
+    more = (seeds_report.FRAMEWORKS_START, "old", seeds_report.FRAMEWORKS_END, "below")
+    readme.write_text("\n".join((*parts, *more, "")))
     seeds_report.write(readme, folder)
     text = readme.read_text()
     rates = "| faces | 100 | 1 500 | 1 600 | 15.00 [7.50, 30.00] | 0.94 [0.47, 1.88] |"
@@ -268,7 +426,13 @@ def test_a_report_of_measured_columns(tmp_path: Path) -> None:
     assert "busy with other work: load 5.0." in text
     assert "38.7 ms in 8 worker processes and 2.5 ms on the GPU (15.5 times)" in text
     assert "(benchmarks/results/seeds_gpu.svg)" in text
+    assert (
+        "2 CPUs, trained on the CPU, TensorFlow 2.21, Keras 3.15, MindSpore 2.10: "
+        "samples a second, median of 6 runs of each in turns;"
+    ) in text
+    assert f"{rates.replace('faces', 'tfnet')} 1 / 0.0667 / 0.0625 |" in text
     assert text.startswith("above\n")
+    assert f"{seeds_report.END}\nbetween\n{seeds_report.FRAMEWORKS_START}" in text
     assert text.endswith("below\n")
     assert "old" not in text
     drawn = (folder / "seeds_gpu.svg").read_text()
@@ -291,3 +455,21 @@ def test_the_readme_shows_what_was_measured() -> None:
             total = its["samples"] * its["passes"]
             assert total > 0
             assert set(its["columns"]) == set(seeds.COLUMNS)
+
+
+def test_the_readme_shows_what_was_measured_of_frameworks() -> None:
+    path = seeds_report.RESULTS / seeds_report.FRAMEWORKS
+    result = json.loads(path.read_text("utf-8"))
+    text = (ROOT / "README.md").read_text("utf-8")
+    start, end = seeds_report.FRAMEWORKS_START, seeds_report.FRAMEWORKS_END
+    shown = text.split(start)[1].split(end)[0].strip()
+    why = "run `python benchmarks/seeds_report.py`"
+    assert shown == seeds_report.frameworks_section(result), why
+    its_names = [its["name"] for its in result["scenarios"]]
+    assert its_names == list(seeds_frameworks.SCENARIOS)
+    for its in result["scenarios"]:
+        size = seeds_frameworks.SCENARIOS[its["name"]].size
+        assert (its["samples"], its["passes"]) == (size.samples, size.passes)
+        assert list(its["columns"]) == list(seeds.COLUMNS)
+        assert its["columns"]["expert"]["batch_size"] == size.expert_batch
+        assert all(math.isfinite(c["last_losses"][0]) for c in its["columns"].values())

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gpulint.bench.gpus import GpuUse, gpu_use
 from gpulint.bench.overlay import environment
@@ -19,6 +19,8 @@ from gpulint.nvml.sampler import Reading
 from gpulint.running.children import run_module
 
 HASH_SEEDS = 2**32
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
 class BenchError(Exception):
@@ -72,17 +74,17 @@ class Run:
 
 
 def in_turns(
-    variants: Sequence[Variant],
+    variants: Sequence[Item],
     repeats: int,
-    measure: Callable[[Variant], Run],
+    measure: Callable[[Item], Found],
     draw: random.Random,
-) -> list[list[Run]]:
+) -> list[list[Found]]:
     """All variants, `repeats` times.
 
     For each order there is one the other way round, so that drifts cancel out; which
     comes when is drawn, so that nothing that comes and goes keeps pace with them.
     """
-    runs: list[list[Run]] = [[] for _ in variants]
+    runs: list[list[Found]] = [[] for _ in variants]
     for order in orders(len(variants), repeats, draw):
         for place in order:
             runs[place].append(measure(variants[place]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,7 +76,8 @@ class ms:
         """Return `num_parallel_workers`, never more than MindSpore accepts here.
 
         2 up to 4 usable CPUs, 4 up to 15, 6 from 16 on. `python`: the work is in
-        Python, in processes: 4, 6 and 8, as far as /dev/shm has room for them.
+        Python, in processes: 4, 6 and 8, as far as /dev/shm has room for them; a
+        training on the CPUs keeps one of these for itself.
         `GPULINT_NUM_WORKERS` comes before that; `was` is the script's own number.
         """
         count, why = _plan(was, python)
@@ -162,6 +164,11 @@ def _target() -> str:
     return str(importlib.import_module("mindspore").get_context("device_target"))
 
 
+def _trains_on_cpus() -> bool:
+    """Whether the MindSpore that the script has imported computes on the CPUs."""
+    return "mindspore" in sys.modules and _target() == "CPU"
+
+
 def _first_sentence(error: BaseException) -> str:
     first = next(iter(str(error).strip().splitlines()), type(error).__name__)
     return first.partition(". ")[0].rstrip(".")
@@ -208,6 +215,9 @@ def _plan(was: int, python: bool) -> tuple[int, str]:
     row = next(row for row in WORKERS if cpus >= row[0])
     count = min(row[2] if python else row[1], cpus)
     why = f"{cpus} usable CPU{'s' if cpus > 1 else ''}"
+    if python and count == cpus > 1 and _trains_on_cpus():
+        count -= 1  # processes that compute take from the training, unlike threads
+        why += ", one for the training"
     free = shm_free() if python else None
     if free is not None and free // local_world_size() // SHM_PER_WORKER < count:
         count = free // local_world_size() // SHM_PER_WORKER

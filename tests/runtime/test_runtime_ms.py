@@ -184,18 +184,37 @@ def test_what_is_asked_for_comes_before_the_memory(
 
 
 @pytest.mark.parametrize(
-    "cpus, threads, processes",
+    "target, cpus, threads, processes",
     [
-        *[(1, 1, 1), (2, 2, 2), (3, 2, 3), (4, 2, 4), (5, 4, 5), (6, 4, 6), (8, 4, 6)],
-        *[(9, 4, 6), (15, 4, 6), (16, 6, 8), (64, 6, 8)],
+        *[("GPU", 1, 1, 1), ("GPU", 2, 2, 2), ("GPU", 3, 2, 3), ("GPU", 4, 2, 4)],
+        *[("GPU", 5, 4, 5), ("GPU", 6, 4, 6), ("GPU", 8, 4, 6), ("GPU", 9, 4, 6)],
+        *[("GPU", 15, 4, 6), ("GPU", 16, 6, 8), ("Ascend", 64, 6, 8)],
+        *[("CPU", 1, 1, 1), ("CPU", 2, 2, 1), ("CPU", 4, 2, 3), ("CPU", 6, 4, 5)],
+        *[("CPU", 8, 4, 6), ("CPU", 64, 6, 8)],
     ],
 )
-def test_workers_follow_the_cpus(
-    machine: Callable[..., None], cpus: int, threads: int, processes: int
+def test_workers_follow_the_cpus_and_leave_one_to_a_training_there(
+    machine: Callable[..., None],
+    mindspore: Fake,
+    target: str,
+    cpus: int,
+    threads: int,
+    processes: int,
 ) -> None:
+    mindspore(target)
     machine(cpus)
     assert runtime.ms.workers() == threads
     assert runtime.ms.workers(python=True) == processes
+    said = "one for the training" in runtime.explain()
+    assert said == (target == "CPU" and processes == cpus - 1)
+
+
+def test_a_training_on_cpus_keeps_the_workers_that_were_written(
+    machine: Callable[..., None], mindspore: Fake
+) -> None:
+    mindspore("CPU")
+    machine(2)
+    assert runtime.ms.workers(2, python=True) == 2
 
 
 def test_workers_are_never_more_than_mindspore_accepts(

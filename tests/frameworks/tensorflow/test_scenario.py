@@ -72,3 +72,63 @@ def test_the_fixed_script_takes_the_batch_that_is_asked_for() -> None:
     found = losses(script("after.all.py"), GPULINT_BATCH_SIZE="32")
     assert found != losses(before())
     assert found[2] < found[0]
+
+
+def test_the_expert_trains_as_the_script_does() -> None:
+    """With half the steps, in another order, and with noise of its own."""
+    found = losses("import expert\nexpert.main()", PYTHONPATH=str(FOLDER))
+    assert found == pytest.approx(losses(before()), rel=0.1)
+    assert found == sorted(found, reverse=True)
+
+
+SAME = """
+import json
+import numpy as np, tensorflow as tf
+import before, expert
+tf.keras.utils.set_random_seed(5)
+trainer = expert.Trainer(before.make_model())
+rows = expert.make_rows(0)
+plain = before.make_dataset(0, False)
+model = tf.keras.models.clone_model(trainer.model)
+model.set_weights(trainer.model.get_weights())
+rate = expert.LEARNING_RATE
+model.compile("adam", "categorical_crossentropy")
+model.optimizer.learning_rate = rate
+losses = [model.evaluate(plain, verbose=0), float(trainer.validate(*rows))]
+batches = plain.unbatch().batch(expert.BATCH_SIZE)
+losses += model.fit(batches, verbose=0).history["loss"]
+order = tf.range(before.SAMPLES)
+losses += [float(trainer.train_epoch(*rows, order, expert.BATCH_SIZE))]
+losses += [model.evaluate(plain, verbose=0), float(trainer.validate(*rows))]
+print(json.dumps(losses))
+"""
+
+
+def test_the_expert_computes_the_same_losses() -> None:
+    done = run(SAME, PYTHONPATH=str(FOLDER))
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    assert found[::2] == pytest.approx(found[1::2], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "file, where, steps",
+    [("after.all.py", "fit", 20), ("expert.py", "Trainer.train_epoch", 10)],
+)
+def test_the_benchmark_sees_passes_begin(file: str, where: str, steps: int) -> None:
+    """Three of the first training, two of the second with five steps each."""
+    child = str(FOLDER.parents[2] / "benchmarks" / "seeds_child.py")
+    done = subprocess.run(
+        [sys.executable, child, "tensorflow", str(FOLDER / file), where],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = json.loads(done.stdout.splitlines()[-1])
+    begun = [0, steps, 2 * steps, 3 * steps, 3 * steps + 5]
+    assert [so_far for _, so_far in said["marks"]] == begun
+    seconds = [second for second, _ in said["marks"]]
+    assert seconds == sorted(seconds)
+    assert said["device"] in {"CPU", "GPU"}
+    assert set(said["versions"]) == {"tensorflow", "keras", "python"}
