@@ -31,10 +31,10 @@ _MEASURES = re.compile(
 
 def unmeasured_epochs(script: Script) -> list[Loop]:
     """Outermost loops over epochs that train on a GPU in a script that is run."""
-    if _MEASURES.search(script.source.text):
-        return []
     loops = [x for x in script.loops if _counts_epochs(script, x)]
-    if not loops or not is_started(script) or not trains_on_gpu(script):
+    if not loops or _MEASURES.search(script.source.text):
+        return []
+    if not is_started(script) or not trains_on_gpu(script):
         return []
     if script.sends_modules or has_own_settings(script):
         return []
