@@ -17,7 +17,7 @@ None.
 
 ## When not
 A file written for a newer Python than the one that runs gpulint is GPU001. A file that
-does not name torch has nothing for gpulint to check: an old script for Python 2 beside
+names no framework has nothing for gpulint to check: an old script for Python 2 beside
 the training code, or a template.
 
 ## Source
