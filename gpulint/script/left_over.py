@@ -52,10 +52,9 @@ def _is_left_over(script: Script, kept: Kept | None) -> bool:
     home, *users = programs(script)
     return (
         bool(users)
-        and not _BY_NAME.search(home.source.text)
+        and not home.source.has(_BY_NAME)
         and not any(
-            _BY_NAME.search(user.source.text) or _uses(user, kept.name)
-            for user in users
+            user.source.has(_BY_NAME) or _uses(user, kept.name) for user in users
         )
     )
 
