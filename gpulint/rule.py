@@ -93,7 +93,7 @@ class Needs:
 
     `words`: alternatives; each lists strings that must all occur in the text. They are
     looked for in this order, so what many rules ask for and few files have comes first.
-    `<move>` stands for a call that may move a tensor or model to a device.
+    A word such as `<move>` stands for a pattern, of which `_PATTERNS` says what it is.
     `calls`: qualified names, one of which must be called (aliases resolved); empty
     means that the words decide alone. `step_loop`: a loop that trains or evaluates.
     `packages`: one of them must be imported; empty means any file. `no`: words that
