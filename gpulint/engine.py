@@ -128,11 +128,11 @@ def _findings(source: Source, options: Options) -> list[Finding]:
 
 
 def _syntax_only(source: Source, options: Options) -> None:
-    """Nothing to look for; in a file about torch a syntax error is a finding still.
+    """Nothing to look for; in a file about training a syntax error is a finding still.
 
     In others there is nothing that it could hide: old scripts for Python 2, templates.
     """
-    if "torch" not in source.text:
+    if not any(name in source.text for name in FRAMEWORKS):
         return
     project = _project(source, options)
     if project is None or project.known(source) is None:

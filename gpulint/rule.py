@@ -26,33 +26,62 @@ STEP_WORDS = (
 )
 
 
-# What stands for more than itself: a `.cuda()`, or a `.to()` that does not just name
-# a type or a layout; an `@` that multiplies, and is no decorator's.
+def _called(name: str) -> str:
+    """A call of what a name ends with, wherever its bracket stands, or another name.
+
+    `BatchNorm2d (`, `(nn.BatchNorm2d)(` and `import BatchNorm2d as`, not the class
+    alone that is passed on, and not its name in a text.
+    """
+    return rf"{name}[\s)]*(?:[(\\#]|as\b)"
+
+
+# What stands for more than a word. They begin with plain letters, which `re` seeks.
 _PATTERNS = {
+    # The package, and no `sample` or `clamp`.
+    "<amp>": re.compile(r"amp\b(?<!\wamp)"),
+    "<batchnorm>": re.compile(_called(r"BatchNorm(?:[123]d)?")),
+    "<convolution>": re.compile(_called(r"Conv(?:Transpose)?[123]d")),
+    # The attribute, and no `requires_grad` or `grad_checkpointing`.
+    "<gradient>": re.compile(r"grad\b(?<!\wgrad)"),
+    # A file is read: no `loader`, no `load_state_dict`.
+    "<load>": re.compile(r"loads?\b"),
+    # A method, and no logarithm.
+    "<log>": re.compile(
+        r"\.log(?<!\bmath\.log)(?<!\btorch\.log)(?<!\bnp\.log)" + _called("(?:_dict)?")
+    ),
+    "<matmul>": re.compile(r"""[\w)\]"'][ \t]*@|^[ \t]*@[ \t]""", re.MULTILINE),
+    # A `.cuda()`, or a `.to()` that does not just name a type or a layout.
     "<move>": re.compile(
         r"""\.cuda\(|\.to\((?!\s*(?:
             (?:dtype\s*=\s*)?
             (?: torch\.(?:b?float|half|double|u?int|short|long|bool)\w*
               | [\w.]*dtype )
           | memory_format\s*=\s*[\w.]+
-        )\s*\))""",
+        )?\s*\))""",
         re.VERBOSE,
     ),
-    "<matmul>": re.compile(r"""[\w)\]"'][ \t]*@|^[ \t]*@[ \t]""", re.MULTILINE),
+    # Flips have words of their own.
+    "<rotated>": re.compile(r"rot(?:90|ate)\b"),
+    "<softmax>": re.compile(_called("oftmax")),
 }
 
 
 class Present(dict[str, bool]):
-    """Whether a word occurs in a text; each is looked for once, and only if asked."""
+    """Whether a word occurs in a text; each is looked for once, and only if asked.
+
+    A word stands between two blanks, and code repeats itself: its different pieces
+    are less than half of it, through which a hundred words are looked for.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self._text = text
+        self._pieces = f" {' '.join(set(text.split()))}"  # each behind a blank
 
     def __missing__(self, word: str) -> bool:
         pattern = _PATTERNS.get(word)
         found = (
-            pattern.search(self._text) is not None if pattern else word in self._text
+            pattern.search(self._text) is not None if pattern else word in self._pieces
         )
         self[word] = found
         return found
@@ -64,7 +93,7 @@ class Needs:
 
     `words`: alternatives; each lists strings that must all occur in the text. They are
     looked for in this order, so what many rules ask for and few files have comes first.
-    `<move>` stands for a call that may move a tensor or model to a device.
+    A word such as `<move>` stands for a pattern, of which `_PATTERNS` says what it is.
     `calls`: qualified names, one of which must be called (aliases resolved); empty
     means that the words decide alone. `step_loop`: a loop that trains or evaluates.
     `packages`: one of them must be imported; empty means any file. `no`: words that

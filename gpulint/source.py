@@ -59,6 +59,9 @@ class Source:
     _columns: dict[int, list[int]] = field(
         default_factory=dict, repr=False, compare=False
     )
+    _has: dict[re.Pattern[str], bool] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @cached_property
     def starts(self) -> list[int]:
@@ -105,6 +108,12 @@ class Source:
     def prose(self) -> str:
         """The text without such comments."""
         return _OWN.sub("", self.text) if "gpulint:" in self.text else self.text
+
+    def has(self, pattern: re.Pattern[str]) -> bool:
+        """Whether a pattern is found in the text; many rules ask for the same ones."""
+        if pattern not in self._has:
+            self._has[pattern] = pattern.search(self.text) is not None
+        return self._has[pattern]
 
     def offset(self, row: int, utf8_column: int) -> int:
         """Code point offset of a place that `ast` gives: 1-based row, byte column."""

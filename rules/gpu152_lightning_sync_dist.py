@@ -62,7 +62,7 @@ class LightningSyncDist(Rule):
     effect = Effect.NONE
     framework = "lightning"
     hardware = Hardware.GPU
-    needs = Words("sync_dist log")
+    needs = Words("sync_dist <log>")
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding a call."""

@@ -84,7 +84,7 @@ class LightningLogSync(Rule):
     effect = Effect.EXACT
     framework = "lightning"
     hardware = Hardware.GPU
-    needs = Words(*(f"log {read}(" for read in (".item", "float", ".cpu")))
+    needs = Words(*(f"log {read}( <log>" for read in (".item", "float", ".cpu")))
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each value that is read."""

@@ -126,13 +126,13 @@ class CpuAugmentation(Rule):
     effect = Effect.RANDOM
     hardware = Hardware.GPU
     needs = Words(
-        "transforms Random",
-        "transforms ColorJitter",
-        "transforms Augment",
-        "transforms GaussianBlur",
+        "torchvision Random",
+        "torchvision ColorJitter",
+        "torchvision Augment",
+        "torchvision GaussianBlur",
         "albumentations",
         "rand flip",
-        "rand rot",
+        "rand <rotated>",
         "rand FLIP_",
         "rand ::-1",
         "rand warp",

@@ -81,7 +81,9 @@ DTYPES = {"cuda": "float16", "cpu": "bfloat16"}
 class DeprecatedAmpApi(Rule):
     effect = Effect.EXACT
     in_tests = True
-    needs = Words("cuda.amp", "cpu.amp", "torch.cuda amp", "torch.cpu amp", "apex amp")
+    needs = Words(
+        "cuda.amp", "cpu.amp", "torch.cuda <amp>", "torch.cpu <amp>", "apex <amp>"
+    )
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding per use, or per import with all its uses."""

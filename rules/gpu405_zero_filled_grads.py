@@ -76,7 +76,7 @@ LOWEST = (2, 0)
 class ZeroFilledGrads(Rule):
     effect = Effect.NUMERICS
     severity = Severity.NOTE
-    needs = Words("zero_grad set_to_none", "zero_grad False", "zero_ grad param")
+    needs = Words("zero_grad set_to_none", "zero_grad False", "zero_ <gradient> param")
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Explicit `set_to_none=False`, and loops that zero gradients."""

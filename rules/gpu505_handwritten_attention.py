@@ -69,7 +69,7 @@ from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.started import trained_beside
-from gpulint.script.written_attention import Attention, find_attention
+from gpulint.script.written_attention import FUSED, Attention, find_attention
 
 
 class HandwrittenAttention(Rule):
@@ -78,12 +78,14 @@ class HandwrittenAttention(Rule):
     effect = Effect.NONE
     severity = Severity.NOTE
     needs = Words(
-        "oftmax transpose matmul",
-        "oftmax transpose bmm",
-        "oftmax transpose <matmul>",
-        "oftmax einsum",
-        "oftmax .mT",
-    )
+        *(
+            f"oftmax {product} <softmax>"
+            for product in (
+                *("transpose matmul", "transpose bmm", "transpose <matmul>"),
+                *("einsum", ".mT"),
+            )
+        )
+    ).without(*FUSED)
 
     def check(self, script: Script) -> Iterator[Finding]:
         """All findings of a file that a program on a GPU uses."""

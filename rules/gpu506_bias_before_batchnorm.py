@@ -74,7 +74,7 @@ class BiasBeforeBatchnorm(Rule):
 
     effect = Effect.NONE
     severity = Severity.NOTE
-    needs = Words("BatchNorm Conv", "BatchNorm conv").without(*GIVEN_WEIGHTS)
+    needs = Words("<batchnorm> <convolution>").without(*GIVEN_WEIGHTS)
 
     def check(self, script: Script) -> Iterator[Finding]:
         """At most one finding for a file."""

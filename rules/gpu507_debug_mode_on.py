@@ -58,7 +58,9 @@ class DebugModeOn(Rule):
         "detect_anomaly",
         "torch profile with",
         "torch nvtx",
-        "deterministic",
+        "deterministic cudnn",
+        "deterministic _algorithms",
+        "deterministic set_deterministic",
         "CUDA_LAUNCH_BLOCKING",
         "Trainer profiler",
     )

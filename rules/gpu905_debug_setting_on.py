@@ -46,7 +46,12 @@ from gpulint.script.setting_values import setting_name
 class DebugSettingOn(Rule):
     effect = Effect.NONE
     needs = Words(
-        "anomaly", "profile torch", "nvtx", "deterministic", "CUDA_LAUNCH_BLOCKING"
+        "anomaly",
+        "profile torch",
+        "nvtx",
+        "deterministic cudnn",
+        "deterministic _algorithms",
+        "CUDA_LAUNCH_BLOCKING",
     )
 
     def check(self, script: Script) -> Iterator[Finding]:

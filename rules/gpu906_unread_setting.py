@@ -50,7 +50,7 @@ from gpulint.script.unread_settings import Unread, unread_settings
 
 class UnreadSetting(Rule):
     effect = Effect.NONE
-    needs = Words("yaml load", "json load", "OmegaConf load")
+    needs = Words("yaml <load>", "json <load>", "OmegaConf <load>")
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for a switch of a file that this script loads."""

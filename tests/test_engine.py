@@ -20,7 +20,7 @@ from gpulint.engine import (
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.index.project import Projects
 from gpulint.registry import all_rules, find_rule, select_rules
-from gpulint.rule import Calls, Present, Rule, Words
+from gpulint.rule import Calls, Present, Rule, StepLoops, Words
 from gpulint.script import Script
 from gpulint.script.edits import InsertBefore, Remove, Replace, ReplaceCode, Rewrite
 from gpulint.script.syntax import code, set_keywords
@@ -362,11 +362,15 @@ def test_a_newer_grammar_is_not_a_syntax_error(monkeypatch: pytest.MonkeyPatch) 
     assert (finding.code, "newer Python" in finding.message) == ("GPU001", True)
 
 
-def test_syntax_counts_where_torch_is_named() -> None:
+@pytest.mark.parametrize("framework", ["torch", "tensorflow", "keras", "mindspore"])
+def test_syntax_counts_where_a_framework_is_named(framework: str) -> None:
     (finding,) = check_source(
-        source("import torch\nx = (\n"), Options(TROUBLE)
+        source(f"import {framework}\nx = (\n"), Options(TROUBLE)
     ).findings
     assert finding.code == "GPU000"
+
+
+def test_syntax_of_other_files_does_not_count() -> None:
     assert check_source(source('print "old"\n'), Options(TROUBLE)).findings == ()
 
 
@@ -393,6 +397,35 @@ def test_screens() -> None:
     assert not Words("a b", "c").among(Present("a"))
     assert Words("a").without("c").among(Present("a b"))
     assert not Words("a").without("b", "c").among(Present("a b"))
+
+
+@pytest.mark.parametrize(
+    "need,present,absent",
+    [
+        ("<amp>", "from torch.cuda import amp", "from timm.data import sample, clamp"),
+        ("<batchnorm>", "nn.BatchNorm2d (64)", "norm_layer=nn.BatchNorm2d,"),
+        ("<batchnorm>", "(nn.BatchNorm2d)(64)", "BatchNormAct2d(64)"),
+        ("<batchnorm>", "import BatchNorm2d as Norm", "import BatchNorm2d"),
+        ("<batchnorm>", "nn.SyncBatchNorm(\n    64)", "# BatchNorm2d"),
+        ("<convolution>", "nn.ConvTranspose2d(3, 8, 3)", "create_conv2d(3, 8, 3)"),
+        ("<gradient>", "p.grad.zero_()", "requires_grad=True, grad_scaler"),
+        ("<load>", "yaml.safe_load(file)", "loader = load_state_dict"),
+        ("<log>", "self.log('loss', loss)", "math.log(2) + torch.log(x)"),
+        ("<log>", "self.log_dict(\n    losses)", "self.log_step, logger.info('')"),
+        ("<matmul>", "scores = q @ k", "@property"),
+        ("<move>", "x.to(device)", "x.to(torch.float16), x.to(), x.to(y.dtype)"),
+        ("<rotated>", "F.rotate(image, 90)", "rotate_half(x), rotary"),
+        ("<softmax>", "F.softmax(x, -1)", "softmax_scale"),
+    ],
+)
+def test_needs_for_more_than_a_word(need: str, present: str, absent: str) -> None:
+    assert Words(need).among(Present(present))
+    assert not Words(need).among(Present(absent))
+
+
+def test_a_word_behind_a_blank_begins_a_piece_of_the_text() -> None:
+    assert StepLoops("x").among(Present("dl = x"))
+    assert not StepLoops("x").among(Present("midl = x"))
 
 
 @pytest.mark.parametrize(

@@ -179,9 +179,9 @@ class Sums:
         index = self.script.index
         if name in self.script.resolver.flow(self.scope).outer:
             raise CannotFix(f"`{name}` is global")
-        for node in index.all(ast.Name):
+        for node in (n for n in index.all(ast.Name) if n.id == name):
             its = index.scope(node)
-            if node.id != name or its is self.scope or its is index.tree:
+            if its is self.scope or its is index.tree:
                 continue
             own = self.script.resolver.flow(its)
             if name in own.definitions and name not in own.outer:

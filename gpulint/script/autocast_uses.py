@@ -41,14 +41,14 @@ def _all_bfloat16(script: Script) -> bool:
     """Whether all halves of this file are bfloat16, and files beside it have none."""
     index = script.index
     files = run_together(script)
-    if any(_HALVES.search(i.source.text) for i in files if i is not index):
+    if any(i.source.has(_HALVES) for i in files if i is not index):
         return False
     casts = [
         (call, place)
         for name, place in _AUTOCAST.items()
         for call in index.calls.get(name, ())
     ]
-    if not casts or _FLOAT16.search(script.source.text):
+    if not casts or script.source.has(_FLOAT16):
         return False
     if index.source.text.count("autocast(") > len(casts):
         return False

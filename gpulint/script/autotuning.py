@@ -39,7 +39,7 @@ _SAME_SIZE = re.compile(
 def autotuning_is_set(script: Script) -> bool:
     """Whether a file of the program says how cuDNN chooses, or it is not known."""
     files = run_together(script)
-    if any(_SETTING.search(file.source.text) for file in files):
+    if any(file.source.has(_SETTING) for file in files):
         return True
     origins = [origin for file in files for origin in file.imports.values()]
     if any(origin.partition(".")[0] in _SETTERS for origin in origins):
@@ -56,7 +56,7 @@ def pictures_are_alike(script: Script, loop: Loop) -> bool:
     among batches of more than one have the same size. Otherwise their transforms crop
     them, or the data set is known to have one size.
     """
-    if _VARIES.search(script.source.text) or _resizes(script, loop):
+    if script.source.has(_VARIES) or _resizes(script, loop):
         return False
     calls = [call for call in _loaders(script, loop) if not _is_batched(script, call)]
     return bool(calls) and all(

@@ -101,7 +101,7 @@ def run_by_nobody(script: Script, loader: Loader) -> bool:
         fits = project.mentions(".fit(") and not project.mentions("LightningCLI")
         if fits and not project.mentions(run):
             return True
-    if not _FITS.search(script.source.text):
+    if not script.source.has(_FITS):
         return False
     near = run_together(script)  # of a program: all that it runs
     return not any(sign in index.source.text for sign in signs for index in near)

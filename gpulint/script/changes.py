@@ -29,8 +29,17 @@ _LOOKS = frozenset(
 _CONTAINERS = (ast.Dict, ast.List, ast.Set, ast.ListComp, ast.DictComp, ast.Call)
 
 
-def dataset_changes(script: Script, loader: Loader) -> Iterator[ast.AST]:
-    """All places that may change the dataset, or a transform of it."""
+def dataset_changes(script: Script, loader: Loader) -> tuple[ast.AST, ...]:
+    """All places that may change the dataset, or a transform of it.
+
+    Looked for in all files in which the loader is seen, once for all rules.
+    """
+    if script not in loader.changes:
+        loader.changes[script] = tuple(_changes(script, loader))
+    return loader.changes[script]
+
+
+def _changes(script: Script, loader: Loader) -> Iterator[ast.AST]:
     made = set(_made(script, loader))
     for attribute in everywhere(loader, ast.Attribute):
         stored = not isinstance(attribute.ctx, ast.Load)
@@ -77,8 +86,8 @@ def _only_reads(script: Script, loader: Loader, made: set[ast.AST], name: str) -
 
 
 def everywhere(loader: Loader, kind: type[Node]) -> Iterator[Node]:
-    """All nodes of a class in the files in which a loader is seen."""
-    for index in loader.files:
+    """All nodes of a class in the files in which a loader or its dataset is seen."""
+    for index in loader.files_of_dataset:
         yield from index.all(kind)
 
 

@@ -35,10 +35,11 @@ LOWEST = (2, 0)
 # What compiles already, or goes ill with it: second derivatives, graphs kept for
 # another backward pass, hooks that are added later, threads that each run a copy.
 _AGAINST = re.compile(
-    r"(?<!\bre)\.compile\b|(?<!re\.)compile\(|compile_model|dynamo|\bjit\b|create_graph|"
-    r"retain_graph|autograd\.grad\b|LBFGS|register_\w*hook|save_gradient|"
-    r"\b(nn\.|parallel\.|^)?DataParallel\b|data_parallel|FSDP|FullySharded|fully_shard|"
-    r"nn\.utils\.prune|quantiz|torch\.func\b|functorch|\bhigher\b|CUDAGraph|make_graphed"
+    r"\.compile\b(?<!\bre\.compile)|compile\((?<!re\.compile\()|compile_model|dynamo|"
+    r"jit\b(?<!\wjit)|create_graph|retain_graph|autograd\.grad\b|LBFGS|"
+    r"register_\w*hook|save_gradient|DataParallel\b(?<!\wDataParallel)|data_parallel|"
+    r"FSDP|FullySharded|fully_shard|nn\.utils\.prune|quantiz|torch\.func\b|functorch|"
+    r"higher\b(?<!\whigher)|CUDAGraph|make_graphed"
 )
 # Packages that run, wrap or look into models in their own ways.
 _PACKAGES = frozenset(
@@ -72,7 +73,7 @@ class Uncompiled(NamedTuple):
 
 def find_uncompiled(script: Script) -> Uncompiled | None:
     """The first step of a file whose model could be compiled; None: there is none."""
-    if _AGAINST.search(script.source.text) or runs_only_before(script, LOWEST):
+    if script.source.has(_AGAINST) or runs_only_before(script, LOWEST):
         return None
     for step in find_steps(script):
         if step.forward is None or is_switched_off(script, step.loop.node):
@@ -91,7 +92,7 @@ def find_uncompiled(script: Script) -> Uncompiled | None:
 
 def _speaks_against(index: FileIndex) -> bool:
     heads = {name.partition(".")[0] for name in index.imports.values()}
-    return bool(heads & _PACKAGES) or bool(_AGAINST.search(index.source.text))
+    return bool(heads & _PACKAGES) or index.source.has(_AGAINST)
 
 
 def is_repeated(script: Script, loop: Loop) -> bool:

@@ -42,7 +42,7 @@ class Compiled(NamedTuple):
 def compiled_model(script: Script, loop: Loop) -> Compiled | None:
     """The compiled model that a training loop runs, if it surely is compiled."""
     home = script.of(loop.node)
-    if any(_SET_ELSEWHERE.search(s.source.text) for s in (script, home)):
+    if any(s.source.has(_SET_ELSEWHERE) for s in (script, home)):
         return None
     for step in find_steps(home):
         if step.loop is not loop or step.forward is None:

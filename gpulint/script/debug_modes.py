@@ -171,7 +171,7 @@ def _cudnn_switches(script: Script, name: str) -> Iterator[ast.Attribute]:
 
 def _is_repeatable(index: FileIndex) -> bool:
     """Whether a file fixes a seed or speaks of repeatable runs."""
-    return bool(_REPEATABLE.search(index.source.text))
+    return index.source.has(_REPEATABLE)
 
 
 def _of_trainer(script: Script) -> Iterator[DebugMode]:

@@ -110,4 +110,4 @@ def _is_seeded(script: Script, node: ast.expr) -> bool:
     keys = [k for d in home.all(ast.Dict) for k in d.keys]
     return any(
         isinstance(k, ast.Constant) and _SEED.search(str(k.value)) for k in keys
-    ) or bool(_SEED.search(script.source.text))
+    ) or script.source.has(_SEED)

@@ -155,10 +155,10 @@ def _same_device(script: Script, device: ast.expr, at: ast.stmt) -> bool:
             *index.all(ast.Attribute),
         ]
         return not any(
-            dotted(n) in (name, name.partition(".")[0])
-            and not isinstance(n.ctx, ast.Load)
-            and index.scope(n) is scope
+            not isinstance(n.ctx, ast.Load)
             and n.lineno > at.lineno
+            and dotted(n) in (name, name.partition(".")[0])
+            and index.scope(n) is scope
             for n in names
         )
     head, _, rest = name.partition(".")

@@ -31,14 +31,14 @@ _MEASURES = re.compile(
 
 def unmeasured_epochs(script: Script) -> list[Loop]:
     """Outermost loops over epochs that train on a GPU in a script that is run."""
-    if _MEASURES.search(script.source.text):
-        return []
     loops = [x for x in script.loops if _counts_epochs(script, x)]
-    if not loops or not is_started(script) or not trains_on_gpu(script):
+    if not loops or script.source.has(_MEASURES):
+        return []
+    if not is_started(script) or not trains_on_gpu(script):
         return []
     if script.sends_modules or has_own_settings(script):
         return []
-    if any(_MEASURES.search(index.source.text) for index in run_together(script)):
+    if any(index.source.has(_MEASURES) for index in run_together(script)):
         return []
     return loops
 

@@ -101,6 +101,8 @@ def _caller_without_grad(script: Script, call: ast.Call, depth: int) -> bool:
 
 def _grad_switched_off(script: Script, function: Function | None) -> bool:
     """Whether a function, or the module, calls `torch.set_grad_enabled(…)`."""
+    if "set_grad_enabled" not in script.source.text:
+        return False
     for call in script.index.all(ast.Call):
         name = (script.index.qualified(call.func) or "").rpartition(".")[2]
         if name not in ("set_grad_enabled", "_set_grad_enabled"):

@@ -44,7 +44,7 @@ def uses_of_holder(script: Script, loader: Loader) -> Iterator[tuple[ast.AST, bo
     if name is None or not known:
         yield its, False  # it may have another name elsewhere
         return
-    for index in loader.files:
+    for index in loader.files_of_dataset:
         for kind in (ast.Name, ast.Attribute):
             for node in index.all(kind):
                 if _name(node) == name:

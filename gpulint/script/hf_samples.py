@@ -74,12 +74,12 @@ def samples_of(script: Script, trainers: Iterable[HfTrainer]) -> Samples | None:
 
 def is_streamed(script: Script) -> bool:
     """Whether a file has datasets that only can be iterated."""
-    return _STREAMS.search(script.source.text) is not None
+    return script.source.has(_STREAMS)
 
 
 def are_made_on_gpu(script: Script, trainers: Iterable[HfTrainer]) -> bool:
     """Whether what makes samples or batches of the Trainers names a device."""
-    if _DEFAULT_DEVICE.search(script.source.text) or _is_formatted_on_gpu(script):
+    if script.source.has(_DEFAULT_DEVICE) or _is_formatted_on_gpu(script):
         return True
     sources = [f for trainer in trainers for f in _collators(script, trainer)]
     for trainer in trainers:

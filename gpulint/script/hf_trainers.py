@@ -114,7 +114,7 @@ def trained_with(script: Script) -> Iterator[tuple[TrainerCall, list[HfTrainer]]
 
 def says_tpu(script: Script) -> bool:
     """Whether a file speaks of TPUs."""
-    return _TPU.search(script.source.text) is not None
+    return script.source.has(_TPU)
 
 
 def may_use_gpu(made: TrainerCall) -> bool:

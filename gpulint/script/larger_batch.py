@@ -169,7 +169,7 @@ def _check_numbers(script: Script, batch: SmallBatch, files: list[FileIndex]) ->
     """No other number may stand for the batch size, or count steps."""
     ragged = not batch.loader.values("drop_last").all_in(True)
     for index in files:
-        if _SUMMED.search(index.source.text):
+        if index.source.has(_SUMMED):
             raise CannotFix("the loss is a sum over the batch")
         if _ONE_REFUSED in index.source.text and ragged:
             raise CannotFix(f"`{_ONE_REFUSED}` refuses a last batch of one sample")

@@ -54,11 +54,10 @@ def _is_left_over(script: Script, kept: Kept | None) -> bool:
     if _named_in(script.index, kept) or any(map(project.mentions, said)):
         return False
     home, *users = programs(script)
-    if not users or _BY_OWN_NAME.search(home.source.text):
+    if not users or home.source.has(_BY_OWN_NAME):
         return False
     return not any(
-        _uses(user, kept.name)
-        or (_BY_NAME.search(user.source.text) and _holds(user, home))
+        _uses(user, kept.name) or (user.source.has(_BY_NAME) and _holds(user, home))
         for user in users
     )
 

@@ -140,4 +140,4 @@ def is_made_anew(script: Script) -> bool:
 
 def is_steered(script: Script) -> bool:
     """Whether the program may change a dataset through a loader or data module."""
-    return any(_STEERS.search(i.source.text) for i in run_together(script))
+    return any(i.source.has(_STEERS) for i in run_together(script))

@@ -44,7 +44,8 @@ class Loader:
 
     `here` are the loops of its own file that iterate it; `names` are what it is
     assigned to, as written. `derived`: it is of a class of this project; `maker` is
-    that class where the call is its `super().__init__`.
+    that class where the call is its `super().__init__`. `changes`: what `changes.py`
+    found for a script that asked.
     """
 
     call: ast.Call
@@ -53,6 +54,7 @@ class Loader:
     derived: bool = False
     maker: ast.ClassDef | None = None
     here: list[Loop] = field(default_factory=list)
+    changes: dict[Script, tuple[ast.AST, ...]] = field(default_factory=dict)
     _elsewhere: list[Loop] | None = None
 
     @property
@@ -64,6 +66,18 @@ class Loader:
     def files(self) -> tuple[FileIndex, ...]:
         """Those in which it, its dataset or its loops are seen."""
         return files_around(self.script, self)
+
+    @cached_property
+    def files_of_dataset(self) -> tuple[FileIndex, ...]:
+        """The same, with those of functions that are given the dataset."""
+        resolver, files = self.evaluator.resolver, list(self.files)
+        found = dict.fromkeys(files)
+        for node in self.argument("dataset").nodes:
+            origins = resolver.origins(node)
+            found.update(
+                dict.fromkeys(resolver.outside.receivers(files, node, origins))
+            )
+        return tuple(found)
 
     @property
     def loops(self) -> list[Loop]:
@@ -158,11 +172,14 @@ def _is_repeated(resolver: Resolver, function: Function) -> bool:
 
 def _around(resolver: Resolver, node: ast.AST) -> tuple[bool, Function | None]:
     """Whether a loop of its function holds a node, and that function."""
-    for above in resolver.index.ancestors(node):
+    parents = resolver.index.home(node).parents
+    above = parents.get(node)
+    while above is not None:
         if isinstance(above, LOOPS):
             return True, None
         if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False, above
+        above = parents.get(above)
     return False, None
 
 

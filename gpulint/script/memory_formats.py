@@ -79,7 +79,7 @@ def find_channels_first(script: Script) -> ChannelsFirst | None:
         networks = networks_of(script, step.forward)
         if not networks or not all(map(_gains, networks)):
             continue
-        if any(_SETTING.search(i.source.text) for i in run_together(script)):
+        if any(i.source.has(_SETTING) for i in run_together(script)):
             return None
         return ChannelsFirst(step, step.forward, networks, autocast)
     return None

@@ -102,6 +102,7 @@ class Script:
         self.tensors = Tensors(self.resolver, self.evaluator)
         self._imported: dict[str, ast.stmt] = {}
         self._receivers: dict[FileIndex, tuple[FileIndex, ...]] = {}
+        self.changed_names: dict[FileIndex, dict[str, list[ast.AST]]] = {}
 
     def of(self, node: ast.AST) -> Script:
         """The script model of the file in which a node stands: this one or another."""

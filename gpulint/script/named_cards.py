@@ -48,7 +48,7 @@ def named_card(script: Script) -> NamedCard | None:
     fixed = tuple(node for node, _ in cards if not _is_choice(script, node))
     if not fixed or _uses_current(script, fixed):
         return None
-    if any(_CHOOSES.search(i.source.text) for i in files):
+    if any(i.source.has(_CHOOSES) for i in files):
         return None
     return NamedCard(number, fixed)
 
@@ -180,7 +180,7 @@ def unplaced_ranks(script: Script) -> tuple[ast.expr, list[ast.expr]] | None:
     moves = [move for move in script.moves if move.target is not Target.CPU]
     if not moves or not all(_goes_to_first(script, move.device) for move in moves):
         return None
-    if any(_TAKES_RANK.search(i.source.text) for i in run_together(script)):
+    if any(i.source.has(_TAKES_RANK) for i in run_together(script)):
         return None
     return wrappers[0].func, [move.call for move in moves]
 

@@ -21,10 +21,11 @@ _TRAINS = re.compile(r"rainer|\.fit\(|backward\(")
 
 def programs(script: Script) -> list[FileIndex]:
     """This file and those that import it, directly or through others."""
-    return list(_programs(script))
+    return list(find_programs(script))
 
 
-def _programs(script: Script) -> Iterator[FileIndex]:
+def find_programs(script: Script) -> Iterator[FileIndex]:
+    """The same, near ones first; files are read only as far as somebody asks."""
     depths = {script.index: 0}
     found = [script.index]
     for index in found:
@@ -64,13 +65,13 @@ def _does_import(script: Script, user: FileIndex, index: FileIndex) -> bool:
 
 def _imports(script: Script, user: FileIndex, index: FileIndex) -> bool:
     """Whether `index` is among what a file imports; reads as few files as it can."""
-    path, text = index.source.path, index.source.text
+    path = index.source.path
     stem = path.parent.name if path.stem == "__init__" else path.stem
     likely = [
         origin
         for origin in (*_origins(user), *user.stars)
         for parts in [origin.split(".")]
-        if stem in parts or parts[-1] in text
+        if stem in parts or parts[-1] in index.bound_names or parts[-1] in index.imports
     ]
     return any(index is home for home in _homes(script, user, likely))
 
@@ -170,7 +171,7 @@ def serves_single_inputs(script: Script) -> bool:
     if script.training_loops or script.eval_loops:
         return False
     used = False
-    for user in _programs(script):
+    for user in find_programs(script):
         if user is not script.index and user.source.path.name != "__init__.py":
             if not _runs_a_model_once(user):
                 return False

@@ -76,7 +76,7 @@ def outside_loops(script: Script, loader: Loader) -> list[Loop]:
     """Loops of other files that iterate a loader, in tests apart."""
     found = []
     for index in loader.files:
-        if index is script.index or not _STEPS.search(index.source.text):
+        if index is script.index or not index.source.has(_STEPS):
             continue
         other = script.of(index.tree)
         for loop in () if other.is_test else other.loops:

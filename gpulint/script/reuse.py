@@ -134,4 +134,4 @@ def dataset_change(script: Script, loader: Loader) -> ast.AST | None:
     """
     if dotted(loader.argument("dataset").direct) == "self":
         return loader.call  # what else happens to the object is not followed
-    return next(dataset_changes(script, loader), None)
+    return next(iter(dataset_changes(script, loader)), None)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Function, Target
 from gpulint.index.walk import FUNCTIONS, dotted, walk
 from gpulint.script.edits import InsertAfter, Rewrite
-from gpulint.script.neighbours import programs, run_together
+from gpulint.script.neighbours import find_programs, run_together
 from gpulint.script.training_step import find_steps, is_loss
 
 if TYPE_CHECKING:
@@ -32,8 +34,8 @@ def trains_on_gpu(script: Script) -> bool:
     if wanted and wanted <= {Target.CPU, Target.MPS}:
         return False
     text = script.source.prose
-    named = _MPS.search(text) is not None  # `dumps` has the letters too
-    if named and "cuda" not in text and "gpu" not in text.lower():
+    named = "mps" in text and "cuda" not in text and "gpu" not in text.lower()
+    if named and _MPS.search(text) is not None:  # `dumps` has the letters too
         return False
     return script.uses_gpu or (_comes_back(script) and not _made_here(script))
 
@@ -63,7 +65,7 @@ def _outermost(script: Script, loop: Loop) -> Function | None:
 
 def trained_on_gpu(script: Script) -> Loop | None:
     """A training loop on a GPU, of this file or of a program that it is a part of."""
-    return _first_on_gpu(script, programs(script)[:MAX_PROGRAMS])
+    return _first_on_gpu(script, islice(find_programs(script), MAX_PROGRAMS))
 
 
 def trained_beside(script: Script) -> Loop | None:
@@ -71,7 +73,7 @@ def trained_beside(script: Script) -> Loop | None:
     return trained_on_gpu(script) or _first_on_gpu(script, run_together(script))
 
 
-def _first_on_gpu(script: Script, files: list[FileIndex]) -> Loop | None:
+def _first_on_gpu(script: Script, files: Iterable[FileIndex]) -> Loop | None:
     for index in files:
         if "backward(" in index.source.text:
             program = script.of(index.tree)

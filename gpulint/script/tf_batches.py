@@ -39,7 +39,7 @@ class SmallBatch(NamedTuple):
 
 def small_batches(script: Script) -> Iterator[SmallBatch]:
     """Each number of a training once."""
-    if _ACCUMULATES.search(script.source.text):
+    if script.source.has(_ACCUMULATES):
         return
     seen: set[ast.expr] = set()
     for call, position in _takers(script):

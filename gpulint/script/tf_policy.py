@@ -31,12 +31,12 @@ _OUTPUTS = re.compile(r"^keras\.layers\.(Dense|Activation|Softmax|Conv\dD)$")
 
 def is_decided(script: Script) -> bool:
     """Whether anything says what precision there is, in the files of the program."""
-    return any(_DECIDED.search(f.source.text) for f in _files(script))
+    return any(f.source.has(_DECIDED) for f in _files(script))
 
 
 def is_large(script: Script) -> bool:
     """Whether convolutions or attention are seen in the files of the program."""
-    return any(_LARGE.search(f.source.text) for f in _files(script))
+    return any(f.source.has(_LARGE) for f in _files(script))
 
 
 def _files(script: Script) -> list[FileIndex]:

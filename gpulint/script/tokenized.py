@@ -102,7 +102,7 @@ def values(script: Script, call: ast.Call, name: str) -> Values:
 
 def wants_one_length(script: Script) -> bool:
     """Whether something in a file needs texts of one length, or has no others."""
-    return _WANTS_ONE_LENGTH.search(script.source.text) is not None
+    return script.source.has(_WANTS_ONE_LENGTH)
 
 
 def pads_each_batch(script: Script, trainer: HfTrainer) -> bool:

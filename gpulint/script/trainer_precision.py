@@ -66,14 +66,14 @@ def is_meant(script: Script, precision: ast.expr) -> bool:
 
 def has_formats(script: Script) -> bool:
     """Whether a file says of formats itself, or has no use for mixed precision."""
-    if _REASON.search(script.source.text) or script.precision.amp is not None:
+    if script.source.has(_REASON) or script.precision.amp is not None:
         return True
     return is_not_in_float32(script) or imports_environments(script.index)
 
 
 def is_not_in_float32(script: Script) -> bool:
     """Whether a file loads weights in another format, or trains in float64."""
-    halved = _HALF.search(script.source.text) is not None
+    halved = script.source.has(_HALF)
     return halved or trains_in_double(script) is not None
 
 
@@ -82,7 +82,7 @@ def why_not_mixed(script: Script) -> str | None:
     protected = why_protected_program(script)
     if protected is not None:
         return protected
-    if _GENERATES.search(script.source.text):
+    if script.source.has(_GENERATES):
         return "the model's weights may be stored in float16"
     found = exact_mathematics(script)
     if found is not None:

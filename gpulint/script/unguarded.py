@@ -23,7 +23,7 @@ _NOTEBOOK = re.compile(r"^# ?(%%|In ?\[|COMMAND -)|get_ipython\(", re.MULTILINE)
 def unguarded_pass(script: Script, loader: Loader) -> Loop | None:
     """The loop over a loader with workers that runs when the script is imported."""
     notebook = script.source.path.suffix == NOTEBOOK
-    if notebook or _NOTEBOOK.search(script.source.text) or _chooses_start(script):
+    if notebook or script.source.has(_NOTEBOOK) or _chooses_start(script):
         return None
     context = loader.argument("multiprocessing_context")
     if not wants_workers(loader) or not context.absent:

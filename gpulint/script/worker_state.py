@@ -83,14 +83,13 @@ def _collating(script: Script, loader: Loader) -> Iterator[ast.AST]:
 
 def changing_variable(script: Script, loader: Loader) -> str | None:
     """A global variable that samples read and that changes in a loop or function."""
-    changed: dict[FileIndex, dict[str, list[ast.AST]]] = {}
     for name, definitions in _variables(script, loader):
         home = script.index.home(definitions[0].node)
         if not any(d.kind == "assign" for d in definitions):
             continue
-        if home not in changed:
-            changed[home] = _changed_names(script, home)
-        for change in changed[home].get(name, ()):
+        if home not in script.changed_names:
+            script.changed_names[home] = _changed_names(script, home)
+        for change in script.changed_names[home].get(name, ()):
             if in_loop(script.resolver, change) or script.index.function(change):
                 return name
     return None

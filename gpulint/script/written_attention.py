@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 LOWEST = (2, 0)  # the first release of `scaled_dot_product_attention`
-_FUSED = re.compile(
-    r"scaled_dot_product_attention|flash_?attn|flash_?attention|xformers|"
-    r"memory_efficient_attention|flex_attention|need_weights|output_attentions",
-    re.IGNORECASE,
+# A file that names one of these, in capitals or not, knows of the fused kernels.
+FUSED = (
+    *("scaled_dot_product_attention", "flash_attn", "flashattn", "flash_attention"),
+    *("flashattention", "memory_efficient_attention", "flex_attention", "xformers"),
+    *("need_weights", "output_attentions"),
 )
 _SPEC = re.compile(r"^(\w+),(\w+)->(\w+)$")
 _MASK = re.compile(r"mask|tril|triu|causal", re.IGNORECASE)
@@ -45,7 +46,8 @@ class Attention(NamedTuple):
 
 def find_attention(script: Script) -> Iterator[Attention]:
     """All such places in the methods of a file's modules, in source order."""
-    if _FUSED.search(script.source.text) or runs_only_before(script, LOWEST):
+    text = script.source.text.lower()
+    if any(name in text for name in FUSED) or runs_only_before(script, LOWEST):
         return
     layers = set(_softmax_layers(script))
     names = {"softmax", *(name.rpartition(".")[2] for name in layers)}

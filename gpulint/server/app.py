@@ -184,6 +184,7 @@ class Server(LanguageServer):
             self._show(document, found or [])
             self._show_elsewhere(document.uri, looked.elsewhere if looked else ())
         self._waiting.pop(uri, None)
+        await self.work(self._checker.rest)
 
     async def look(self, document: Document, anew: bool = False) -> Found:
         """What is found in a document; who asks at the same time shares the answer.

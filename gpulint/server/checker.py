@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -56,6 +57,14 @@ class Checker:
     def reread(self, path: Path) -> None:
         """A file that no editor holds has changed on the disk."""
         self._run.projects.of(path).reread(path)
+
+    def rest(self) -> None:
+        """Let go of what earlier texts have left, while nobody waits for an answer.
+
+        Syntax trees refer to themselves: only a collection frees them, and one that
+        comes by itself, after many texts, would take longer than all else.
+        """
+        gc.collect()
 
     def excludes(self, path: Path) -> bool:
         """Whether the settings leave a file out. SettingsError: they are wrong."""

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+import gc
 import json
+import weakref
 from pathlib import Path
 
 import pytest
 from editor import REPO
 
+from gpulint import engine
 from gpulint.cli.options import Flags
 from gpulint.finding import Position, Severity
+from gpulint.index import FileIndex, build_index
 from gpulint.report.places import Unit
 from gpulint.server.checker import Checker
 from gpulint.server.diagnostics import diagnostics, in_settings, location
 from gpulint.server.documents import Change, Document, Point, Text
 from gpulint.settings import Overrides
-from gpulint.source import MAX_BYTES
+from gpulint.source import MAX_BYTES, Source
 
 SLICES = (REPO / "fixtures/gpu101_per_column_transfer/bad.py").read_text("utf-8")
 LOADERS = (REPO / "fixtures/gpu203_restarting_workers/bad.py").read_text("utf-8")
@@ -199,3 +204,29 @@ def test_settings_files_have_their_own_settings(tmp_path: Path) -> None:
     found = its.check(text, [text])
     assert found is not None
     assert found.elsewhere == ()
+
+
+def test_earlier_texts_are_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[FileIndex]] = []
+
+    def build(source: Source, tree: ast.Module) -> FileIndex:
+        index = build_index(source, tree)
+        made.append(weakref.ref(index))
+        return index
+
+    monkeypatch.setattr(engine, "build_index", build)
+    its, path = checker(tmp_path), tmp_path / "train.py"
+    gc.collect()
+    gc.disable()
+    try:
+        for text in (SLICES, f"{SLICES}\n"):
+            held = document(path, text)
+            its.check(held, [held])
+        kept = [index() is not None for index in made]
+        its.rest()
+    finally:
+        gc.enable()
+    assert kept == [True, True], "they refer to themselves"
+    assert [index() is not None for index in made] == [False, True]
