@@ -10,7 +10,7 @@ from gpulint.index.settings_file import Dialect
 from gpulint.index.words import its_target
 
 if TYPE_CHECKING:
-    from gpulint.index.build import FileIndex
+    from gpulint.index.build import FileIndex, Function
     from gpulint.index.project import Project
 
 
@@ -42,8 +42,8 @@ def target_mappings(project: Project, owner_qualified_name: str) -> list[ast.Dic
     return found
 
 
-def qualified_name(home: FileIndex, owner: ast.ClassDef) -> str:
-    """The name of a class from the root of its project."""
+def qualified_name(home: FileIndex, owner: ast.ClassDef | Function) -> str:
+    """The name of a class or function from the root of its project."""
     path = home.source.path
     root = home.project.root if home.project is not None else path.parent
     parts = list(path.relative_to(root).with_suffix("").parts)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from gpulint.index.targets import qualified_name
 from gpulint.index.walk import walk
 from gpulint.script.neighbours import programs
 
@@ -53,6 +54,8 @@ def _is_left_over(script: Script, kept: Kept | None) -> bool:
     said = (*_IMPORTED, f'"{kept.name}"', f"'{kept.name}'")
     if _named_in(script.index, kept) or any(map(project.mentions, said)):
         return False
+    if project.targeting(qualified_name(script.index, kept)):
+        return False
     home, *users = programs(script)
     if not users or home.source.has(_BY_OWN_NAME):
         return False
@@ -86,7 +89,7 @@ def _method(kept: Kept | None, row: int) -> Kept | None:
 
 
 def _is_never_called(script: Script, method: Kept) -> bool:
-    """Whether nothing names a method of a class that no framework calls.
+    """Whether nothing names a method of a class that is used and no framework calls.
 
     Its bases are classes of the project, whose callers are seen, or `nn.Module`, which
     calls what its documentation says.
@@ -102,7 +105,9 @@ def _is_never_called(script: Script, method: Kept) -> bool:
     outside = (b for c in bases for b in c.bases if script.resolver.class_of(b) is None)
     if not all(script.index.qualified(base) in _PLAIN for base in outside):
         return False
-    if any(map(_asks_objects, programs(script))):
+    users = programs(script)
+    used = len(users) > 1 or _named_in(script.index, owner)
+    if not used or any(map(_asks_objects, users)):
         return False
     named = sum(len(re.findall(rf"\b{name}\b", t)) for t in project.texts(name))
     return named == 1

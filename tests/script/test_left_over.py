@@ -123,6 +123,13 @@ def test_a_module_that_no_file_imports_is_looked_at(folder: Path) -> None:
     assert 13 in rows(folder)
 
 
+def test_what_settings_name_is_looked_at(folder: Path) -> None:
+    (folder / "model.yaml").write_text("model:\n  _target_: matcher.Older\n")
+    assert rows(folder) == [8, 13]
+    (folder / "model.yaml").write_text("model:\n  _target_: matcher.Matcher\n")
+    assert rows(folder) == [8]
+
+
 def test_decorated_functions_are_looked_at(folder: Path) -> None:
     text = MODEL.replace("class Older", "@register\nclass Older")
     (folder / "matcher.py").write_text(text)
