@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index.targets import qualified_name
 from gpulint.index.walk import walk
-from gpulint.script.neighbours import programs
+from gpulint.script.neighbours import MAX_FILES, programs
 
 if TYPE_CHECKING:
     from gpulint.index import FileIndex
@@ -57,7 +57,8 @@ def _is_left_over(script: Script, kept: Kept | None) -> bool:
     if project.targeting(qualified_name(script.index, kept)):
         return False
     home, *users = programs(script)
-    if not users or home.source.has(_BY_OWN_NAME):
+    known = 0 < len(users) < MAX_FILES  # there may be more than are followed
+    if not known or home.source.has(_BY_OWN_NAME):
         return False
     return not any(
         _uses(user, kept.name) or (user.source.has(_BY_NAME) and _holds(user, home))
@@ -169,12 +170,17 @@ def _name(node: ast.AST) -> str | None:
 
 
 def _uses(user: FileIndex, name: str) -> bool:
-    """Whether a file may take a name from what it imports, or passes all of it on."""
-    if user.source.path.name == "__init__.py" and user.stars:
+    """Whether a file may take a name from what it imports, or passes all of it on.
+
+    Not a package that imports it by its name: who imports the package is asked, too.
+    """
+    package = user.source.path.name == "__init__.py"
+    if package and user.stars:
         return True
     for node in walk(user.tree):
         if isinstance(node, (ast.alias, ast.Attribute)):
-            if _name(node) == name:
+            passed_on = package and isinstance(node, ast.alias) and not node.asname
+            if _name(node) == name and not passed_on:
                 return True
         elif isinstance(node, ast.Name) and node.id == name and user.stars:
             return True
