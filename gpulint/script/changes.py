@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gpulint.index.walk import children, dotted
 from gpulint.script.datasets import changed_by, changes_its_object
-from gpulint.script.held import uses_of_holder
+from gpulint.script.held import uses_of_holder, values_of_holder
 from gpulint.script.lightning import runs_before_fit
 from gpulint.script.loaders import Loader, in_loop
 
@@ -26,6 +26,7 @@ _LOOKS = frozenset(
     "len print str repr type id isinstance hasattr getattr enumerate zip range list "
     "tuple set sorted iter next tqdm trange format sum min max info debug log".split()
 )
+_WRAPPERS = "torch.utils.data."  # `random_split`, `Subset`, `ConcatDataset`
 _CONTAINERS = (ast.Dict, ast.List, ast.Set, ast.ListComp, ast.DictComp, ast.Call)
 
 
@@ -138,6 +139,8 @@ def _made_from(script: Script, loader: Loader) -> Iterator[ast.AST]:
         if not isinstance(made, ast.Call):
             continue
         for value in [*made.args, *(k.value for k in made.keywords)]:
+            while isinstance(value, ast.Subscript):  # `transforms["train"]`
+                value = value.value
             if isinstance(value, (ast.Name, ast.Attribute)):
                 for origin in script.resolver.origins(value):
                     if isinstance(origin.node, _CONTAINERS):
@@ -168,17 +171,41 @@ def _again(script: Script, call: ast.AST) -> bool:
 
 
 def _made(script: Script, loader: Loader) -> Iterator[ast.AST]:
-    """The calls that make the dataset and its transforms."""
+    """The calls that make the dataset, its transforms, and datasets that it wraps."""
     nodes = [n for k in ("dataset", "collate_fn") for n in loader.argument(k).nodes]
-    for node in nodes:
-        for origin in script.resolver.origins(node):
-            if not isinstance(origin.node, ast.Call):
+    nodes += values_of_holder(script, loader)
+    seen: set[ast.AST] = set()
+    while nodes:
+        for origin in script.resolver.origins(nodes.pop(0)):
+            call = origin.node
+            if not isinstance(call, ast.Call) or call in seen:
                 continue
-            yield origin.node
-            for value in [*origin.node.args, *(k.value for k in origin.node.keywords)]:
+            seen.add(call)
+            yield call
+            given = [*call.args, *(k.value for k in call.keywords)]
+            wraps = (script.index.qualified(call.func) or "").startswith(_WRAPPERS)
+            for value in [n for argument in given for n in _listed(argument)]:
                 for its in script.resolver.origins(value):
                     if isinstance(its.node, ast.Call) and _transforms(script, its.node):
                         yield its.node
+                    if wraps or _is_dataset(script, its.node):
+                        nodes.append(value)
+
+
+def _is_dataset(script: Script, node: ast.AST) -> bool:
+    """Whether a node makes a dataset of torchvision, or of a class of the project."""
+    if not isinstance(node, ast.Call):
+        return False
+    name = script.index.qualified(node.func) or ""
+    own = script.resolver.class_of(node.func)
+    if own is not None:
+        return "__getitem__" in script.resolver.methods(own)
+    return name.startswith("torchvision.datasets.")
+
+
+def _listed(node: ast.expr) -> list[ast.expr]:
+    """The datasets of `ConcatDataset([first, second])`, or the one of `Subset`."""
+    return node.elts if isinstance(node, (ast.List, ast.Tuple)) else [node]
 
 
 def _transforms(script: Script, call: ast.Call) -> bool:

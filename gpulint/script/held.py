@@ -29,6 +29,15 @@ def holder(script: Script, loader: Loader) -> ast.expr | None:
     return None
 
 
+def values_of_holder(script: Script, loader: Loader) -> Iterator[ast.expr]:
+    """What makes the datasets of the holder: its values, or the call that made it."""
+    its = holder(script, loader)
+    for origin in script.resolver.origins(its) if its is not None else ():
+        made = origin.expression
+        if made is not None:
+            yield from _parts(made)
+
+
 def uses_of_holder(script: Script, loader: Loader) -> Iterator[tuple[ast.AST, bool]]:
     """Places that may change a dataset in its holder, and whether only when they run.
 
@@ -77,19 +86,21 @@ def _is_made_anew(statement: ast.AST | None) -> bool:
     """`sets = {…}` of objects that have no other name."""
     if not isinstance(statement, (ast.Assign, ast.AnnAssign)):
         return False
-    value = statement.value
-    parts: list[ast.expr] = []
-    if isinstance(value, ast.Dict):
-        parts = value.values
-    elif isinstance(value, (ast.List, ast.Tuple)):
-        parts = value.elts
-    elif isinstance(value, ast.DictComp):
-        parts = [value.value]
-    elif isinstance(value, ast.ListComp):
-        parts = [value.elt]
-    elif isinstance(value, ast.Call):
-        return True
+    parts = _parts(statement.value)
     return bool(parts) and all(isinstance(part, ast.Call) for part in parts)
+
+
+def _parts(made: ast.expr | None) -> list[ast.expr]:
+    """The values of a dict or list that is written; else what makes it."""
+    if isinstance(made, ast.Dict):
+        return made.values
+    if isinstance(made, (ast.List, ast.Tuple)):
+        return made.elts
+    if isinstance(made, ast.DictComp):
+        return [made.value]
+    if isinstance(made, ast.ListComp):
+        return [made.elt]
+    return [made] if isinstance(made, ast.Call) else []
 
 
 def _element(script: Script, node: ast.Subscript) -> Iterator[tuple[ast.AST, bool]]:
