@@ -60,9 +60,10 @@ All waits of the loop go, or none: with one left the host waits as before. A lis
 losses stays a list (from Python 3.12 on, `sum()` adds floats more exactly than `+=`).
 
 ## When not
-Waits behind `if step % n == 0` or an option that is off by default, once an epoch, on
-values that are on the host already, for the actions of an environment, in code that
-measures time around `synchronize()`, and on the way to a file are not reported. Nor
+Waits behind `if step % n == 0`, an option that is off by default or a draw that seldom
+holds, in steps that leave the backward pass out, once an epoch, on values that are on
+the host already, for the actions of an environment, in code that measures time around
+`synchronize()`, and on the way to a file are not reported. Nor
 are outputs that an evaluation collects on the host, what is read after them though the
 device had it before (that wait is over), and what is read right before them with
 nothing queued in between (without it they would wait as long). With a float16

@@ -58,12 +58,13 @@ changes, and where its class has a `set_epoch` that another file may call.
 
 ## When not
 A dataset or transform that the script changes between epochs (`dataset.set_epoch`,
-`dataset.ng_sample()`, `loader.dataset.mode = …`), or what it was made from, or a global
-variable that samples read: workers that live on do not see it.
+`dataset.ng_sample()`, `loader.dataset.mode = …`), or one that it wraps, or what it was
+made from, or the dict that holds it, or a global variable that samples read: workers
+that live on do not see it.
 A loader that is iterated once, built in a loop (GPU205), or whose iterators are kept or
-nested: persistent workers serve one iterator at a time. One that a training loop passes
-over once in 500 steps or more, or in a number of steps that is not known while the loop
-takes its batches by `next`.
+nested: persistent workers serve one iterator at a time. One that a training passes over
+once in 500 steps or more, in a number of steps that is not known, or in five epochs or
+more.
 A project that allows no torch from 1.8 on: 1.7, the first with persistent workers,
 raises in the second epoch where memory is pinned. Files that import Lightning have
 GPU251.
