@@ -50,8 +50,8 @@ with `module.` in both.
 
 ## When not
 One GPU is named (`device_ids=[0]`, `CUDA_VISIBLE_DEVICES`, or the default of the option
-that sets it, in the file or a program that it is a part of), for which `DataParallel` is
-a plain call. Programs that train nothing.
+that sets it, in the file or in a program that uses it), for which `DataParallel` is a
+plain call. Programs that train nothing.
 Where the same file has `DistributedDataParallel`, this may be the way for machines
 without a launcher: a note.
 
