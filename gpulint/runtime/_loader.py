@@ -38,8 +38,9 @@ def loader_kwargs(
 
     Always holds `num_workers` and `pin_memory`. `device` is where the batches go,
     `device()` by default. The number of workers is this rank's share of the usable
-    CPUs less one, at most 8 (4 unless `train`, 4 if `light` work is left to them, 2 on
-    a CPU, 4 on MPS), and 0 where workers cannot start or a debugger is attached.
+    CPUs less one, at most 8 (4 unless `train`, 4 if `light` work is left to them, 4 on
+    MPS; on a CPU half of the share less one, at most 2), and 0 where workers cannot
+    start or a debugger is attached.
     Pinned memory on CUDA, ROCm and XPU. With `persistent` the workers live on between
     epochs. Where `gpulint tune` has found a number of workers for this script and
     machine, it takes the place of that share, and `prefetch_factor` comes with it.

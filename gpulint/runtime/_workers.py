@@ -21,6 +21,8 @@ MOST_TRAIN = 8
 MOST_EVAL = 4  # both loaders live at once
 MOST_LIGHT = 4  # the augmentation runs on the GPU
 MOST_BY_KIND = {"cpu": 2, "mps": 4}  # on a CPU the workers take from the training
+# A training on the CPUs computes on all of them. With two, a worker made it a fifth
+# slower (measured with two scenarios): it has half of them for itself, and one more.
 SHM_PER_WORKER = 128 * 1024**2  # bytes of /dev/shm: two batches in flight and more
 SHM_PER_BATCH = SHM_PER_WORKER // 2
 
@@ -65,6 +67,9 @@ def plan_workers(
     most = MOST_TRAIN if train else MOST_EVAL
     most = min(most, MOST_LIGHT) if light else most
     most = min(most, MOST_BY_KIND.get(kind, most))
+    if kind == "cpu":
+        share = cpus_per_rank(available_cpus(), local_world_size())
+        most = min(most, max(0, share // 2 - 1))
     plan = _plan_by_resources(most, before)
     plan = _plan_by_policy(plan) if train else plan
     return _tuned_plan(plan, alone=train and local_world_size() == 1)

@@ -106,8 +106,21 @@ def test_shared_memory(
     assert ("little room in /dev/shm" in runtime.explain()) == (workers < 8)
 
 
+@pytest.mark.parametrize(
+    "cpus, workers", [(1, 0), (2, 0), (3, 0), (4, 1), (5, 1), (6, 2), (16, 2)]
+)
+def test_a_training_on_cpus_keeps_more_than_half(
+    cpus: int, workers: int, machine: Machine
+) -> None:
+    machine(cpus)
+    assert runtime.loader_kwargs("cpu")["num_workers"] == workers
+    was = {"num_workers": 3}  # written by hand: stays where there is nothing better
+    kept = runtime.loader_kwargs("cpu", was=was)["num_workers"]
+    assert kept == (workers or 3)
+
+
 def test_everything_else_passes_through(machine: Machine) -> None:
-    machine(4)
+    machine(6)
     dataset = [1, 2, 3]
     collate: Callable[[Any], Any] = lambda batch: batch  # noqa: E731
     options = runtime.loader_kwargs(
@@ -138,7 +151,7 @@ def test_everything_else_passes_through(machine: Machine) -> None:
     ],
 )
 def test_options_as_written_stay(given: dict[str, Any], machine: Machine) -> None:
-    machine(4)
+    machine(6)
     options = runtime.loader_kwargs("cpu", persistent=False, **given)
     assert options == {"num_workers": 2, "pin_memory": False} | given
 
@@ -191,7 +204,7 @@ def test_what_needs_workers_is_left_out_without_them(
 
 
 def test_prefetching_nothing_is_left_out(machine: Machine) -> None:
-    machine(4)
+    machine(6)
     options = runtime.loader_kwargs("cpu", prefetch_factor=0)
     assert options == {"num_workers": 2, "pin_memory": False}
     assert "prefetch_factor=0 left out" in runtime.explain()
