@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gpulint.index.walk import children, dotted
 from gpulint.script.datasets import changed_by, changes_its_object
-from gpulint.script.held import uses_of_holder, values_of_holder
+from gpulint.script.held import uses_of_holders, values_of_holders
 from gpulint.script.lightning import runs_before_fit
 from gpulint.script.loaders import Loader, in_loop
 
@@ -58,7 +58,7 @@ def _changes(script: Script, loader: Loader) -> Iterator[ast.AST]:
         if part and not _only_reads(script, loader, made, func.attr):
             yield call
     yield from _indirect_changes(script, loader, made)
-    for node, as_it_runs in uses_of_holder(script, loader):
+    for node, as_it_runs in uses_of_holders(script, loader):
         if not as_it_runs or _again(script, node):
             yield node
 
@@ -173,7 +173,7 @@ def _again(script: Script, call: ast.AST) -> bool:
 def _made(script: Script, loader: Loader) -> Iterator[ast.AST]:
     """The calls that make the dataset, its transforms, and datasets that it wraps."""
     nodes = [n for k in ("dataset", "collate_fn") for n in loader.argument(k).nodes]
-    nodes += values_of_holder(script, loader)
+    nodes += values_of_holders(script, loader)
     seen: set[ast.AST] = set()
     while nodes:
         for origin in script.resolver.origins(nodes.pop(0)):

@@ -13,45 +13,59 @@ from gpulint.index.build import last_name
 from gpulint.script.loader_classes import LOADER
 
 if TYPE_CHECKING:
+    from gpulint.index import Origin
     from gpulint.script.loaders import Loader
     from gpulint.script.model import Script
 
+_TAKES = ("get", "pop", "setdefault")  # methods that give what a dict holds
 # What takes a dataset, or a dict of some, and changes nothing in it.
 _LOOKS = frozenset("len print str repr type isinstance hasattr sorted format".split())
 
 
-def holder(script: Script, loader: Loader) -> ast.expr | None:
-    """The dict or list that a loader takes its dataset from: `sets` of `sets[name]`."""
+def holders(script: Script, loader: Loader) -> list[ast.expr]:
+    """The dicts or lists that a loader takes its dataset from: of `sets[name]`."""
+    return [
+        origin.expression.value
+        for origin in _origins(script, loader)
+        if isinstance(origin.expression, ast.Subscript)
+    ]
+
+
+def _origins(script: Script, loader: Loader) -> Iterator[Origin]:
     for node in loader.argument("dataset").nodes:
-        for origin in script.resolver.origins(node):
-            if isinstance(origin.expression, ast.Subscript):
-                return origin.expression.value
-    return None
+        yield from script.resolver.origins(node)
 
 
-def values_of_holder(script: Script, loader: Loader) -> Iterator[ast.expr]:
-    """What makes the datasets of the holder: its values, or the call that made it."""
-    its = holder(script, loader)
-    for origin in script.resolver.origins(its) if its is not None else ():
-        made = origin.expression
-        if made is not None:
-            yield from _parts(made)
+def values_of_holders(script: Script, loader: Loader) -> Iterator[ast.expr]:
+    """What makes the datasets of a holder: its values, or the call that made it."""
+    for its in holders(script, loader):
+        for origin in script.resolver.origins(its):
+            if origin.expression is not None:
+                yield from _parts(origin.expression)
 
 
-def uses_of_holder(script: Script, loader: Loader) -> Iterator[tuple[ast.AST, bool]]:
+def uses_of_holders(script: Script, loader: Loader) -> Iterator[tuple[ast.AST, bool]]:
     """Places that may change a dataset in its holder, and whether only when they run.
 
     False: the holder, or a dataset of it, goes out of sight there: it is returned,
-    passed on, or gets another name. Reads of attributes and lengths, and loaders that
-    take a dataset, change nothing.
+    passed on, got from it by a method or a loop, or gets another name. Reads of
+    attributes and lengths, and loaders that take a dataset, change nothing.
     """
-    its = holder(script, loader)
-    if its is None:
-        return
-    name = _name(its)
-    known = {d.kind for d in script.definitions(its)} == {"assign"}
+    for origin in _origins(script, loader):
+        call = origin.call
+        if origin.kind == "element" or (call is not None and last_name(call) in _TAKES):
+            yield origin.node, False
+    for its in holders(script, loader):
+        yield from _uses_of(script, loader, its)
+
+
+def _uses_of(
+    script: Script, loader: Loader, holder: ast.expr
+) -> Iterator[tuple[ast.AST, bool]]:
+    name = _name(holder)
+    known = {d.kind for d in script.definitions(holder)} == {"assign"}
     if name is None or not known:
-        yield its, False  # it may have another name elsewhere
+        yield holder, False  # it may have another name elsewhere
         return
     for index in loader.files_of_dataset:
         for kind in (ast.Name, ast.Attribute):
