@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from typing import TYPE_CHECKING
 
 from gpulint.finding import Effect
@@ -24,6 +25,8 @@ from gpulint.script.syntax import CallText, set_keywords, without_move
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
+
+MOST_OF_HALF, MOST_OF_FLOAT = 65504, 3.4e38  # the largest numbers of float16, float32
 
 
 def is_there(move: Move, made: Creation) -> bool:
@@ -56,8 +59,9 @@ def hindrance(script: Script, move: Move, made: Creation) -> str | None:
         return "a part of it is data of the script"
     if made.name in LEGACY:
         return f"`{script.text(call.func)}` takes no CUDA device"
-    if made.name == "tensor" and not isinstance(call.func, ast.Attribute):
-        return "`torch.full`, which fills it there, has no name here"
+    unfilled = _why_not_filled(script, made) if made.name == "tensor" else None
+    if unfilled is not None:
+        return unfilled
     method = inexact_method(script, made)
     if "requires_grad" in keywords or method == "requires_grad_":
         return "the host tensor takes the gradient"
@@ -77,6 +81,32 @@ def hindrance(script: Script, move: Move, made: Creation) -> str | None:
     if casts and move.target is not Target.CUDA and _is_double(keywords.get("dtype")):
         return "MPS has no float64, which the host casts"
     return _device_guard(script, move)
+
+
+def _why_not_filled(script: Script, made: Creation) -> str | None:
+    """Why `torch.full` cannot take the place of `torch.tensor`.
+
+    It refuses numbers that do not fit the type, of which the other makes infinities.
+    """
+    call = made.call
+    if not isinstance(call.func, ast.Attribute):
+        return "`torch.full`, which fills it there, has no name here"
+    if "#" in script.text(call.args[0]):
+        return "the numbers have comments"
+    filled = filled_with(script, call.args[0])
+    values = script.evaluator.values(filled[1]).known if filled is not None else ()
+    typed = call.keywords or "set_default_dtype" in script.source.text
+    most = MOST_OF_HALF if typed else MOST_OF_FLOAT
+    for value in values:
+        number = value.constant
+        whole = not typed and isinstance(number, int)  # int64 has room for it
+        if (
+            isinstance(number, (int, float))
+            and not whole
+            and (most < abs(number) < math.inf)
+        ):
+            return "`torch.full` refuses numbers that are too large for the type"
+    return None
 
 
 def _is_double(dtype: ast.expr | None) -> bool:

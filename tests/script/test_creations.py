@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
+import torch
 
 from gpulint.script.creations import (
     creation,
@@ -179,3 +180,25 @@ def test_method_that_may_need_the_host(text: str, method: str | None) -> None:
     made = creation(script, node)
     assert made is not None
     assert inexact_method(script, made) == method
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float64, torch.float16, torch.int64])
+@pytest.mark.parametrize("number", [0, 3, True, -0.5, 0.1, 3.7, 65504.0, float("inf")])
+def test_full_makes_what_tensor_makes(number: float, dtype: torch.dtype | None) -> None:
+    if dtype is torch.int64 and number == float("inf"):
+        return  # both refuse it
+    for one, other in (
+        (torch.tensor(number, dtype=dtype), torch.full((), number, dtype=dtype)),
+        (
+            torch.tensor([number] * 3, dtype=dtype),
+            torch.full((3,), number, dtype=dtype),
+        ),
+    ):
+        assert one.dtype is other.dtype
+        assert torch.equal(one, other)
+
+
+def test_full_refuses_what_does_not_fit() -> None:
+    assert torch.tensor(1e40).isinf()
+    with pytest.raises(RuntimeError):
+        torch.full((), 1e40)
