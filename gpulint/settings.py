@@ -54,7 +54,7 @@ class Choice(NamedTuple):
 
 
 Choices = tuple[Choice, ...]
-EVERY_RULE = (Choice((ALL,), anew=True),)
+EVERY_RULE = (Choice((ALL,)),)  # what holds before anybody has chosen
 
 
 def chosen(before: Choices, choice: Choice) -> Choices:
@@ -72,7 +72,7 @@ class Settings:
     fixes: Choices = EVERY_RULE
     allow: frozenset[Effect] = frozenset({Effect.EXACT})
     severity: tuple[tuple[str, Severity | None], ...] = ()
-    min_confidence: Confidence = Confidence.MEDIUM
+    min_confidence: Confidence | None = None
     per_file_ignores: tuple[tuple[FileGlob, Codes], ...] = ()
     per_path: tuple[PathSettings, ...] = ()
     protect: tuple[str, ...] = ()
@@ -96,6 +96,11 @@ class Settings:
     def excludes(self) -> tuple[Globs, ...]:
         """All patterns of files to leave out."""
         return (self.exclude, *self.extend_exclude)
+
+    @property
+    def asked_for(self) -> Choices:
+        """Rules that the user has named, be it by `ALL`: nobody does so by default."""
+        return tuple(Choice(c.select) for c in self.rules if c not in EVERY_RULE)
 
     @property
     def named(self) -> tuple[str, ...]:

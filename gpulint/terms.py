@@ -13,15 +13,19 @@ class Terms(NamedTuple):
     """What a user says about the findings of rules, by the codes of these.
 
     `severities` stand in place of those that rules give; findings below
-    `min_confidence` do not count; those of `unfixable` rules are never rewritten.
+    `min_confidence` do not count, unless they are of the rules that are `asked_for`;
+    those of `unfixable` rules are never rewritten.
     """
 
     severities: tuple[tuple[str, Severity], ...] = ()
     min_confidence: Confidence = Confidence.LOW
     unfixable: frozenset[str] = frozenset()
+    asked_for: frozenset[str] = frozenset()
 
     def admit(self, finding: Finding) -> bool:
         """Whether a finding is sure enough."""
+        if finding.code in self.asked_for:
+            return True
         return finding.confidence.rank >= self.min_confidence.rank
 
     def applied(self, finding: Finding) -> Finding:

@@ -42,7 +42,9 @@ Copies to the host, models and other things moved once, batches that a framework
 batches made from lists and arrays in the loop (their memory is not pinned), loaders
 that are not pinned and that GPU202 leaves so. Batches of DGL graphs, and those of a
 class whose own `to` does not take the option. Slices of one tensor that are moved one
-by one are GPU101.
+by one are GPU101. An evaluation that takes the time around waits for the device is of
+low confidence: it waits anyway, and a copy that is only queued would count as work of
+the model.
 
 ## Source
 PyTorch tutorial "A guide on good usage of `non_blocking` and `pin_memory()`";
@@ -54,7 +56,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Target
 from gpulint.index.walk import dotted, walk
 from gpulint.rule import Hardware, Rule, StepLoops
@@ -65,6 +67,7 @@ from gpulint.script.loops import Loop
 from gpulint.script.pinning import stays_unpinned
 from gpulint.script.syntax import set_keywords
 from gpulint.script.transfers import Transfer, hindrance
+from gpulint.script.waits import is_timed
 
 NAME = "pin"  # as in `pin_memory`: whether copies from pinned memory run on
 
@@ -95,6 +98,7 @@ class BlockingTransfer(Rule):
         number = _number(script, loop, found)
         copies = "a copy" if number == 1 else f"{number} copies"
         step = "step" if loop.train else "evaluation step"
+        timed = not loop.train and is_timed(script, loop)
         return self.finding(
             script,
             first,
@@ -102,6 +106,7 @@ class BlockingTransfer(Rule):
             fix=_rewrite(script, safe) if safe else None,
             withheld=next(filter(None, guards), None),
             related=[(call, "another copy") for call in others],
+            confidence=Confidence.LOW if timed else None,
         )
 
 

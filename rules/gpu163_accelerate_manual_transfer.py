@@ -17,6 +17,8 @@ for batch in loader:
     optimizer.step()
 ```
 
+Building it anew takes some microseconds, so that the finding is of low confidence.
+
 ## Fix
 None: whether every part of the batch is a tensor, or has a `to` of its own, which is
 what Accelerate moves, is for a person to see. Then the call can go.
@@ -39,7 +41,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index import Move, Target
 from gpulint.index.walk import dotted
 from gpulint.rule import Hardware, Rule, StepLoops
@@ -60,6 +62,7 @@ class AccelerateManualTransfer(Rule):
 
     effect = Effect.NONE
     severity = Severity.NOTE
+    confidence = Confidence.LOW
     hardware = Hardware.GPU
     needs = StepLoops("ccelerator <move> prepare")
     framework = "accelerate"

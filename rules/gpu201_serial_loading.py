@@ -95,7 +95,8 @@ A dataset whose samples are all the same is for a profile or a trial.
 Files that import Lightning have GPU251; nothing waits for what its trainers take on the
 CPU alone. Batches that a dataset makes on the GPU, and files opened in `__init__`
 (HDF5, LMDB), must not be shared with workers. A 0 with a comment that gives a reason
-(debugging, Windows, notebooks) is meant.
+(debugging, Windows, notebooks) is meant. One worker beside a process that evaluates,
+draws and writes may well keep up with it: low confidence.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, Single- and Multi-process Data Loading; the
@@ -106,7 +107,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Value
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
@@ -155,7 +156,14 @@ class SerialLoading(Rule):
             related=places,
             evidence=[*places, (work, loader.dataset.reason)],
             effect=Effect.EXACT if exact(script, loader) else Effect.RANDOM,
+            confidence=Confidence.LOW if is_beside(loader, values) else None,
         )
+
+
+def is_beside(loader: Loader, values: tuple[Value, ...]) -> bool:
+    """Whether one worker loads beside a process that only evaluates."""
+    one = bool(values) and all(v.constant == 1 for v in values)
+    return one and bool(loader.loops) and not any(x.train for x in loader.loops)
 
 
 def exact(script: Script, loader: Loader) -> bool:

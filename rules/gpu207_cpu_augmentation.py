@@ -97,7 +97,7 @@ of pixels and whole degrees are read, but not rewritten.
 ## When not
 What validation or test data alone go through, and crops that give images of any size
 their final one: those make the copy to the GPU smaller. Nothing but flips, which cost
-less than reading the image, is a note. Samples that are made once and
+less than reading the image, is a note of low confidence. Samples that are made once and
 kept. Datasets with boxes or key points, which would have to move with the images.
 Programs that train on the CPU, or that augment batches with Kornia already. Operations
 that an option asks for which is off by default.
@@ -112,7 +112,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index.build import last_name
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
@@ -150,6 +150,7 @@ class CpuAugmentation(Rule):
     def _finding(self, script: Script, found: Augmentation, taken: set[str]) -> Finding:
         first, *rest = found.operations
         fix, withheld = move_to_batches(script, found, taken)
+        flips = only_flips(script, found)
         return self.finding(
             script,
             first.func if isinstance(first, ast.Call) else first,
@@ -157,7 +158,8 @@ class CpuAugmentation(Rule):
             fix=fix,
             withheld=withheld,
             related=[(node, "at random as well") for node in rest],
-            severity=Severity.NOTE if only_flips(script, found) else None,
+            severity=Severity.NOTE if flips else None,
+            confidence=Confidence.LOW if flips else None,
             evidence=[(found.loader.call, "makes the samples that are trained on")],
         )
 

@@ -86,7 +86,8 @@ nothing runs; trainers on the CPU alone. Workers that start anew are fine where
 `reload_dataloaders_every_n_epochs` may ask for new loaders (persistent workers of old
 loaders stay, and with pinned memory Lightning warns of that), where all trainers make
 one epoch, and where the program changes a dataset through the trainer's loaders.
-Pinning is GPU202.
+Pinning is GPU202. Where a checkpoint is downloaded and each `fit` runs only if there is
+none, the confidence is low.
 
 The hooks are the same from 1.1 to 2.6; `predict_dataloader` came with 1.2.
 
@@ -100,7 +101,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Value
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
@@ -127,6 +128,7 @@ from gpulint.script.loader_options import (
 from gpulint.script.old_torch import runs_only_before
 from gpulint.script.serial import is_serial, loads_alone, why_no_workers
 from gpulint.script.setting_values import comes_from_settings
+from gpulint.script.trained_before import may_load_instead
 from gpulint.script.trainers import feeds_no_gpu, never_on_gpu
 
 WORKERS = "Let the runtime choose the workers"
@@ -196,6 +198,7 @@ class LightningSerialLoading(Rule):
             withheld=withheld,
             related=places,
             evidence=[*places, (work, loader.dataset.reason)],
+            confidence=_confidence(script),
         )
 
     def _restarting(self, script: Script, loader: Loader) -> Finding:
@@ -213,7 +216,12 @@ class LightningSerialLoading(Rule):
             start_again(loader),
             fix=fix,
             withheld=withheld,
+            confidence=_confidence(script),
         )
+
+
+def _confidence(script: Script) -> Confidence | None:
+    return Confidence.LOW if may_load_instead(script) else None
 
 
 def _stays_on_cpu(script: Script, loader: Loader) -> bool:

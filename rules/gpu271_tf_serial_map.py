@@ -44,8 +44,10 @@ take the numbers of a seed in another order from run to run. So it is where the 
 gives up the order itself (`deterministic`). A function that changes what the next
 element finds (`assign_add`, `global`) is left alone.
 
-A function without random numbers, Python or state is a note: TensorFlow's default
-optimizations (`map_parallelization`) make it parallel where nothing switches them off.
+A function without random numbers, Python or state is a note of low confidence:
+TensorFlow's default optimizations (`map_parallelization`) make it parallel where
+nothing switches them off. Its confidence is that of other findings where the project
+allows no TensorFlow from 2.11 on.
 
 ## When not
 A function that only chooses among the parts of an element. A dataset of which the first
@@ -65,13 +67,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.edits import Replace, Rewrite
 from gpulint.script.syntax import set_keywords
 from gpulint.script.tf_mapped import Mapped, gives_up_order
-from gpulint.script.tf_names import autotune
+from gpulint.script.tf_names import autotune, may_optimize_itself
 from gpulint.script.tf_pipelines import is_looked_at, spot
 
 TITLE = "Make elements on several CPUs"
@@ -107,6 +109,7 @@ class TfSerialMap(Rule):
         edit = Replace(call, set_keywords(num_parallel_calls=code))
         withheld = "the function changes what the next element finds"
         exact = mapped.exact and not gives_up_order(script, call)
+        unsure = mapped.exact and may_optimize_itself(script)
         reasons = (
             (mapped.draws, "it draws random numbers here"),
             (mapped.python, "it goes back to Python here"),
@@ -121,4 +124,5 @@ class TfSerialMap(Rule):
             evidence=[(node, note) for node, note in reasons if node is not None],
             effect=Effect.EXACT if exact else Effect.RANDOM,
             severity=Severity.NOTE if mapped.exact else None,
+            confidence=Confidence.LOW if unsure else None,
         )

@@ -3,7 +3,8 @@
 ## Why
 `prefetch` as the last operation lets the CPU make the next batches while the GPU works
 on one. Newer releases of TensorFlow put a missing one there themselves, so this is a
-note: without a figure for what it saves, and for those who run an older one.
+note, without a figure for what it saves, and of low confidence unless the project
+allows no TensorFlow from 2.11 on.
 
 ## Example
 ```python
@@ -41,11 +42,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.edits import Replace, Rewrite
-from gpulint.script.tf_names import autotune
+from gpulint.script.tf_names import autotune, may_optimize_itself
 from gpulint.script.tf_pipelines import gives_batches, is_looked_at, spot
 
 TITLE = "Make batches ahead"
@@ -60,6 +61,7 @@ class TfNoPrefetch(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each dataset that steps take batches of."""
+        unsure = may_optimize_itself(script)
         for call in script.pipelines.operations:
             if self._is_end(script, call):
                 code, imports = autotune(script)
@@ -72,6 +74,7 @@ class TfNoPrefetch(Rule):
                     spot(call),
                     "no batch is made ahead: `prefetch` is not the last operation",
                     fix=Rewrite(TITLE, (Replace(call, ahead),), imports),
+                    confidence=Confidence.LOW if unsure else None,
                 )
 
     @staticmethod

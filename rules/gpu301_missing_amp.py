@@ -80,7 +80,8 @@ trained on derivatives of what they give, and an optimizer that holds a picture 
 latent tensor gain nothing; nor does a step behind `if train:` that `train = False`
 switches off, or a function that says nothing of devices beside others that do.
 Lightning, Accelerate, DeepSpeed, fastai, Ignite and the Hugging Face Trainer have a
-setting for it. A project that allows no torch from 1.6 on has none.
+setting for it. A project that allows no torch from 1.6 on has none. Models known to
+have less than 100 000 weights are of low confidence: they gain on large inputs alone.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and
@@ -93,14 +94,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.autocast import with_autocast
 from gpulint.script.edits import CannotFix
 from gpulint.script.graphs import is_graph_network
 from gpulint.script.loops import imports_environments, steps_environment
-from gpulint.script.model_size import is_tiny
+from gpulint.script.model_size import is_modest, is_tiny
 from gpulint.script.networks import is_large
 from gpulint.script.old_torch import runs_only_before
 from gpulint.script.operators import solves_equation
@@ -162,6 +163,7 @@ class MissingAMP(Rule):
             fix=fix,
             withheld=withheld,
             related=[(step.loop.node, "the training loop")],
+            confidence=Confidence.LOW if is_modest(script, step) else None,
         )
         return found if found.fix else found._replace(severity=Severity.NOTE)
 

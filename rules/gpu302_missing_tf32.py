@@ -60,8 +60,10 @@ that is not known may be any network of the program's files, or of a package tha
 make one of by name: a quarter of them has to multiply. Models of less than 10 000
 weights (200 000 in linear layers alone) or at most 64 features wide (such products wait
 for memory), Fourier operators trained on derivatives of what they give, and models that
-act in an environment between two steps gain nothing. The optimizer holds a picture or a
-latent tensor, no weights. A function says nothing of devices, beside others that do.
+act in an environment between two steps gain nothing; those known to have less than
+100 000 weights gain on large inputs alone, and are of low confidence. The optimizer
+holds a picture or a latent tensor, no weights. A function says nothing of devices,
+beside others that do.
 
 A constant switches the training off,
 or it is a trial: a few steps, or a search after which the optimizer is put back.
@@ -86,14 +88,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.amp_switches import off_flags
 from gpulint.script.covered import may_be_mixed
 from gpulint.script.half import exact_mathematics
 from gpulint.script.loops import steps_environment
-from gpulint.script.model_size import is_tiny
+from gpulint.script.model_size import is_modest, is_tiny
 from gpulint.script.models import constructors
 from gpulint.script.networks import (
     has_products,
@@ -160,6 +162,7 @@ class MissingTF32(Rule):
             "the file never sets it, so TF32 is off",
             fix=None if withheld else at_start(script, TITLE, SETTING),
             withheld=withheld,
+            confidence=Confidence.LOW if _is_modest(script) else None,
         )
 
     def _trainer(self, script: Script) -> Iterator[Finding]:
@@ -192,6 +195,11 @@ def _is_in_full(made: TrainerCall) -> bool:
     if not may_train_on_gpu(made) or not made.all_absent("plugins"):
         return False
     return made.argument("precision").absent or made.values("precision").all_in(*FULL)
+
+
+def _is_modest(script: Script) -> bool:
+    steps = find_steps(script)
+    return bool(steps) and all(is_modest(script, step) for step in steps)
 
 
 def _gains_nothing(script: Script) -> bool:

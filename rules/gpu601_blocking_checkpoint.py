@@ -56,7 +56,8 @@ After the training; one epoch in ten or fewer, one step in a thousand or fewer, 
 first or last of them alone; an option that is off. Networks that are known to have
 fewer than 5 million weights, which are 20 MB; where only the best epochs are saved,
 which grow rare, networks that are not known to have as many. Every step or every few
-steps (GPU602). Evaluation. Frameworks that save by themselves.
+steps (GPU602). Evaluation. Frameworks that save by themselves. A number of epochs that
+is not known is of low confidence.
 
 ## Source
 Gao et al., "An Empirical Study on Low GPU Utilization of Deep Learning Jobs", ICSE
@@ -70,7 +71,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.async_saves import async_save, joined
@@ -103,9 +104,15 @@ class BlockingCheckpoint(Rule):
                 fix=joined(script, rewrites) if rewrites else None,
                 withheld=withheld,
                 severity=Severity.WARNING if step else Severity.NOTE,
+                confidence=None if step or _is_regular(first.found) else Confidence.LOW,
                 related=[(x.found.call.func, "here as well") for x in others],
                 evidence=[(loop, "runs in this loop")],
             )
+
+
+def _is_regular(found: Checkpoint) -> bool:
+    """Whether its rounds are known, be it as those of the best result."""
+    return found.sometimes or found.every is not None
 
 
 class Save(NamedTuple):

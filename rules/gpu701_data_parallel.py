@@ -53,7 +53,7 @@ One GPU is named (`device_ids=[0]`, `CUDA_VISIBLE_DEVICES`, or the default of th
 that sets it, in the file or in a program that uses it), for which `DataParallel` is a
 plain call. Programs that train nothing.
 Where the same file has `DistributedDataParallel`, this may be the way for machines
-without a launcher: a note.
+without a launcher: a note of low confidence.
 
 ## Source
 PyTorch documentation, `torch.nn.DataParallel`: "It is recommended to use
@@ -67,7 +67,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.named_cards import leaves_one_card
@@ -103,6 +103,7 @@ class DataParallel(Rule):
                 f"`{script.text(call.func)}` sends all weights to every GPU in each "
                 "step and drives them from one process",
                 severity=Severity.NOTE if also else None,
+                confidence=Confidence.LOW if also else None,
             )
 
 

@@ -30,7 +30,8 @@ No fix where the call is part of an expression or unpacks `**kwargs`.
 
 ## When not
 The CPU as the device: every MindSpore has it. A device that comes from an option or
-a setting, or is set in a branch that asks for it: the user has chosen it. Where the
+a setting, or is set in a branch that asks for it: the user has chosen it. A constant
+device is of low confidence: it costs nothing on the machine that has one. Where the
 project requires MindSpore 2.5 or newer, a note says that the form is deprecated.
 
 ## Source
@@ -44,7 +45,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.edits import Edit, InsertBefore, Replace, ReplaceCode, Rewrite
@@ -105,6 +106,7 @@ class MsDeviceContext(Rule):
             f"the device is always {name}: MindSpore raises on a machine without one",
             fix=fix,
             withheld=withheld,
+            confidence=Confidence.LOW,
         )
 
 

@@ -101,7 +101,8 @@ def selection(function: Function) -> Function:
         click.option(
             "--min-confidence",
             type=click.Choice(CONFIDENCES),
-            help="Only what is at least so sure.  [default: medium]",
+            help="Only what is at least so sure.  [default: medium; low for rules "
+            "that are selected]",
         ),
         click.option(
             "--allow",

@@ -205,6 +205,7 @@ class Run:
 
     def _engine_options(self, job: Job) -> Options:
         from gpulint.engine import Options
+        from gpulint.finding import Confidence
         from gpulint.registry import check_words, choose_rules, severities
         from gpulint.targets import fits
         from gpulint.terms import Terms
@@ -218,6 +219,8 @@ class Run:
                 rules = choose_rules(settings.rules, plugins)
                 fixable = choose_rules(settings.fixes, plugins)
                 levels = severities(settings.severity, plugins)
+                named = settings.asked_for if settings.min_confidence is None else ()
+                asked = choose_rules(named, plugins)
             except ValueError as error:
                 raise click.UsageError(str(error)) from None
             self._options[key] = Options(
@@ -233,8 +236,9 @@ class Run:
                 protect=settings.protect,
                 terms=Terms(
                     levels,
-                    settings.min_confidence,
+                    settings.min_confidence or Confidence.MEDIUM,
                     frozenset(rule.code for rule in rules if rule not in fixable),
+                    frozenset(rule.code for rule in asked),
                 ),
             )
         return self._options[key]

@@ -7,8 +7,9 @@
   `networks`, `operators`, `graphs`, `optimized`, `attention`
 - what runs when: `runners`, `every_step`, `branches`, `once`, `given`, `doubtful`,
   `trials`, `switches`, `rare_passes`, `invariants`, `started`, `reuse`, `epochs`,
-  `reads`; `outside`, `neighbours`, `trainers`: what other files do with it; `changes`,
-  `mutations`, `worker_state`, `kept_workers`, `held`: what workers would not see;
+  `reads`, `trained_before`; `outside`, `neighbours`, `trainers`: what other files do
+  with it; `changes`, `mutations`, `worker_state`, `kept_workers`, `held`: what workers
+  would not see;
   `backpropagated`: what has a graph; `test_code`: what is no training
 - one topic each, for the rule that asks: `columns`, `column_uses`, `column_fates`
   (GPU101), `transfers` (102), `host_arrays`, `residency` (103), `at_creation` (104),

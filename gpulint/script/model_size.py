@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpulint.script.training_step import Step
 
 SMALL = 10_000  # weights: less keeps no GPU busy, in whatever precision
+MODEST = 100_000  # weights: less keeps it busy for large inputs alone
 # Linear layers use a weight once for a sample: less than the start of a kernel takes.
 SMALL_IF_LINEAR = 200_000
 # The most numbers that an environment of control observes, which are no picture.
@@ -61,6 +62,12 @@ def is_tiny(script: Script, step: Step) -> bool:
     """Whether the model of a step is known to be too small to gain by precision."""
     size = _size(script, step.forward.func) if step.forward is not None else None
     return size is not None and size.tiny
+
+
+def is_modest(script: Script, step: Step) -> bool:
+    """Whether what precision saves in a step hangs on the size of its inputs."""
+    known = weights(script, step)
+    return known is not None and known < MODEST
 
 
 def weights(script: Script, step: Step) -> float | None:

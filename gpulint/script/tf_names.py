@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 KERAS_3 = (3, 0)
 TF_WITH_KERAS_3 = (2, 16)
 _LEGACY = "TF_USE_LEGACY_KERAS"
+OWN_OPTIMIZATIONS = (2, 11)  # parallel maps and prefetching of its own, by default
 AUTOTUNE_SINCE = (2, 4)  # before that it is in tf.data.experimental
 # One module under several names: the later ones stand for the first.
 _SAME = (
@@ -76,6 +77,12 @@ def _wants_keras_2(script: Script) -> bool:
         return False
     program = [index, *run_together(script)]
     return any(_LEGACY in file.source.text for file in program)
+
+
+def may_optimize_itself(script: Script) -> bool:
+    """Whether the newest TensorFlow that is allowed makes batches ahead itself."""
+    highest = script.releases("tensorflow").highest
+    return highest is None or highest >= OWN_OPTIMIZATIONS
 
 
 def autotune(script: Script) -> tuple[str, tuple[str, ...]]:

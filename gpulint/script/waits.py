@@ -335,6 +335,13 @@ def acts(calls: list[ast.Call]) -> bool:
     )
 
 
+def is_timed(script: Script, loop: Loop) -> bool:
+    """Whether a loop measures time, by a function such as `time_synchronized()` too."""
+    names = [(dotted(c.func) or "").rpartition(".")[2] for c in loop.calls]
+    own = any(name.startswith("time_sync") for name in names)
+    return own or measures_time(script, list(loop.calls))
+
+
 def measures_time(script: Script, calls: list[ast.Call]) -> bool:
     """Whether a loop measures time around `synchronize()`."""
     names = [script.index.qualified(c.func) or "" for c in calls]

@@ -1,0 +1,167 @@
+"""How sure findings are: what may well cost nothing is of low confidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpulint.engine import Options, check_source
+from gpulint.finding import Confidence
+from gpulint.registry import select_rules
+from gpulint.releases import Range
+from gpulint.source import Source
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+
+EPOCHS = """\
+import torch
+from torchvision.models import resnet50
+
+device = torch.device("cuda")
+model = resnet50().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(90):
+    for x, y in loader:
+        loss = torch.nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    if epoch % settings.save_interval == 0:
+        torch.save(model.state_dict(), "model.pt")
+"""
+TIMED = """\
+import torch
+from torch.utils.data import DataLoader
+from torchvision.models import resnet50
+from times import time_synchronized
+
+device = torch.device("cuda")
+model = resnet50().to(device).eval()
+loader = DataLoader(data, batch_size=8, num_workers=4, pin_memory=True)
+with torch.no_grad():
+    for x, y in loader:
+        x = x.to(device)
+        start = time_synchronized()
+        out = model(x)
+        spent.append(time_synchronized() - start)
+"""
+BESIDE = """\
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+from torchvision.models import resnet50
+
+
+class Photos(Dataset):
+    def __init__(self, paths):
+        self.paths = paths
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        return to_tensor(Image.open(self.paths[index]).convert("RGB"))
+
+
+model = resnet50().cuda().eval()
+loader = DataLoader(Photos(paths), batch_size=1, num_workers=1)
+with torch.no_grad():
+    for image in loader:
+        out = model(image.cuda())
+        save(out.cpu())
+"""
+DOWNLOADED = """\
+import os
+import urllib.request
+
+import lightning as L
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+
+class Photos(Dataset):
+    def __init__(self, paths):
+        self.paths = paths
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        return to_tensor(Image.open(self.paths[index]).convert("RGB"))
+
+
+urllib.request.urlretrieve(address, path)
+loader = DataLoader(Photos(paths), batch_size=64, shuffle=True)
+trainer = L.Trainer(max_epochs=10, accelerator="gpu")
+if os.path.isfile(path):
+    model = Model.load_from_checkpoint(path)
+else:
+    model = Model()
+    trainer.fit(model, loader)
+"""
+FETCH = "urllib.request.urlretrieve(address, path)\n"
+
+
+def sure(
+    code: str, text: str, packages: tuple[tuple[str, Range], ...] = ()
+) -> set[Confidence]:
+    options = Options(select_rules((code,)), packages=packages)
+    found = check_source(Source(Path("train.py"), text), options).findings
+    return {f.confidence for f in found}
+
+
+def fixture(folder: str, name: str) -> str:
+    return (FIXTURES / folder / f"{name}.py").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "folder, low, high",
+    [
+        ("gpu207_cpu_augmentation", "flipped_by_hand", "bad"),
+        ("gpu301_missing_amp", "few_kernels", "any_of_torchvision"),
+        ("gpu302_missing_tf32", "small_with_attention", "bad"),
+        ("gpu701_data_parallel", "beside_processes", "bad"),
+    ],
+)
+def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
+    code = folder[:6].upper()
+    assert sure(code, fixture(folder, low)) == {Confidence.LOW}
+    assert sure(code, fixture(folder, high)) == {Confidence.HIGH}
+
+
+@pytest.mark.parametrize(
+    "code, text, change, instead",
+    [
+        ("GPU601", EPOCHS, "epoch % settings.save_interval == 0", "epoch % 5 == 0"),
+        ("GPU102", TIMED, "time_synchronized()", "perf_counter()"),
+        ("GPU201", BESIDE, "num_workers=1", "num_workers=0"),
+        ("GPU251", DOWNLOADED, FETCH, ""),
+        ("GPU251", DOWNLOADED, "    trainer.fit", "trainer.fit"),
+    ],
+    ids=["some epochs", "time is taken", "one worker", "no download", "always"],
+)
+def test_what_makes_it_sure(code: str, text: str, change: str, instead: str) -> None:
+    assert change in text
+    assert sure(code, text) == {Confidence.LOW}
+    assert sure(code, text.replace(change, instead)) == {Confidence.HIGH}
+
+
+@pytest.mark.parametrize(
+    "folder", ["gpu163_accelerate_manual_transfer", "gpu881_ms_device_context"]
+)
+def test_what_costs_next_to_nothing(folder: str) -> None:
+    assert sure(folder[:6].upper(), fixture(folder, "bad")) == {Confidence.LOW}
+
+
+@pytest.mark.parametrize("folder", ["gpu271_tf_serial_map", "gpu273_tf_no_prefetch"])
+def test_releases_that_optimize_themselves(folder: str) -> None:
+    code, text = folder[:6].upper(), fixture(folder, "bad")
+
+    def up_to(*highest: int) -> set[Confidence]:
+        major, minor = highest
+        return sure(code, text, (("tensorflow", Range(None, (major, minor))),))
+
+    assert Confidence.LOW in sure(code, text)
+    assert sure(code, text) == up_to(2, 11)
+    assert up_to(2, 10) == {Confidence.HIGH}
