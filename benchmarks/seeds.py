@@ -188,9 +188,9 @@ def prepare(work: Path, name: str, size: Size) -> dict[str, Path]:
 
 
 def fix(script: Path) -> None:
-    """Rewrite the script as the command does."""
-    words = ("-m", "gpulint", "fix", "--allow", "all", "--isolated", "--exit-zero")
-    call(script.parent, *words, "--quiet", script.name)
+    """Rewrite the script as the command does, what may gain nothing as well."""
+    words = ("fix", "--allow", "all", "--select", "ALL", "--isolated", "--exit-zero")
+    call(script.parent, "-m", "gpulint", *words, "--quiet", script.name)
 
 
 def tune(script: Path) -> dict[str, Any]:
