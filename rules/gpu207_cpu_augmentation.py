@@ -119,6 +119,8 @@ from gpulint.script import Script
 from gpulint.script.augmentations import Augmentation, find_augmentations
 from gpulint.script.batch_augmentation import move_to_batches
 
+_FLIPS = ("flip", "::-1", "transpose")  # `image.transpose(FLIP_…)` of Pillow
+
 
 class CpuAugmentation(Rule):
     """Fires on the first random operation of a training pipeline."""
@@ -167,7 +169,7 @@ class CpuAugmentation(Rule):
 def only_flips(script: Script, found: Augmentation) -> bool:
     """Whether there is nothing but flips, which cost less than reading the image."""
     names = (_name(script, node).lower() for node in found.operations)
-    return all("flip" in name or "::-1" in name for name in names)
+    return all(any(sign in name for sign in _FLIPS) for name in names)
 
 
 def message(script: Script, found: Augmentation) -> str:

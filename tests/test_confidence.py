@@ -100,6 +100,34 @@ else:
     model = Model()
     trainer.fit(model, loader)
 """
+MIRRORED = """\
+import random
+
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+
+class Photos(Dataset):
+    def __init__(self, paths):
+        self.paths = paths
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        image = Image.open(self.paths[index]).convert("RGB")
+        if random.random() < 0.5:
+            image = image.transpose(Image.FLIP_LEFT_RIGHT)
+        return to_tensor(image)
+
+
+loader = DataLoader(Photos(paths), batch_size=32, shuffle=True, num_workers=4)
+for images in loader:
+    loss = model(images.cuda()).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 FETCH = "urllib.request.urlretrieve(address, path)\n"
 
 
@@ -135,11 +163,19 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
     [
         ("GPU601", EPOCHS, "epoch % settings.save_interval == 0", "epoch % 5 == 0"),
         ("GPU102", TIMED, "time_synchronized()", "perf_counter()"),
+        ("GPU207", MIRRORED, "transpose(Image.FLIP_LEFT_RIGHT)", "rotate(9)"),
         ("GPU201", BESIDE, "num_workers=1", "num_workers=0"),
         ("GPU251", DOWNLOADED, FETCH, ""),
         ("GPU251", DOWNLOADED, "    trainer.fit", "trainer.fit"),
     ],
-    ids=["some epochs", "time is taken", "one worker", "no download", "always"],
+    ids=[
+        "some epochs",
+        "time is taken",
+        "flipped",
+        "one worker",
+        "no download",
+        "always",
+    ],
 )
 def test_what_makes_it_sure(code: str, text: str, change: str, instead: str) -> None:
     assert change in text
