@@ -223,12 +223,20 @@ def _interval(script: Script, test: ast.expr) -> int | None:
     found = []
     for part in _modulos(script, test):
         its = script.evaluator.values(part.right)
-        known = [v.constant for v in its.known if isinstance(v.constant, int)]
+        numbers = (_whole(v.constant) for v in its.known)
+        known = [n for n in numbers if n is not None]
         positive = [n for n in known if n > 0]
         if not positive or not its.complete or len(positive) < len(its.known):
             return None
         found += known
     return min(found, default=None)
+
+
+def _whole(constant: object) -> int | None:
+    """A whole number, `1e5` too."""
+    if isinstance(constant, float) and constant.is_integer():
+        return int(constant)
+    return constant if isinstance(constant, int) else None
 
 
 def _modulos(script: Script, test: ast.expr) -> Iterator[ast.BinOp]:
