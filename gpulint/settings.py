@@ -44,17 +44,19 @@ class Choice(NamedTuple):
 
     `anew`: what was chosen before it counts no more. Where both name a rule, the word
     that says it most exactly decides; between two of the same kind, `ignore`. Those
-    of `keep` stay as they were, whatever less exact words say.
+    of `keep` stay as they were, whatever less exact words say. `asked`: a user has
+    said so.
     """
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     anew: bool = False
     keep: tuple[str, ...] = ()
+    asked: bool = True
 
 
 Choices = tuple[Choice, ...]
-EVERY_RULE = (Choice((ALL,)),)  # what holds before anybody has chosen
+EVERY_RULE = (Choice((ALL,), asked=False),)  # before anybody has chosen
 
 
 def chosen(before: Choices, choice: Choice) -> Choices:
@@ -100,7 +102,7 @@ class Settings:
     @property
     def asked_for(self) -> Choices:
         """Rules that the user has named, be it by `ALL`: nobody does so by default."""
-        return tuple(Choice(c.select) for c in self.rules if c not in EVERY_RULE)
+        return tuple(Choice(c.select) for c in self.rules if c.asked)
 
     @property
     def named(self) -> tuple[str, ...]:

@@ -97,10 +97,10 @@ of pixels and whole degrees are read, but not rewritten.
 ## When not
 What validation or test data alone go through, and crops that give images of any size
 their final one: those make the copy to the GPU smaller. Nothing but flips, which cost
-less than reading the image, is a note of low confidence. Samples that are made once and
-kept. Datasets with boxes or key points, which would have to move with the images.
-Programs that train on the CPU, or that augment batches with Kornia already. Operations
-that an option asks for which is off by default.
+less than reading the image, is a note, of low confidence where it cannot be moved.
+Samples that are made once and kept. Datasets with boxes or key points, which would have
+to move with the images. Programs that train on the CPU, or that augment batches with
+Kornia already. Operations that an option asks for which is off by default.
 
 ## Source
 Kornia, `kornia.augmentation`: operations on batches with parameters for each sample;
@@ -161,7 +161,7 @@ class CpuAugmentation(Rule):
             withheld=withheld,
             related=[(node, "at random as well") for node in rest],
             severity=Severity.NOTE if flips else None,
-            confidence=Confidence.LOW if flips else None,
+            confidence=Confidence.LOW if flips and fix is None else None,
             evidence=[(found.loader.call, "makes the samples that are trained on")],
         )
 

@@ -96,6 +96,7 @@ class BlockingCheckpoint(Rule):
         for (loop, withheld), (first, *others) in groups.items():
             rewrites = [x.fix for x in (first, *others) if x.fix is not None]
             step = any(x.found.rhythm == "step" for x in (first, *others))
+            sure = step or any(_is_regular(x.found) for x in (first, *others))
             yield self.finding(
                 script,
                 first.found.call.func,
@@ -104,7 +105,7 @@ class BlockingCheckpoint(Rule):
                 fix=joined(script, rewrites) if rewrites else None,
                 withheld=withheld,
                 severity=Severity.WARNING if step else Severity.NOTE,
-                confidence=None if step or _is_regular(first.found) else Confidence.LOW,
+                confidence=None if sure else Confidence.LOW,
                 related=[(x.found.call.func, "here as well") for x in others],
                 evidence=[(loop, "runs in this loop")],
             )

@@ -146,7 +146,6 @@ def fixture(folder: str, name: str) -> str:
 @pytest.mark.parametrize(
     "folder, low, high",
     [
-        ("gpu207_cpu_augmentation", "flipped_by_hand", "bad"),
         ("gpu301_missing_amp", "few_kernels", "any_of_torchvision"),
         ("gpu302_missing_tf32", "small_with_attention", "bad"),
         ("gpu701_data_parallel", "beside_processes", "bad"),
@@ -181,6 +180,18 @@ def test_what_makes_it_sure(code: str, text: str, change: str, instead: str) -> 
     assert change in text
     assert sure(code, text) == {Confidence.LOW}
     assert sure(code, text.replace(change, instead)) == {Confidence.HIGH}
+
+
+def test_one_regular_save_makes_them_all_sure() -> None:
+    last = '        torch.save(model.state_dict(), "model.pt")\n'
+    save = last.replace("        ", "    ", 1).replace("model.pt", "last.pt")
+    assert sure("GPU601", EPOCHS + save) == {Confidence.HIGH}
+
+
+def test_flips_that_can_be_moved_are_sure() -> None:
+    """GPU208 leaves the conversion of these images to the same rewrite."""
+    text = fixture("gpu207_cpu_augmentation", "flipped_by_hand")
+    assert sure("GPU207", text) == {Confidence.HIGH}
 
 
 @pytest.mark.parametrize(
