@@ -80,8 +80,11 @@ trained on derivatives of what they give, and an optimizer that holds a picture 
 latent tensor gain nothing; nor does a step behind `if train:` that `train = False`
 switches off, or a function that says nothing of devices beside others that do.
 Lightning, Accelerate, DeepSpeed, fastai, Ignite and the Hugging Face Trainer have a
-setting for it. A project that allows no torch from 1.6 on has none. Models known to
-have less than 100 000 weights are of low confidence: they gain on large inputs alone.
+setting for it. A project that allows no torch from 1.6 on has none.
+
+Of low confidence: models known to have less than 100 000 weights, which gain on large
+inputs alone, and those not surely large. Convolutions over pictures, models of a
+package, attention beside layer norms, and layers of 256 features or more are.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and
@@ -102,7 +105,7 @@ from gpulint.script.edits import CannotFix
 from gpulint.script.graphs import is_graph_network
 from gpulint.script.loops import imports_environments, steps_environment
 from gpulint.script.model_size import is_modest, is_tiny
-from gpulint.script.networks import is_large
+from gpulint.script.networks import is_large, is_surely_large
 from gpulint.script.old_torch import runs_only_before
 from gpulint.script.operators import solves_equation
 from gpulint.script.optimized import optimizes_tensors
@@ -144,11 +147,13 @@ class MissingAMP(Rule):
             return
         steps = [step for step in find_steps(script) if _gains(script, step)]
         if steps and is_large(script):
+            sure = is_surely_large(script)
             for step in steps:
-                yield self._report(script, step)
+                yield self._report(script, step, sure)
 
-    def _report(self, script: Script, step: Step) -> Finding:
+    def _report(self, script: Script, step: Step, sure: bool) -> Finding:
         fix, withheld = None, None
+        sure = sure and not is_modest(script, step)
         try:
             fix = with_autocast(script, step)
         except CannotFix as error:
@@ -163,7 +168,7 @@ class MissingAMP(Rule):
             fix=fix,
             withheld=withheld,
             related=[(step.loop.node, "the training loop")],
-            confidence=Confidence.LOW if is_modest(script, step) else None,
+            confidence=None if sure else Confidence.LOW,
         )
         return found if found.fix else found._replace(severity=Severity.NOTE)
 

@@ -60,10 +60,11 @@ that is not known may be any network of the program's files, or of a package tha
 make one of by name: a quarter of them has to multiply. Models of less than 10 000
 weights (200 000 in linear layers alone) or at most 64 features wide (such products wait
 for memory), Fourier operators trained on derivatives of what they give, and models that
-act in an environment between two steps gain nothing; those known to have less than
-100 000 weights gain on large inputs alone, and are of low confidence. The optimizer
-holds a picture or a latent tensor, no weights. A function says nothing of devices,
-beside others that do.
+act in an environment between two steps gain nothing. The optimizer holds a picture or
+a latent tensor, no weights. A function says nothing of devices, beside others that do.
+Models known to have less than 100 000 weights gain on large inputs alone, and are of
+low confidence, as those whose layers may be narrower than 256 features and are neither
+of a package nor of convolutions or attention.
 
 A constant switches the training off,
 or it is a trial: a few steps, or a search after which the optimizer is put back.
@@ -96,9 +97,10 @@ from gpulint.script.covered import may_be_mixed
 from gpulint.script.half import exact_mathematics
 from gpulint.script.loops import steps_environment
 from gpulint.script.model_size import is_modest, is_tiny
-from gpulint.script.models import constructors
+from gpulint.script.models import constructors, trained_models
 from gpulint.script.networks import (
     has_products,
+    is_surely_large,
     makes_gram_matrix,
     multiplies_much,
 )
@@ -162,7 +164,7 @@ class MissingTF32(Rule):
             "the file never sets it, so TF32 is off",
             fix=None if withheld else at_start(script, TITLE, SETTING),
             withheld=withheld,
-            confidence=Confidence.LOW if _is_modest(script) else None,
+            confidence=Confidence.LOW if _may_be_small(script) else None,
         )
 
     def _trainer(self, script: Script) -> Iterator[Finding]:
@@ -197,9 +199,12 @@ def _is_in_full(made: TrainerCall) -> bool:
     return made.argument("precision").absent or made.values("precision").all_in(*FULL)
 
 
-def _is_modest(script: Script) -> bool:
+def _may_be_small(script: Script) -> bool:
+    """Whether the models are known to be small, or not seen to be large."""
     steps = find_steps(script)
-    return bool(steps) and all(is_modest(script, step) for step in steps)
+    if steps and all(is_modest(script, step) for step in steps):
+        return True
+    return bool(trained_models(script)) and not is_surely_large(script)
 
 
 def _gains_nothing(script: Script) -> bool:

@@ -128,6 +128,22 @@ for images in loader:
     loss.backward()
     optimizer.step()
 """
+DENSE = """\
+import torch
+from torch import nn
+
+device = torch.device("cuda")
+columns = len(table.columns)
+model = nn.Sequential(nn.Linear(columns, 1000), nn.ReLU(), nn.Linear(1000, columns))
+model.to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(90):
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
 FETCH = "urllib.request.urlretrieve(address, path)\n"
 
 
@@ -161,6 +177,8 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
     "code, text, change, instead",
     [
         ("GPU601", EPOCHS, "epoch % settings.save_interval == 0", "epoch % 5 == 0"),
+        ("GPU301", DENSE.replace("1000", "240"), "240", "1000"),
+        ("GPU302", DENSE.replace("1000", "240"), "240", "1000"),
         ("GPU102", TIMED, "time_synchronized()", "perf_counter()"),
         ("GPU207", MIRRORED, "transpose(Image.FLIP_LEFT_RIGHT)", "rotate(9)"),
         ("GPU201", BESIDE, "num_workers=1", "num_workers=0"),
@@ -169,6 +187,8 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
     ],
     ids=[
         "some epochs",
+        "not surely wide",
+        "products not surely wide",
         "time is taken",
         "flipped",
         "one worker",

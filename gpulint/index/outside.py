@@ -213,6 +213,17 @@ class Outside:
             ]
         return self._subclasses[owner]
 
+    def descendants(self, owner: ast.ClassDef) -> list[ast.ClassDef]:
+        """Classes that derive from one, or from one that does."""
+        found: dict[ast.ClassDef, None] = {}
+        waiting = [owner]
+        while waiting:
+            new = [c for c in self.subclasses(waiting.pop()) if c not in found]
+            found.update(dict.fromkeys(new))
+            waiting += new
+        found.pop(owner, None)
+        return list(found)
+
     def _importing(self, owner: ast.ClassDef, text: str) -> list[FileIndex]:
         """Files that import a class and hold a text; none where they are too many."""
         home = self.index.home(owner)

@@ -605,8 +605,16 @@ class Resolver:
             return []
         if not isinstance(owner, ast.ClassDef):
             return home.project.importers(home, name, f"{name}(")
-        call = f"{owner.name}(" if name == "__init__" else f".{name}("
-        return home.project.importers(home, owner.name, call)
+        if name == "__init__":
+            return home.project.importers(home, owner.name, f"{owner.name}(")
+        found: dict[FileIndex, None] = {}
+        for heir in (owner, *self.outside.descendants(owner)):
+            its = self.index.home(heir)
+            others = home.project.importers(its, heir.name, f".{name}(")
+            if others is None:
+                return None
+            found.update(dict.fromkeys(o for o in others if o is not home))
+        return list(found)
 
     def _callers_in(self, home: FileIndex, function: Function) -> Iterator[ast.Call]:
         names = {function.name, *home.local_names.get(function.name, ())}

@@ -55,6 +55,7 @@ _ATTENTION = re.compile(
     r"open_clip)\.|(?i:bert(?!tok)|transformer(?!s\.)|(^|[._])vit(_|\b)|(^|[._])gpt|"
     r"llama|swin)(?!\w*(Tokenizer|Processor|Config|Loader|Dataset|Loss))"
 )
+_OF_TORCH = re.compile(r"^torch\.nn\.(Transformer|MultiheadAttention)")
 # What networks of tokens have, whose linear layers do nearly all arithmetic.
 _OF_TOKENS = re.compile(
     r"^torch\.nn\.(LayerNorm|RMSNorm|functional\.(layer|rms)_norm)$"
@@ -83,6 +84,7 @@ HALF_OF_ALL = 2
 # bytes are 16 a byte, which a GPU does in float32 while the bytes come.
 NARROW = 64
 WIDE = 128  # features from which on a known layer counts as a large one
+SURELY_WIDE = 256  # from which on no small batch makes a layer's products cheap
 
 
 def multiplies_much(script: Script) -> bool:
@@ -102,6 +104,12 @@ def multiplies_much(script: Script) -> bool:
 def is_large(script: Script) -> bool:
     """Whether a model that is trained is seen to keep a GPU's tensor cores busy."""
     return _trains_one(script, "is_large", (_ATTENTION, _CONVOLUTIONAL, _OF_LARGE))
+
+
+def is_surely_large(script: Script) -> bool:
+    """Whether that holds for whatever sizes its options and callers may give it."""
+    kinds = (_ATTENTION, _CONVOLUTIONAL, _OF_LARGE)
+    return _trains_one(script, "is_surely_large", kinds)
 
 
 def has_large(script: Script) -> bool:
@@ -285,6 +293,16 @@ class Network:
             return True
         return self._is_wide(_RECURRENT) or self._is_wide(_IN_SEQUENCES)
 
+    @property
+    def is_surely_large(self) -> bool:
+        """Whether it convolves pictures, attends to tokens, or is known to be wide."""
+        if self.convolves or self._has(_OF_LARGE, _OF_TORCH) or self._takes(_ATTENTION):
+            return True
+        if self._has(_OF_TOKENS) and self._has(_ATTENTION, _PRODUCT):
+            return True
+        kinds = (_LINEAR, _RECURRENT, _IN_SEQUENCES)
+        return any(self._is_wide(kind, SURELY_WIDE) for kind in kinds)
+
     @cached_property
     def convolves(self) -> bool:
         """Whether it convolves pictures or volumes."""
@@ -307,15 +325,17 @@ class Network:
     @property
     def _takes_convolutional(self) -> bool:
         """Whether a convolutional model of a package, not of the program, is in it."""
+        return self._takes(_CONVOLUTIONAL) or self._is_given_convolutional
+
+    def _takes(self, kind: re.Pattern[str]) -> bool:
+        """Whether what other packages give it is of a kind, by its name."""
         resolver = self.script.resolver
         own = {
             name
             for call, name in self.calls
             if resolver.class_of(call.func) is not None or resolver.callees(call)
         }
-        if any(_CONVOLUTIONAL.search(name) for name in self.names - own):
-            return True
-        return self._is_given_convolutional
+        return any(kind.search(name) for name in self.names - own)
 
     def _is_single(self, kernel: ast.expr) -> bool:
         """Whether a kernel is `1`, `(1, 1)`, or the value of a name that is one."""

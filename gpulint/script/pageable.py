@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _MAKES_HOST = frozenset(
     f"torch.{n}"
-    for n in "from_numpy tensor as_tensor Tensor FloatTensor LongTensor stack cat "
-    "concat zeros ones full empty rand randn randint arange".split()
+    for n in "from_numpy tensor as_tensor stack cat concat zeros ones full empty rand "
+    "randn randint arange".split()
 )
 _COPIES = frozenset(
     f"torch.{n}"
@@ -42,11 +42,11 @@ def made(script: Script, node: ast.expr, depth: int = 0) -> bool:
     """Whether a tensor is made on the host, from an array or a list."""
     if isinstance(node, ast.Call):
         name = script.index.qualified(node.func) or ""
-        if name in _MAKES_HOST or name.startswith("numpy."):
+        if name in _MAKES_HOST or name.startswith("numpy.") or _HOST_TYPE.match(name):
             return True
         if name == "torch.autograd.Variable" and node.args:
             return made(script, node.args[0], depth)
-        if isinstance(node.func, ast.Attribute) and node.func.attr in SAME_VALUES:
+        if isinstance(node.func, ast.Attribute) and _keeps_memory(node.func.attr):
             return made(script, node.func.value, depth)
         return False
     if isinstance(node, ast.Subscript):
@@ -54,6 +54,11 @@ def made(script: Script, node: ast.expr, depth: int = 0) -> bool:
     if isinstance(node, ast.Name) and depth < 6:
         return any(_defined(script, d, depth) for d in script.definitions(node))
     return False
+
+
+def _keeps_memory(method: str) -> bool:
+    """A view, or a change in place: `.zero_()`, `.fill_(1)`."""
+    return method in SAME_VALUES or re.fullmatch(r"[a-z]\w*[a-z]_", method) is not None
 
 
 def _defined(script: Script, definition: Definition, depth: int) -> bool:
