@@ -545,8 +545,10 @@ class Resolver:
         name = dotted(func)
         if name is not None and name.partition(".")[0] not in home.imports:
             method = self._only_method(home, func.attr)
-            fits = method is not None and self._takes(method, call)
-            return method if fits and not _sets_mode(home, func, call) else None
+            if method is None or not self._takes(method, call):
+                return None
+            foreign = _sets_mode(home, func, call) or self._is_foreign(home, func.value)
+            return None if foreign or home.inside(call, method) else method
         found = {f.node for d in self.module_member(func) for f in self.final(d)}
         only = found.pop() if len(found) == 1 else None
         both = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -562,6 +564,14 @@ class Resolver:
             if f.name == name and isinstance(home.parent(f), ast.ClassDef)
         ]
         return found[0] if len(found) == 1 else None
+
+    def _is_foreign(self, home: FileIndex, value: ast.expr) -> bool:
+        """Whether a value may be what another package makes: `self.words = Words()`."""
+        made = [o.expression for o in self.origins(value)]
+        heads = ((dotted(m.func) or "") for m in made if isinstance(m, ast.Call))
+        names = (home.imports.get(head.partition(".")[0]) for head in heads)
+        owns = home.project.owns if home.project is not None else None
+        return any(n is not None and not (owns and owns(home, n)) for n in names)
 
     def _takes(self, function: Function, call: ast.Call) -> bool:
         """Whether a function has parameters for all that a call passes, and no more."""
