@@ -42,9 +42,12 @@ Copies to the host, models and other things moved once, batches that a framework
 batches made from lists and arrays in the loop (their memory is not pinned), loaders
 that are not pinned and that GPU202 leaves so. Batches of DGL graphs, and those of a
 class whose own `to` does not take the option. Slices of one tensor that are moved one
-by one are GPU101. An evaluation that takes the time around waits for the device is of
-low confidence: it waits anyway, and a copy that is only queued would count as work of
-the model.
+by one are GPU101.
+
+Of low confidence: loaders without workers that are not pinned, as the process that
+trains would pin itself, one more copy; and an evaluation that takes the time around
+waits for the device: it waits anyway, and a copy that is only queued would count as
+work of the model.
 
 ## Source
 PyTorch tutorial "A guide on good usage of `non_blocking` and `pin_memory()`";
@@ -64,7 +67,7 @@ from gpulint.script import Script
 from gpulint.script.branches import branches_of, most_in_one_pass
 from gpulint.script.edits import Edit, InsertBefore, Replace, Rewrite
 from gpulint.script.loops import Loop
-from gpulint.script.pinning import stays_unpinned
+from gpulint.script.pinning import loads_unpinned_alone, stays_unpinned
 from gpulint.script.syntax import set_keywords
 from gpulint.script.transfers import Transfer, hindrance
 from gpulint.script.waits import is_timed
@@ -98,7 +101,8 @@ class BlockingTransfer(Rule):
         number = _number(script, loop, found)
         copies = "a copy" if number == 1 else f"{number} copies"
         step = "step" if loop.train else "evaluation step"
-        timed = not loop.train and is_timed(script, loop)
+        waits = loads_unpinned_alone(script, loop)  # as does the copy to pinned memory
+        waits |= not loop.train and is_timed(script, loop)
         return self.finding(
             script,
             first,
@@ -106,7 +110,7 @@ class BlockingTransfer(Rule):
             fix=_rewrite(script, safe) if safe else None,
             withheld=next(filter(None, guards), None),
             related=[(call, "another copy") for call in others],
-            confidence=Confidence.LOW if timed else None,
+            confidence=Confidence.LOW if waits else None,
         )
 
 

@@ -42,20 +42,21 @@ reported with its place and left alone; so is a call with its function's own `**
 
 ## When not
 Loaders without workers, unless their samples ask for some (GPU201) or lie in memory
-(GPU211): the process that trains would pin, one more copy in each of its steps.
-Options that an unpacked dict sets or may set, values decided at run time, loaders of
-other libraries, batches that are or may be on the device (pinning those raises),
-samples that this process makes by acting in an environment, single samples of a script
-that trains nothing and reads back each result, loaders of which one batch or a few are
-taken or that `process` of a graph dataset runs once for all, datasets whose samples are
-all the same (a profile, or a trial of the model), objects that a collate function makes
-of a class without `pin_memory`, batches of a few known numbers, batches that the
-training process makes anew from arrays or joins before it copies them (`torch.cat`
-gives ordinary memory), data modules of projects without a trainer, that Lightning's
-trainers take on the CPU alone, or that no file names where others train or notebooks
-lie beside it, Lightning's test and prediction loaders where nothing runs them,
-functions that say nothing of devices beside others that do, scripts for the CPU or MPS,
-and `pin_memory=False` with a comment that gives a reason.
+(GPU211), which is of low confidence: the process that trains would pin, one more copy
+in each of its steps, and the fixes of both rules pin as well. Options that an unpacked
+dict sets or may set, values decided at run time, loaders of other libraries, batches
+that are or may be on the device (pinning those raises), samples that this process makes
+by acting in an environment, single samples of a script that trains nothing and reads
+back each result, loaders of which one batch or a few are taken or that `process` of a
+graph dataset runs once for all, datasets whose samples are all the same (a profile, or
+a trial of the model), objects that a collate function makes of a class without
+`pin_memory`, batches of a few known numbers, batches that the training process makes
+anew from arrays or joins before it copies them (`torch.cat` gives ordinary memory),
+data modules of projects without a trainer, that Lightning's trainers take on the CPU
+alone, or that no file names where others train or notebooks lie beside it, Lightning's
+test and prediction loaders where nothing runs them, functions that say nothing of
+devices beside others that do, scripts for the CPU or MPS, and `pin_memory=False` with a
+comment that gives a reason.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on
@@ -66,7 +67,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Value
 from gpulint.rule import Hardware, Loaders, Rule
 from gpulint.script import Loader, Script
@@ -76,6 +77,7 @@ from gpulint.script.pinning import (
     changed_in_dataset,
     compared_device,
     gains,
+    loads_alone,
     needs_tuple,
     pin_condition,
     unpinned,
@@ -127,6 +129,7 @@ class UnpinnedLoader(Rule):
             fix=None if withheld else _rewrite(script, loader),
             withheld=withheld,
             related=[(node, "`pin_memory` is False here") for node in elsewhere],
+            confidence=Confidence.LOW if loads_alone(script, loader) else None,
         )
 
 

@@ -184,26 +184,43 @@ def pins_itself(script: Script, loader: Loader) -> bool:
 
     Where it loads alone, and nothing asks for workers or for batches from memory.
     """
-    workers = loader.argument("num_workers")
-    alone = workers.absent or (workers.given and loader.values("num_workers").all_in(0))
-    if not alone or fed_by_framework(script, loader):
+    if not loads_alone(script, loader):
         return False
     return not gains_by_workers(script, loader) and gathered(script, loader) is None
 
 
+def loads_alone(script: Script, loader: Loader) -> bool:
+    """Whether the process that trains is known to make the batches itself."""
+    workers = loader.argument("num_workers")
+    alone = workers.absent or (workers.given and loader.values("num_workers").all_in(0))
+    return alone and not fed_by_framework(script, loader)
+
+
 def stays_unpinned(script: Script, loop: Loop) -> bool:
     """Whether every loader of a loop is known, and has nothing to gain by pinning."""
+    loaders = _known_unpinned(script, loop)
+    return bool(loaders) and not any(gains(script.of(x.call), x) for x in loaders)
+
+
+def loads_unpinned_alone(script: Script, loop: Loop) -> bool:
+    """Whether all batches of a loop are made, unpinned, by the process that copies."""
+    loaders = _known_unpinned(script, loop)
+    return bool(loaders) and all(loads_alone(script.of(x.call), x) for x in loaders)
+
+
+def _known_unpinned(script: Script, loop: Loop) -> list[Loader]:
+    """The loaders of a loop, if all are known and none of them is pinned."""
     each = [o for i, _ in loop.items for o in iterated(script.resolver, i)]
     origins = [o for o in each if not isinstance(o.node, ast.Subscript)]
-    loaders = [_loader(script, o.call) for o in origins if o.call is not None]
-    return len(loaders) == len(origins) > 0 and all(
-        loader is not None
+    found = [_loader(script, o.call) for o in origins if o.call is not None]
+    loaders = [
+        loader
+        for loader in found
+        if loader is not None
         and unpinned(loader) is not None
-        and not comes_from_settings(home, loader, "pin_memory")
-        and not gains(home, loader)
-        for loader in loaders
-        for home in ([script.of(loader.call)] if loader is not None else [script])
-    )
+        and not comes_from_settings(script.of(loader.call), loader, "pin_memory")
+    ]
+    return loaders if len(loaders) == len(origins) else []
 
 
 def _loader(script: Script, call: ast.Call) -> Loader | None:
