@@ -73,7 +73,8 @@ def find_torch_version(folder: Path) -> Declared | None:
     people are told to install does. None: nothing says it.
     """
     rooted = _is_rooted(folder)
-    return _find(folder, rooted) or _find_prose(folder, rooted)
+    found = _find(folder, rooted)
+    return found if found and _bounds(found) else _find_prose(folder, rooted)
 
 
 def find_versions(folder: Path) -> dict[str, Range]:
@@ -81,13 +82,14 @@ def find_versions(folder: Path) -> dict[str, Range]:
     rooted = _is_rooted(folder)
     names = dict.fromkeys(PACKAGES.values())
     found = {n: _find(folder, rooted, n) for n in names if n != TORCH}
-    return {n: Range(its.version, its.highest) for n, its in found.items() if its}
+    return {n: _bounds(its) for n, its in found.items() if its and _bounds(its)}
 
 
 def installed_by(commands: str) -> dict[str, Range]:
     """The bounds that commands, a line each, install packages with; the last counts."""
     words = [w for c in _INSTALLS.finditer(commands) for w in c["packages"].split()]
-    return {name: its for name, its, _ in _each(word.strip("\"'") for word in words)}
+    named = _each(word.strip("\"'") for word in words)
+    return {name: its for name, its, _ in named if its}
 
 
 def forget() -> None:
@@ -107,7 +109,10 @@ def _is_rooted(folder: Path) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _find(folder: Path, rooted: bool, package: str = TORCH) -> Declared | None:
     declared, locked, seen = _in_folder(folder)
-    found = _joined(declared.get(package) or locked.get(package) or [])
+    its = declared.get(package, [])
+    if not any(map(_bounds, its)):
+        its = locked.get(package) or its
+    found = _joined(its)
     last = (folder / ".git").exists() if rooted else seen
     if found or last or folder.parent == folder:
         return found
@@ -130,11 +135,19 @@ def _find_prose(folder: Path, rooted: bool) -> Declared | None:
 
 
 def _joined(facts: list[Declared]) -> Declared | None:
-    """The fact with the lowest bound, and the newest release that any allows."""
+    """The fact with the lowest bound, and the newest release that any allows.
+
+    Those without a bound count where there are no others: the search ends with them.
+    """
+    facts = [fact for fact in facts if _bounds(fact)] or facts
     if not facts:
         return None
     lowest = min(facts, key=lambda fact: fact.version or (ANY_MINOR, 0))
     return replace(lowest, highest=newest(fact.highest for fact in facts))
+
+
+def _bounds(declared: Declared) -> Range:
+    return Range(declared.version, declared.highest)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -209,7 +222,7 @@ def _requirement(text: str) -> list[Bound]:
         its = allowed(str(Requirement(text).specifier))
     except InvalidRequirement:
         return []
-    return [(_package(name[1]), its, text)] if its else []
+    return [(_package(name[1]), its, text)]
 
 
 def _package(name: str) -> str:
@@ -240,9 +253,7 @@ def _environment(text: str) -> list[Bound]:
             continue
         specifier = re.split(r"\s#|['\"]", match[2])[0].strip()
         version = re.sub(r"^(=?=?[\d.*]+)=.*$", r"\1", specifier).lstrip(" ")
-        its = allowed(version)
-        if its:
-            bounds.append((_package(match[1]), its, line))
+        bounds.append((_package(match[1]), allowed(version), line))
     return bounds
 
 
@@ -288,11 +299,14 @@ def _setup_cfg(text: str) -> list[Bound]:
 
 
 def _setup_py(text: str) -> list[Bound]:
-    """String literals that are requirements; nothing is run."""
+    """String literals that are requirements; nothing is run.
+
+    One without a bound may be a keyword, or a part of the package.
+    """
     strings = (
         n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant)
     )
-    return _each(strings)
+    return [bound for bound in _each(strings) if bound[1]]
 
 
 def _toml_lock(text: str) -> list[Bound]:

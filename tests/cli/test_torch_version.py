@@ -297,3 +297,24 @@ def test_releases_of_other_packages(tmp_path: Path) -> None:
         "tensorflow": Range((2, 16)),
         "keras": Range(None, (2, ANY_MINOR)),
     }
+
+
+def test_a_nearer_file_without_a_bound_ends_the_search(tmp_path: Path) -> None:
+    """Who installs what lies beside the script gets the newest release."""
+    write(tmp_path, requirements="tensorflow==1.15\ntorch==1.4\nkeras==2.2\n")
+    write(tmp_path / "tf2", requirements="tensorflow\ntorch\n")
+    (tmp_path / ".git").mkdir()
+    assert find_versions(tmp_path) == {
+        "tensorflow": Range((1, 15), (1, 15)),
+        "keras": Range((2, 2), (2, 2)),
+    }
+    assert find_versions(tmp_path / "tf2") == {"keras": Range((2, 2), (2, 2))}
+    assert find_torch_version(tmp_path / "tf2") is None
+
+
+def test_a_bound_counts_beside_names_without_one(tmp_path: Path) -> None:
+    lock = LOCK % "'\nversion = '2.3'"
+    write(tmp_path, requirements="torch\n", uv=lock)
+    found = find_torch_version(tmp_path)
+    assert found is not None
+    assert found.version == (2, 3)
