@@ -245,7 +245,9 @@ def _syntax(source: Source, error: SyntaxError) -> SourceError:
 def _trouble_in(source: Source, error: SourceError, options: Options) -> list[Finding]:
     if error.code == "GPU001" and source.generated:
         return []
-    if error.code == "GPU000" and _is_no_training_code(source, options):
+    if error.code == "GPU000" and (
+        _is_no_training_code(source, options) or _is_of_python_2(source, error)
+    ):
         return []
     return list(trouble(source.path, error, options))
 
@@ -257,6 +259,14 @@ def _is_no_training_code(source: Source, options: Options) -> bool:
         return True
     template = any("{{" in part for part in source.path.parts)
     return template or not any(name in source.text for name in FRAMEWORKS)
+
+
+def _is_of_python_2(source: Source, error: SourceError) -> bool:
+    """Whether a file runs with no release of a framework that is left: but PyTorch's.
+
+    Programs for that were often written for both.
+    """
+    return "Missing parentheses in call to" in str(error) and "torch" not in source.text
 
 
 def trouble(

@@ -329,6 +329,7 @@ def test_a_file_that_cannot_be_analysed_is_one_finding(
     [
         ("old.py", "print 'no training'\n", None),
         ("old.py", "import torch\nprint 'of another time'\n", (0, 4)),
+        ("old.py", "import tensorflow\nprint 'of Python 2'\n", None),
         ("{{name}}/train.py", "import torch\nx = {{ cookiecutter.x }\n", None),
     ],
 )
@@ -340,6 +341,16 @@ def test_a_syntax_error_that_hides_no_training_is_none(
     file.write_text(text)
     options = Options((*TROUBLE, Renames("print")), newest_torch=newest)
     assert check_path(file, options).findings == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["import torch\nprint 'of Python 2'\n", "import tensorflow\nprint('\n"]
+)
+def test_a_syntax_error_that_may_hide_training(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(text)
+    (finding,) = check_path(file, Options(TROUBLE)).findings
+    assert finding.code == "GPU000"
 
 
 def test_a_file_that_is_gone_is_one_finding(tmp_path: Path) -> None:
