@@ -44,15 +44,16 @@ take the numbers of a seed in another order from run to run. So it is where the 
 gives up the order itself (`deterministic`). A function that changes what the next
 element finds (`assign_add`, `global`) is left alone.
 
-A function without random numbers, Python or state is a note of low confidence:
-TensorFlow's default optimizations (`map_parallelization`) make it parallel where
-nothing switches them off. Its confidence is that of other findings where the project
-allows no TensorFlow from 2.11 on.
+A function without random numbers, Python or state is a note: TensorFlow's default
+optimizations (`map_parallelization`) make it parallel where nothing switches them off.
+Where the project allows a TensorFlow from 2.11 on, that is of low confidence, as is a
+function that calls what is not known, but nothing of the kind as far as is seen.
 
 ## When not
 A function that only chooses among the parts of an element. A dataset of which the first
 few elements are looked at. The number is given, or may be by `**kwargs`. Methods called
 `map` of other things than datasets.
+A `map` before `cache` makes each element once, and is of low confidence.
 
 ## Source
 TensorFlow guide, "Better performance with the tf.data API", Parallelizing data
@@ -68,6 +69,7 @@ import ast
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding, Severity
+from gpulint.index.build import last_name
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.edits import Replace, Rewrite
@@ -109,7 +111,9 @@ class TfSerialMap(Rule):
         edit = Replace(call, set_keywords(num_parallel_calls=code))
         withheld = "the function changes what the next element finds"
         exact = mapped.exact and not gives_up_order(script, call)
-        unsure = mapped.exact and may_optimize_itself(script)
+        parallel = not (mapped.draws or mapped.python) and may_optimize_itself(script)
+        behind = map(last_name, script.pipelines.behind(call))
+        unsure = parallel or "cache" in behind
         reasons = (
             (mapped.draws, "it draws random numbers here"),
             (mapped.python, "it goes back to Python here"),
@@ -118,7 +122,7 @@ class TfSerialMap(Rule):
         return self.finding(
             script,
             spot(call),
-            STATELESS if mapped.exact else SERIAL,
+            STATELESS if mapped.exact or parallel else SERIAL,
             fix=None if mapped.keeps else Rewrite(TITLE, (edit,), imports),
             withheld=withheld if mapped.keeps else None,
             evidence=[(node, note) for node, note in reasons if node is not None],

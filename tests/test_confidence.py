@@ -221,14 +221,43 @@ def test_what_costs_next_to_nothing(folder: str) -> None:
     assert sure(folder[:6].upper(), fixture(folder, "bad")) == {Confidence.LOW}
 
 
+BEFORE_BATCHES = """\
+import tensorflow as tf
+
+images = tf.data.Dataset.from_tensor_slices(paths)
+images = images.map(read)
+model.fit(images.batch(64).prefetch(tf.data.AUTOTUNE), epochs=10)
+"""
+READ = """\
+def read(path):
+    return tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+
+
+"""
+
+
+def up_to(code: str, text: str, *highest: int) -> set[Confidence]:
+    major, minor = highest
+    return sure(code, text, (("tensorflow", Range(None, (major, minor))),))
+
+
 @pytest.mark.parametrize("folder", ["gpu271_tf_serial_map", "gpu273_tf_no_prefetch"])
 def test_releases_that_optimize_themselves(folder: str) -> None:
-    code, text = folder[:6].upper(), fixture(folder, "bad")
-
-    def up_to(*highest: int) -> set[Confidence]:
-        major, minor = highest
-        return sure(code, text, (("tensorflow", Range(None, (major, minor))),))
-
+    code, text = folder[:6].upper(), fixture(folder, "bad").replace(".cache()", "")
     assert Confidence.LOW in sure(code, text)
-    assert sure(code, text) == up_to(2, 11)
-    assert up_to(2, 10) == {Confidence.HIGH}
+    assert sure(code, text) == up_to(code, text, 2, 11)
+    assert up_to(code, text, 2, 10) == {Confidence.HIGH}
+
+
+@pytest.mark.parametrize("function", [READ, ""], ids=["known", "not known"])
+def test_functions_that_may_be_made_parallel(function: str) -> None:
+    text = BEFORE_BATCHES.replace("images = ", f"{function}images = ", 1)
+    assert sure("GPU271", text) == {Confidence.LOW}
+    assert up_to("GPU271", text, 2, 10) == {Confidence.HIGH}
+    drawn = text.replace("channels=3)", "channels=3) * tf.random.uniform(())")
+    assert sure("GPU271", drawn) == {Confidence.HIGH if function else Confidence.LOW}
+
+
+def test_elements_that_are_kept_are_made_once() -> None:
+    text = BEFORE_BATCHES.replace("images.map(read)", "images.map(read).cache()")
+    assert up_to("GPU271", text, 2, 10) == {Confidence.LOW}

@@ -43,6 +43,9 @@ TENSOR_METHODS = frozenset(
 # Methods that an object has which is a network.
 _OF_MODULES = ("parameters", "state_dict", "named_parameters", "modules")
 # Method names too common to identify a class by.
+_SAME_RESULT = frozenset(
+    "staticmethod classmethod torch.no_grad torch.inference_mode".split()
+)
 _COMMON_METHODS = frozenset(
     "forward step update run get close reset add append load save __call__ to cuda "
     "eval items keys values copy write read start stop backward zero_grad".split()
@@ -920,7 +923,7 @@ class Resolver:
 
     def _follow_returns(self, call: ast.Call) -> bool:
         function = self.callee(call)
-        if function is None or function.decorator_list:
+        if function is None or not all(map(_gives_same, function.decorator_list)):
             return False
         flow = self.flow(function)
         return bool(flow.returns) and not flow.yields
@@ -960,6 +963,12 @@ class Resolver:
         else:
             for definition in chosen:
                 yield from self._from_definition(definition, path)
+
+
+def _gives_same(decorator: ast.expr) -> bool:
+    """Whether a decorated function returns what its code says: `@staticmethod`."""
+    its = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return dotted(its) in _SAME_RESULT
 
 
 def _functions(nodes: list[ast.AST] | list[Function | None]) -> list[Function]:

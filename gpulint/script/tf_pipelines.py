@@ -178,16 +178,18 @@ class Pipelines:
 
     def final_uses(self, call: ast.Call) -> list[Use]:
         """The same of all operations that go on with it."""
-        found: list[Use] = []
-        seen: set[ast.AST] = set()
+        return [use for its in (call, *self.behind(call)) for use in self.uses(its)]
+
+    def behind(self, call: ast.Call) -> list[ast.Call]:
+        """All operations that go on with what one gives."""
+        found: dict[ast.Call, None] = {}
         todo = [call]
         while todo:
-            current = todo.pop()
-            if current not in seen:
-                seen.add(current)
-                found += self.uses(current)
-                todo += self.taken(current)
-        return found
+            new = [c for c in self.taken(todo.pop()) if c not in found]
+            found.update(dict.fromkeys(new))
+            todo += new
+        found.pop(call, None)
+        return list(found)
 
     def _files(self, call: ast.Call) -> list[Pipelines]:
         """This file, and those whose calls lead to the function of an operation."""
