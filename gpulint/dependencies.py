@@ -51,7 +51,7 @@ _LOCKED = re.compile(
 )
 _INSTALLS = re.compile(
     r"""^[ \t]*[!%]?[ ]*(?:[!\w./-]*python[\d.]*[ ]-m[ ])?(?:uv[ ])?
-    (?:pip[\d.]*|conda|mamba)[ ]install\b(?P<packages>[^\n#]*)""",
+    (?:pip[\d.]*|conda|mamba)[ ]install\b(?P<packages>(?:\\\n|[^\n#])*)""",
     re.MULTILINE | re.VERBOSE,
 )
 _MENTIONED = re.compile(_ANY, re.IGNORECASE)

@@ -34,6 +34,14 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _PYTHON_CELLS = re.compile(
     r"\s*%%(?:capture|debug|ipytest|prun|pypy|python3?|time|timeit)(?!\w)"
 )
+# A cell for another terminal, which begins with a command that IPython does not know.
+_SHELL = re.compile(
+    r"""\s*(?:\#[^\n]*\n\s*)*\$?[ ]*
+    (?:accelerate|apt|apt-get|aws|bash|brew|curl|deepspeed|docker|export|gcloud|git
+    |gsutil|huggingface-cli|kubectl|pip3|python3?|scp|sh|ssh|sudo|torchrun|wget)
+    [ ]+(?![=(])""",
+    re.VERBOSE,
+)
 _ASSIGNED = re.compile(r"(?P<target>\s*[\w., ()\[\]=]+=\s*)(?:!|%\w)")
 _MAGIC = re.compile(
     r"""\s*(?:
@@ -179,6 +187,8 @@ def _decoded(data: bytes, path: Path) -> Notebook:
         if written is None:
             continue
         python = _without_magics(written)
+        if _SHELL.match(python) and _wrong_row(python) is not None:
+            continue
         skipped = SKIP_TAG in _listed(_table(value.get("metadata")).get("tags"))
         cell = Cell(number, row + 1, span, written, python, skipped)
         cells.append(cell)

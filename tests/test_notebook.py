@@ -114,6 +114,26 @@ def test_changed_cell_keeps_its_magics(text: str, _: object, form: Any) -> None:
     assert "".join(source) == f"{before}{indent}added = 'é'"
 
 
+@pytest.mark.parametrize(
+    "shell",
+    [
+        "curl https://sdk.cloud.google.com | bash\nexec zsh -l",
+        "# in a terminal\ngcloud compute ssh here \\\n--zone=there",
+        "$ pip3 install jupyter  --upgrade",
+    ],
+)
+def test_cells_for_another_terminal_are_no_code(shell: str) -> None:
+    read = book("import torch", shell, "x = 1")
+    assert [cell.number for cell in read.cells] == [1, 3]
+    new = json.loads(read.encode(read.text.replace("x = 1", "x = 2")))["cells"]
+    assert ["".join(cell["source"]) for cell in new] == ["import torch", shell, "x = 2"]
+
+
+@pytest.mark.parametrize("python", ["git = 3", "export (x)", "wget -x"])
+def test_names_that_are_commands_too(python: str) -> None:
+    assert len(book("import torch", python).cells) == 2
+
+
 def test_magic_in_a_block_that_is_indented_further() -> None:
     read = book("for x in y:\n    !ls\n    f(x)")
     text = read.text.replace("for", "with z:\n    for").replace(
@@ -295,6 +315,10 @@ INSTALLS = [
     (
         "!pip install -q transformers==4.30.2 datasets",
         {"transformers": ((4, 30), (4, 30))},
+    ),
+    (
+        '!pip install --upgrade \\\n  "transformers[torch]==4.37.2" \\\n  "trl==0.7"',
+        {"transformers": ((4, 37), (4, 37))},
     ),
     ("%pip install 'accelerate>=0.30'", {"accelerate": ((0, 30), None)}),
     (

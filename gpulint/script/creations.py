@@ -121,13 +121,16 @@ def _from_nothing(script: Script, made: Creation) -> bool:
     if made.name == "tensor":
         return len(call.args) == 1 and filled_with(script, call.args[0]) is not None
     if made.name in LEGACY:
-        return bool(call.args) and _sizes_or_list(script, call)
+        return bool(call.args) and _sizes_or_number(script, call)
     return not any(Where.HOST in script.where(a) for a in call.args)
 
 
-def _sizes_or_list(script: Script, call: ast.Call) -> bool:
-    if isinstance(call.args[0], (ast.List, ast.ListComp)):
-        return len(call.args) == 1
+def _sizes_or_number(script: Script, call: ast.Call) -> bool:
+    """`LongTensor(4, n)`, or a list of one number, which a fill makes as well."""
+    first = call.args[0]
+    if isinstance(first, ast.List) and len(call.args) == 1:
+        one = len(first.elts) == 1 and is_integer(script, first.elts[0])
+        return one or filled_with(script, first) is not None
     return all(is_integer(script, a) for a in call.args)
 
 

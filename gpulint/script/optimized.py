@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpulint.index.build import last_name
 from gpulint.script.training_step import find_steps
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ _NEW = frozenset(
     "clone detach repeat mean sum expand new_zeros new_ones new_tensor new_empty "
     "contiguous".split()
 )
+_BUFFERS = ("buffers", "named_buffers")
 _GROWS = ("append", "extend", "insert")
 MAX_STEPS = 6
 
@@ -54,6 +56,10 @@ def _parts(script: Script, node: ast.expr, depth: int) -> Iterator[ast.expr | No
         yield from node.elts
     elif isinstance(node, ast.ListComp):
         yield node.elt
+    elif isinstance(node, ast.DictComp):
+        yield node.value
+    elif (inner := _listed(node)) is not None and depth < MAX_STEPS:
+        yield from _parts(script, inner, depth + 1)
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         yield from _parts(script, node.left, depth)
         yield from _parts(script, node.right, depth)
@@ -65,6 +71,16 @@ def _parts(script: Script, node: ast.expr, depth: int) -> Iterator[ast.expr | No
         yield from _added(script, node)
     else:
         yield None
+
+
+def _listed(node: ast.expr) -> ast.expr | None:
+    """What holds the elements of `list(tensors.values())`."""
+    if not isinstance(node, ast.Call):
+        return None
+    if isinstance(node.func, ast.Name) and node.func.id == "list" and node.args:
+        return node.args[0]
+    of_dict = isinstance(node.func, ast.Attribute) and node.func.attr == "values"
+    return node.func.value if of_dict and not node.args else None  # type: ignore[attr-defined]
 
 
 def _added(script: Script, name: ast.Name) -> Iterator[ast.expr | None]:
@@ -82,10 +98,21 @@ def _is_tensor(script: Script, node: ast.expr, depth: int) -> bool:
         return _makes_tensor(script, node, depth)
     if not isinstance(node, (ast.Name, ast.Attribute)) or depth > MAX_STEPS:
         return False
+    if isinstance(node, ast.Name) and _is_buffer(script, node):
+        return True
     origins = script.resolver.origins(node)
     calls = [origin.call for origin in origins]
     return bool(calls) and all(
         call is not None and _makes_tensor(script, call, depth + 1) for call in calls
+    )
+
+
+def _is_buffer(script: Script, name: ast.Name) -> bool:
+    """`buffer` of `for name, buffer in model.named_buffers()`: no weight."""
+    found = script.definitions(name)
+    values = [d.value for d in found if d.kind == "for"]
+    return len(values) == len(found) > 0 and all(
+        isinstance(value, ast.Call) and last_name(value) in _BUFFERS for value in values
     )
 
 

@@ -11,10 +11,12 @@ from gpulint.index import Function, Target, Where
 from gpulint.index.walk import dotted
 from gpulint.script.branches import Branches, all_of
 from gpulint.script.drained import is_all_but_drained, is_drained, is_read_again
+from gpulint.script.evaluation import called_module
 from gpulint.script.every_step import EveryStep, Part
 from gpulint.script.losses import differentiated
 from gpulint.script.members import SAME_PLACE, member_on_device
 from gpulint.script.prepared import sends_models
+from gpulint.script.training_step import is_loss
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -277,15 +279,32 @@ def on_device(script: Script, value: ast.expr, loop: Loop) -> bool:
         return False
     if isinstance(value, ast.BinOp) and _is_text(value.left):
         return False
+    if _is_called(script, value):
+        return False  # the text of a model is its layers
     where = script.where(value)
     if where.device or member_on_device(script, value):
         return True
+    if where == Where.HOST and not _calls_model(script, loop):
+        return False
     if not where & (Where.UNKNOWN | Where.HOST):
         return False
     batch = any(its is loop for _, its in script.batch_moves)
     if Where.HOST in where and (where & (Where.UNKNOWN | Where.DEVICE) or batch):
         return False
     return (batch or _moves_anything(script)) and _of_training(script, value, loop)
+
+
+def _calls_model(script: Script, loop: Loop) -> bool:
+    """Whether a step runs a model, which may move what it is given itself."""
+    called = (called_module(c) for c in loop.calls)
+    return any(script.tensors.is_module(m) and not is_loss(script, m) for m in called)
+
+
+def _is_called(script: Script, value: ast.expr) -> bool:
+    """Whether the file calls what a name stands for, as no tensor is."""
+    name = dotted(value) or ""
+    calls = script.index.calls_by_name.get(name.rpartition(".")[2], ())
+    return any(dotted(call.func) == name for call in calls)
 
 
 def _moves_anything(script: Script) -> bool:
