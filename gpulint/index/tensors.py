@@ -498,8 +498,9 @@ class Tensors:
     def _torch(self, call: ast.Call, name: str) -> Where:
         if name.endswith("nn.Parameter") or name == "torch.nn.parameter.Parameter":
             owner = self.index.owner(call)
-            if call.args and not (owner and self.is_module_class(owner)):
-                return self.where(call.args[0])
+            own = owner is not None and self.is_module_class(owner)
+            if call.args and not own and self.where(call.args[0]) == Where.HOST:
+                return Where.HOST
             return Where.UNKNOWN  # goes where its module goes
         if name.startswith("torch.nn.") and not name.startswith(
             ("torch.nn.functional.", "torch.nn.utils.rnn.")

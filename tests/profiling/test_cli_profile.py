@@ -213,7 +213,7 @@ def test_a_real_training(profile: Profile) -> None:
     assert sum(found["parts"].values()) == pytest.approx(1.0, abs=1e-3)
     costs = {its["code"]: its for its in found["findings"]}
     assert costs["GPU201"]["at_most"] == found["parts"]["wait"] > 0.02
-    assert costs["GPU102"]["at_most"] is None
+    assert costs["GPU106"]["at_most"] is None
     places = [c["cost"] for c in found["findings"]]
     order = ["measured", "not measurable", "not seen", "nothing"]
     assert places == sorted(places, key=order.index)
@@ -234,7 +234,7 @@ def test_what_is_shown(profile: Profile) -> None:
     assert table[3] == "Findings by the most that they cost here, of a step:"
     assert any("GPU201 serial-loading: the wait for its loader" in x for x in lines)
     without = "Not measurable here: it takes a GPU, and none was used"
-    assert any("GPU102" in x for x in lines[lines.index(without) :])
+    assert any("GPU106" in x for x in lines[lines.index(without) :])
     assert lines[-1].startswith("At most: ")
 
 
