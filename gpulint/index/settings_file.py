@@ -9,6 +9,7 @@ import enum
 import itertools
 import json
 import re
+from collections.abc import Iterator
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -297,6 +298,7 @@ _OMEGACONF_FLOAT = re.compile(
     re.VERBOSE,
 )
 _MISSING = "???"
+_CONTESTED = "!contested"  # a value that depends on the release of PyYAML
 
 
 class _Yaml:
@@ -417,7 +419,7 @@ class _Yaml:
 
     def _pairs(self, node: Node) -> list[NodePair]:
         """A mapping's entries behind those it merges with `<<`, which they override."""
-        merged: list[NodePair] = []
+        merged: list[list[NodePair]] = []
         own: list[NodePair] = []
         for key, value in node.value:
             if key.tag == _TAG + "merge":
@@ -426,25 +428,42 @@ class _Yaml:
             if key.tag == _TAG + "value":  # the key `=`, to PyYAML as to us
                 key.tag = _TAG + "str"
             own.append((key, value))
-        return merged + own
+        return [*self._agreed(merged), *own]
 
-    def _merged(self, node: Node) -> list[NodePair]:
-        """What `<<: node` merges; of a list, the first mapping has the last word."""
-        bases = reversed(node.value) if _kind(node) == "sequence" else [node]
-        found: list[NodePair] = []
-        for each in bases:
+    def _agreed(self, merged: list[list[NodePair]]) -> Iterator[NodePair]:
+        """Entries of merged mappings; those of which several have one are not known.
+
+        Which has the last word depends on PyYAML's release: until 6.0.3 the first of a
+        list and the last of several `<<`, in 6.0.4 the last of both.
+        """
+        from yaml import ScalarNode
+
+        entries = [pair for pairs in merged for pair in pairs]
+        given: dict[object, set[object]] = {}
+        for key, value in entries:
+            given.setdefault(_same(key), set()).add(_same(value))
+        for key, value in entries:
+            if len(given[_same(key)]) > 1:
+                contested = ScalarNode(_CONTESTED, "")
+                self._spans[contested] = self._spans[value]
+                yield key, contested
+            else:
+                yield key, value
+
+    def _merged(self, node: Node) -> Iterator[list[NodePair]]:
+        """What `<<: node` merges, by mapping."""
+        for each in node.value if _kind(node) == "sequence" else [node]:
             start = self._spans[each][0]
             if _kind(each) != "mapping" and _plain(each):
                 raise self._error("expected a mapping for merging", start)
             if _kind(each) != "mapping" or each in self._open:
-                found.append((None, each))
+                yield [(None, each)]
                 continue
             self._enter(each)
             pairs = self._pairs(each)
             self._open.discard(each)
             self.tree.charge(1 + len(pairs), start)
-            found += pairs
-        return found
+            yield pairs
 
     def _enter(self, node: Node) -> None:
         self._open.add(node)
@@ -453,6 +472,12 @@ class _Yaml:
     def _error(self, message: str, offset: int) -> SourceError:
         line = " ".join(message.split())
         return self.tree.error(f"not valid YAML: {line}", offset)
+
+
+def _same(node: Node | None) -> object:
+    """What two nodes have in common that are written alike, or are one."""
+    scalar = node is not None and _kind(node) == "scalar"
+    return (node.tag, node.value) if node is not None and scalar else node
 
 
 def _kind(node: Any) -> str:

@@ -164,8 +164,10 @@ DOCUMENTS = {
     "alias as key": "a: &k x\n*k : 2\n",
     "merge": "a: &a {x: 1, y: 2}\nb:\n  <<: *a\n  y: 3\n",
     "merge behind": "a: &a {x: 1, y: 2}\nb: {y: 3, <<: *a}\n",
-    "merge list": "- &a {x: 1, y: 1}\n- &b {x: 2, z: 2}\n- {<<: [*a, *b], z: 3}\n- {<<: [*b, *a]}\n",
-    "merge twice": "- &a {x: 1, y: 1}\n- &b {x: 2, z: 2}\n- {<<: *a, <<: *b}\n",
+    "merge list": "- &a {x: 1, y: 1}\n- &b {x: 1, z: 2}\n- {<<: [*a, *b], z: 3}\n"
+    "- {<<: [*b, *a]}\n",
+    "merge twice": "- &a {x: 1, y: 1}\n- &b {z: 2}\n- {<<: *a, <<: *b}\n",
+    "merge the same": "- &a {x: 1}\n- {<<: [{<<: *a}, {<<: *a, y: 1}]}\n",
     "merge of merges": "a: &a {x: 1}\nb: &b {<<: *a, y: 2}\nc: {<<: *b, x: 3}\nd: *b\n",
     "merge in place": "a:\n  <<: {x: 1}\n  y: 2\n",
     "merge of nothing": "a: &a {}\nb: {<<: *a}\nc: {<<: []}\n",
@@ -241,6 +243,15 @@ def test_a_merged_object_is_spread_before_the_own_keys():
     assert isinstance(root, ast.Dict)
     assert root.keys[0] is None
     assert python(root) == {"<spread>": UNKNOWN, "a": 1}
+
+
+@pytest.mark.parametrize("merge", ["<<: [*one, *two]", "<<: *one, <<: *two"])
+def test_what_several_merged_mappings_give_is_not_known(merge):
+    """The first has the last word, or the last has: PyYAML's releases differ."""
+    bases = "- &one {size: 1, workers: 1}\n- &two {size: 2, kept: 2}\n"
+    known = {"workers": 1, "kept": 2}
+    assert load(f"{bases}- {{{merge}}}\n")[2] == {"size": UNKNOWN, **known}
+    assert load(f"{bases}- {{{merge}, size: 3}}\n")[2] == {"size": 3, **known}
 
 
 @pytest.mark.parametrize(
