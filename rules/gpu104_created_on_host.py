@@ -37,10 +37,11 @@ for `zeros`, `ones`, `full`, `eye` and integer `arange`. `linspace` and a float
 `randint` draw from the device's generator instead of the host's (random).
 
 ## When not
-Tensors made from data of the script or of different numbers, pinned ones, what a
-function that is no part of training makes once, models that only a demo without a loop
-runs, a package that no file outside it names, and what a test lets happen once: `if
-step == 0:`, or `if total is None:` around what sets it; or never, where all callers
+Tensors made from data of the script or of different numbers (a list that is made for
+one, as in `torch.tensor([row[0] for row in rows])`, is of low confidence), pinned ones,
+what a function that is no part of training makes once, models that only a demo without
+a loop runs, a package that no file outside it names, and what a test lets happen once:
+`if step == 0:`, or `if total is None:` around what sets it; or never, where all callers
 give the argument that is tested, no known one of a `forward` leaves it out, or the test
 is one of an argument's type. What is made once, before the loop, costs nothing worth
 saying.
@@ -58,7 +59,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Move, Target, Where
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
@@ -68,7 +69,12 @@ from gpulint.script.at_creation import (
     hindrance,
     is_there,
 )
-from gpulint.script.creations import Creation, creation, is_numpy_factory
+from gpulint.script.creations import (
+    Creation,
+    creation,
+    is_numpy_factory,
+    made_of_list,
+)
 from gpulint.script.neighbours import is_left_behind, serves_single_inputs
 
 _DEFAULTS = frozenset({"torch.set_default_tensor_type", "torch.set_default_device"})
@@ -94,11 +100,20 @@ class CreatedOnHost(Rule):
             return
         for call in script.index.all(ast.Call):
             receiver = _moved_call(call)
-            made = creation(script, receiver) if receiver is not None else None
-            move = script.tensors.move(call) if made is not None else None
-            if made is None or move is None or move.target in (Target.CPU, Target.MPS):
+            if receiver is None:
                 continue
-            if not (is_there(move, made) or _is_of_host(script, move.device)):
+            made = creation(script, receiver)
+            listed = made_of_list(script, receiver) if made is None else None
+            if made is None and listed is None:
+                continue
+            move = script.tensors.move(call)
+            if move is None or move.target in (Target.CPU, Target.MPS):
+                continue
+            if _is_of_host(script, move.device):
+                continue
+            if listed is not None:
+                yield from self._listed(script, listed)
+            elif made is not None and not is_there(move, made):
                 yield from self._moved(script, move, made)
         yield from self._converted(script)
 
@@ -117,6 +132,20 @@ class CreatedOnHost(Rule):
             withheld=withheld,
             evidence=[(runner, "runs in every step")],
             effect=effect_of(script, made),
+        )
+
+    def _listed(self, script: Script, made: ast.Call) -> Iterator[Finding]:
+        runner = script.runners.of(made)
+        if runner is None or serves_single_inputs(script) or is_left_behind(script):
+            return
+        yield self.finding(
+            script,
+            made.func,
+            f"`{script.text(made.func)}` reads a list of Python's number by number in "
+            "every step, and its tensor is copied to the device",
+            withheld="the numbers are data of the script, which is made a tensor once",
+            evidence=[(runner, "runs in every step")],
+            confidence=Confidence.LOW,
         )
 
     def _converted(self, script: Script) -> Iterator[Finding]:

@@ -96,7 +96,8 @@ Files that import Lightning have GPU251; nothing waits for what its trainers tak
 CPU alone. Batches that a dataset makes on the GPU, and files opened in `__init__`
 (HDF5, LMDB), must not be shared with workers. A 0 with a comment that gives a reason
 (debugging, Windows, notebooks) is meant. One worker beside a process that evaluates,
-draws and writes may well keep up with it: low confidence.
+draws and writes may well keep up with it: low confidence, as where nothing is known of
+what a sample takes.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, Single- and Multi-process Data Loading; the
@@ -116,7 +117,12 @@ from gpulint.script.loader_options import (
     trains_on_cpu,
     written_options,
 )
-from gpulint.script.serial import gains_by_workers, loads_alone, why_no_workers
+from gpulint.script.serial import (
+    gains_by_workers,
+    loads_alone,
+    may_gain_by_workers,
+    why_no_workers,
+)
 from gpulint.script.worker_state import draws_alike
 
 TITLE = "Let the runtime choose the workers"
@@ -131,12 +137,14 @@ class SerialLoading(Rule):
         if trains_on_cpu(script):
             return
         for loader in script.loaders:
-            if gains_by_workers(script, loader):
+            sure = gains_by_workers(script, loader)
+            if sure or may_gain_by_workers(script, loader):
                 values = loader.values("num_workers").known
-                yield self._finding(script, loader, values)
+                sure = sure and not is_beside(loader, values)
+                yield self._finding(script, loader, values, sure)
 
     def _finding(
-        self, script: Script, loader: Loader, values: tuple[Value, ...]
+        self, script: Script, loader: Loader, values: tuple[Value, ...], sure: bool
     ) -> Finding:
         withheld = why_no_workers(script, loader, values)
         fix = None
@@ -156,7 +164,7 @@ class SerialLoading(Rule):
             related=places,
             evidence=[*places, (work, loader.dataset.reason)],
             effect=Effect.EXACT if exact(script, loader) else Effect.RANDOM,
-            confidence=Confidence.LOW if is_beside(loader, values) else None,
+            confidence=None if sure else Confidence.LOW,
         )
 
 

@@ -65,9 +65,9 @@ A loader that is iterated once, built in a loop (GPU205), or whose iterators are
 nested: persistent workers serve one iterator at a time. One that a training passes over
 once in 500 steps or more, in a number of steps that is not known, or in five epochs or
 more.
-A project that allows no torch from 1.8 on: 1.7, the first with persistent workers,
-raises in the second epoch where memory is pinned. Files that import Lightning have
-GPU251.
+A project that allows no torch from 1.8 on is of low confidence, and nothing is
+rewritten there: 1.7, the first with persistent workers, raises in the second epoch
+where memory is pinned. Files that import Lightning have GPU251.
 
 ## Source
 PyTorch documentation, `torch.utils.data.DataLoader`, `persistent_workers`; for 1.7,
@@ -78,10 +78,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.kept_workers import (
+    KEEPS_LATER,
+    KEEPS_SINCE,
     start_again,
     starts_workers_anew,
     stays_the_same,
@@ -98,7 +100,6 @@ from gpulint.script.rare_passes import passes_are_rare
 from gpulint.script.setting_values import comes_from_settings
 
 TITLE = "Keep the workers between epochs"
-SINCE = (1, 8)  # the first torch whose persistent workers bear pinned memory
 
 
 class RestartingWorkers(Rule):
@@ -118,11 +119,11 @@ class RestartingWorkers(Rule):
                 continue
             if passes_are_rare(script, loader):
                 continue
-            if not runs_only_before(script, SINCE):
-                yield self._finding(script, loader)
+            old = runs_only_before(script, KEEPS_SINCE)
+            yield self._finding(script, loader, old)
 
-    def _finding(self, script: Script, loader: Loader) -> Finding:
-        withheld = why_not_kept(script, loader)
+    def _finding(self, script: Script, loader: Loader, old: bool) -> Finding:
+        withheld = KEEPS_LATER if old else why_not_kept(script, loader)
         fix = None
         if withheld is None:
             given = written_options(loader)
@@ -138,6 +139,7 @@ class RestartingWorkers(Rule):
             fix=fix,
             withheld=withheld,
             evidence=evidence,
+            confidence=Confidence.LOW if old else None,
         )
 
 

@@ -23,9 +23,11 @@ None: what belongs behind the guard, a person knows. Put the program into a func
 and call it under `if __name__ == "__main__":` at the end of the file.
 
 ## When not
-Loaders without workers, or whose number is not known; scripts that choose themselves
-how processes start; files with the cells of a notebook; files that only define
-functions, or call them under the guard.
+Loaders whose number of workers is not known, or that have none and want none. One that
+would load sooner with some, or that `runtime.loader_kwargs` decides for, is of low
+confidence: without a guard it goes on alone there. Scripts that choose themselves how
+processes start; files with the cells of a notebook; files that only define functions,
+or call them under the guard.
 
 ## Source
 Python documentation, `multiprocessing`, "Safe importing of main module" and "Contexts
@@ -37,11 +39,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Loaders, Rule
-from gpulint.script import Script
+from gpulint.script import Loader, Loop, Script
 from gpulint.script.loader_options import trains_on_cpu
-from gpulint.script.unguarded import unguarded_pass
+from gpulint.script.serial import gains_by_workers
+from gpulint.script.unguarded import has_workers, unguarded_pass
 
 
 class UnguardedMain(Rule):
@@ -54,14 +57,33 @@ class UnguardedMain(Rule):
         """At most one finding."""
         if trains_on_cpu(script):
             return
-        for loader in script.loaders:
+        found = [(x, has_workers(x)) for x in script.loaders]
+        for loader, sure in sorted(found, key=lambda x: not x[1]):
+            if not (
+                sure or loader.decided_by_runtime or gains_by_workers(script, loader)
+            ):
+                continue
             over = unguarded_pass(script, loader)
             if over is not None:
-                yield self.finding(
-                    script,
-                    loader.call.func,
-                    "workers start without a main guard: where they import the script "
-                    "(Windows, macOS, Python 3.14 on Linux) it raises RuntimeError",
-                    related=[(over.node, "starts the workers on import")],
-                )
+                yield self._finding(script, loader, over, sure)
                 return
+
+    def _finding(
+        self, script: Script, loader: Loader, over: Loop, sure: bool
+    ) -> Finding:
+        message = (
+            "workers start without a main guard: where they import the script "
+            "(Windows, macOS, Python 3.14 on Linux) it raises RuntimeError"
+        )
+        if not sure:
+            message = (
+                "workers need a main guard where they import the script (Windows, "
+                "macOS, Python 3.14 on Linux): without one, this loader loads alone"
+            )
+        return self.finding(
+            script,
+            loader.call.func,
+            message,
+            related=[(over.node, "starts the workers on import")],
+            confidence=None if sure else Confidence.LOW,
+        )

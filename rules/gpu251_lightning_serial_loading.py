@@ -87,7 +87,8 @@ nothing runs; trainers on the CPU alone. Workers that start anew are fine where
 loaders stay, and with pinned memory Lightning warns of that), where all trainers make
 one epoch, and where the program changes a dataset through the trainer's loaders.
 Pinning is GPU202. Where a checkpoint is downloaded and each `fit` runs only if there is
-none, the confidence is low.
+none, the confidence is low; so it is for workers that start anew where a settings file
+asks for none so far, and where the project allows no torch from 1.8 on.
 
 The hooks are the same from 1.1 to 2.6; `predict_dataloader` came with 1.2.
 
@@ -109,6 +110,9 @@ from gpulint.script.batches_taken import run_by_nobody
 from gpulint.script.dataset_size import gives_one_batch
 from gpulint.script.few_batches import takes_few
 from gpulint.script.kept_workers import (
+    KEEPS_LATER,
+    KEEPS_SINCE,
+    ends_workers,
     start_again,
     starts_workers_anew,
     stays_the_same,
@@ -133,7 +137,6 @@ from gpulint.script.trainers import feeds_no_gpu, never_on_gpu
 
 WORKERS = "Let the runtime choose the workers"
 KEEP = "Keep the workers between epochs"
-SINCE = (1, 8)  # the first torch whose persistent workers bear pinned memory
 
 
 class LightningSerialLoading(Rule):
@@ -155,8 +158,10 @@ class LightningSerialLoading(Rule):
                 continue
             if is_serial(loader):
                 yield from self._serial(script, loader, hooks)
-            elif _restarts(script, loader, hooks):
-                yield self._restarting(script, loader)
+            elif starts_workers_anew(script, loader) and _restarts(
+                script, loader, hooks
+            ):
+                yield self._restarting(script, loader, sure=True)
 
     def _serial(
         self, script: Script, loader: Loader, hooks: frozenset[str]
@@ -165,10 +170,13 @@ class LightningSerialLoading(Rule):
         if any(has_reason(script, v.node) for v in values):
             return
         if comes_from_settings(script, loader, "num_workers"):  # GPU901
+            if ends_workers(script, loader) and _restarts(script, loader, hooks):
+                yield self._restarting(script, loader, sure=False)
             return
         if not gives_one_batch(loader):
             live_on = _may_live_on(script, loader, hooks)
             live_on = live_on and why_not_kept(script, loader) is None
+            live_on = live_on and not runs_only_before(script, KEEPS_SINCE)
             yield self._alone(script, loader, values, live_on)
 
     def _alone(
@@ -201,8 +209,9 @@ class LightningSerialLoading(Rule):
             confidence=_confidence(script),
         )
 
-    def _restarting(self, script: Script, loader: Loader) -> Finding:
-        withheld = why_not_kept(script, loader)
+    def _restarting(self, script: Script, loader: Loader, sure: bool) -> Finding:
+        old = runs_only_before(script, KEEPS_SINCE)
+        withheld = KEEPS_LATER if old else why_not_kept(script, loader)
         fix = None
         if withheld is None:
             given = written_options(loader)
@@ -216,7 +225,7 @@ class LightningSerialLoading(Rule):
             start_again(loader),
             fix=fix,
             withheld=withheld,
-            confidence=_confidence(script),
+            confidence=_confidence(script) if sure and not old else Confidence.LOW,
         )
 
 
@@ -231,9 +240,7 @@ def _stays_on_cpu(script: Script, loader: Loader) -> bool:
 
 
 def _restarts(script: Script, loader: Loader, hooks: frozenset[str]) -> bool:
-    """Whether a loader's workers surely start anew, and would see the same if not."""
-    if not starts_workers_anew(script, loader):
-        return False
+    """Whether workers that end with each pass would see the same if they did not."""
     if comes_from_settings(script, loader, "persistent_workers"):  # GPU901
         return False
     return _may_live_on(script, loader, hooks)
@@ -243,6 +250,4 @@ def _may_live_on(script: Script, loader: Loader, hooks: frozenset[str]) -> bool:
     """Whether workers can live on from one pass of the trainer to the next."""
     if not passes_again(script, loader, hooks) or is_made_anew(script):
         return False
-    if runs_only_before(script, SINCE) or is_steered(script):
-        return False
-    return stays_the_same(script, loader)
+    return not is_steered(script) and stays_the_same(script, loader)

@@ -80,11 +80,13 @@ trained on derivatives of what they give, and an optimizer that holds a picture 
 latent tensor gain nothing; nor does a step behind `if train:` that `train = False`
 switches off, or a function that says nothing of devices beside others that do.
 Lightning, Accelerate, DeepSpeed, fastai, Ignite and the Hugging Face Trainer have a
-setting for it. A project that allows no torch from 1.6 on has none.
+setting for it.
 
 Of low confidence: models known to have less than 100 000 weights, which gain on large
 inputs alone, and those not surely large. Convolutions over pictures, models of a
-package, attention beside layer norms, and layers of 256 features or more are.
+package, attention beside layer norms, and layers of 256 features or more are. Also a
+project that allows no torch from 1.6 on, which has no mixed precision of its own, and
+one in which an option that is off turns the whole model into float16.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and
@@ -101,11 +103,12 @@ from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.autocast import with_autocast
+from gpulint.script.doubtful import may_never_run
 from gpulint.script.edits import CannotFix
 from gpulint.script.graphs import is_graph_network
 from gpulint.script.loops import imports_environments, steps_environment
 from gpulint.script.model_size import is_modest, is_tiny
-from gpulint.script.networks import is_large, is_surely_large
+from gpulint.script.networks import is_large, is_surely_large, may_be_large
 from gpulint.script.old_torch import runs_only_before
 from gpulint.script.operators import solves_equation
 from gpulint.script.optimized import optimizes_tensors
@@ -115,7 +118,7 @@ from gpulint.script.started import (
     trains_on_gpu,
     uses_a_trainer,
 )
-from gpulint.script.switches import is_switched_off
+from gpulint.script.switches import is_off, is_switched_off
 from gpulint.script.training_step import (
     Step,
     find_steps,
@@ -124,6 +127,8 @@ from gpulint.script.training_step import (
 )
 
 SINCE = (1, 6)  # the first torch with mixed precision of its own
+BY_OPTION = "an option turns the weights themselves into float16"
+OLD = "the project runs with a PyTorch before 1.6, which has no autocast"
 OWN_SETTINGS = frozenset(
     {"lightning", "accelerate", "deepspeed", "fastai", "ignite", "xla"}
 )
@@ -141,21 +146,27 @@ class MissingAMP(Rule):
         """One finding for a training step."""
         if not script.training_loops:
             return
-        if script.precision.amp is not None:
+        halves = script.precision.halves
+        if script.precision.named_amp is not None or not all(
+            is_off(script, half) or may_never_run(script, half) for half in halves
+        ):
             return
-        if not _is_candidate(script) or runs_only_before(script, SINCE):
+        if not _is_candidate(script):
             return
         steps = [step for step in find_steps(script) if _gains(script, step)]
-        if steps and is_large(script):
-            sure = is_surely_large(script)
-            for step in steps:
-                yield self._report(script, step, sure)
+        if not steps or not (is_large(script) or may_be_large(script)):
+            return
+        withheld = OLD if runs_only_before(script, SINCE) else None
+        withheld = BY_OPTION if halves else withheld
+        for step in steps:
+            yield self._report(script, step, withheld)
 
-    def _report(self, script: Script, step: Step, sure: bool) -> Finding:
-        fix, withheld = None, None
+    def _report(self, script: Script, step: Step, withheld: str | None) -> Finding:
+        fix = None
+        sure = withheld is None and is_surely_large(script)
         sure = sure and not is_modest(script, step)
         try:
-            fix = with_autocast(script, step)
+            fix = None if withheld else with_autocast(script, step)
         except CannotFix as error:
             withheld = str(error)
         at = step.forward or step.backward

@@ -64,7 +64,9 @@ act in an environment between two steps gain nothing. The optimizer holds a pict
 a latent tensor, no weights. A function says nothing of devices, beside others that do.
 Models known to have less than 100 000 weights gain on large inputs alone, and are of
 low confidence, as those whose layers may be narrower than 256 features and are neither
-of a package nor of convolutions or attention.
+of a package nor of convolutions or attention, and large ones whose linear layers are
+few beside convolutions or recurrent layers: those alone gain. So are layers of which no
+size is known.
 
 A constant switches the training off,
 or it is a trial: a few steps, or a search after which the optimizer is put back.
@@ -102,6 +104,8 @@ from gpulint.script.networks import (
     has_products,
     is_surely_large,
     makes_gram_matrix,
+    may_be_large,
+    multiplies_beside,
     multiplies_much,
 )
 from gpulint.script.old_torch import runs_only_before
@@ -200,15 +204,17 @@ def _is_in_full(made: TrainerCall) -> bool:
 
 
 def _may_be_small(script: Script) -> bool:
-    """Whether the models are known to be small, or not seen to be large."""
+    """Whether the models are known to be small, or not seen to multiply much."""
     steps = find_steps(script)
     if steps and all(is_modest(script, step) for step in steps):
         return True
-    return bool(trained_models(script)) and not is_surely_large(script)
+    if not trained_models(script):
+        return False
+    return not is_surely_large(script) or not _multiplies_much(script)
 
 
 def _gains_nothing(script: Script) -> bool:
-    """Whether no large matrices are multiplied, or the GPU waits for other things."""
+    """Whether no matrices are multiplied, or the GPU waits for other things."""
     if optimizes_tensors(script):
         return True
     for loop in script.training_loops:
@@ -218,9 +224,15 @@ def _gains_nothing(script: Script) -> bool:
     steps = find_steps(script)
     if steps and all(is_tiny(script, x) or solves_equation(script, x) for x in steps):
         return True
-    loops = script.training_loops
-    gram = any(makes_gram_matrix(script, loop) for loop in loops)
-    return not gram and not multiplies_much(script)
+    if _multiplies_much(script) or multiplies_beside(script):
+        return False
+    return not may_be_large(script)
+
+
+def _multiplies_much(script: Script) -> bool:
+    """Whether a model, or the loss of a style, is seen to make large products."""
+    gram = any(makes_gram_matrix(script, loop) for loop in script.training_loops)
+    return gram or multiplies_much(script)
 
 
 def _guard(script: Script) -> str | None:

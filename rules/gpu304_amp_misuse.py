@@ -11,6 +11,9 @@ bfloat16 has the range of float32 and needs no scaler: it makes the host wait fo
 check in every step. And an autocast object that is entered again inside itself stays
 on behind both blocks: the metrics or the optimizer then work in half precision.
 
+A model that `half()` has turned into float16 as a whole, with a loss that nothing
+scales, loses gradients below 6e-8, and updates below a 2048th of a weight.
+
 ## Example
 ```python
 import torch
@@ -45,13 +48,15 @@ for x, y in loader:
 The missing `unscale_`, `scaler.step` or `update` where it belongs; `enabled=False` for
 a scaler of bfloat16, whose calls then do nothing but what they are given. Withheld
 where the same line also serves steps without a scaler, or where clipping and step are
-not run together.
+not run together. None for weights in float16.
 
 ## When not
 `backward` inside autocast is advised against, but computes the same gradients. Scalers
 that are called (timm, DeepSpeed), that are off, or that are handed on to a function
 which may do the rest; clipping in a branch of its own that a test on the scaler or on
 precision decides. Scalers whose autocast has a format that is chosen at run time.
+Weights in float16 in a program that speaks of a scale, of apex or of master weights;
+behind an option that is off by default they are of low confidence.
 
 ## Source
 "Working with Unscaled Gradients" in PyTorch's "Automatic Mixed Precision examples".
@@ -65,10 +70,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.autocast_uses import needless_scalers, nested_autocasts
+from gpulint.script.doubtful import may_never_run
 from gpulint.script.edits import (
     InsertAfter,
     InsertBefore,
@@ -77,6 +83,7 @@ from gpulint.script.edits import (
     Rewrite,
 )
 from gpulint.script.loss_scaling import LossScaling, Unfinished, loss_scalings
+from gpulint.script.pure_half import trained_in_half
 from gpulint.script.syntax import set_keywords
 
 OWN_STEPS = frozenset({"lightning", "accelerate", "deepspeed", "fastai", "ignite"})
@@ -88,12 +95,19 @@ class AMPMisuse(Rule):
 
     effect = Effect.NUMERICS
     severity = Severity.ERROR
-    needs = Words("scale( backward( torch", "autocast( GradScaler(", "autocast( with")
+    needs = Words(
+        "scale( backward( torch",
+        "autocast( GradScaler(",
+        "autocast( with",
+        "half( backward( torch parameters(",
+    )
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each call."""
         if script.frameworks & OWN_STEPS or script.is_test:
             return
+        for call in trained_in_half(script):
+            yield self._in_half(script, call)
         scalings = loss_scalings(script)
         for scaling in scalings:
             yield from self._clipped(script, scaling)
@@ -105,6 +119,19 @@ class AMPMisuse(Rule):
             yield self._needless(script, call)
         for inner, outer in nested_autocasts(script):
             yield self._nested(script, inner, outer)
+
+    def _in_half(self, script: Script, call: ast.Call) -> Finding:
+        assert isinstance(call.func, ast.Attribute)
+        model = script.text(call.func.value)
+        return self.finding(
+            script,
+            call.func,
+            f"the weights of `{model}` are float16 in training, and nothing scales the "
+            "loss: small gradients and updates are lost",
+            withheld="mixed precision in its place changes the whole step (GPU301)",
+            severity=Severity.WARNING,
+            confidence=Confidence.LOW if may_never_run(script, call) else None,
+        )
 
     def _clipped(self, script: Script, scaling: LossScaling) -> Iterator[Finding]:
         for found in scaling.clipped():

@@ -31,9 +31,10 @@ It stands behind an option or a condition, in a function for debugging, profilin
 seeding, or is switched off again. A profiler that has a schedule, or that records
 something else than all steps of a loop.
 
-Deterministic algorithms in a program that fixes a seed or speaks of reproducible runs:
-it wants them. With `cudnn.benchmark` on beside them it does not get them: that picks
-among the deterministic convolutions by their time, which differs from run to run.
+Deterministic algorithms in a program that fixes a seed or speaks of reproducible runs
+are of low confidence: it wants them. With `cudnn.benchmark` on beside them it does not
+get them: that picks among the deterministic convolutions by their time, which differs
+from run to run.
 
 Values in settings files are GPU905.
 
@@ -46,7 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.debug_modes import debug_modes
@@ -70,5 +71,8 @@ class DebugModeOn(Rule):
         for mode in debug_modes(script):
             text = script.text(mode.node)
             yield self.finding(
-                script, mode.node, f"`{text}` is on while the model trains: {mode.cost}"
+                script,
+                mode.node,
+                f"`{text}` is on while the model trains: {mode.cost}",
+                confidence=Confidence.LOW if mode.meant else None,
             )

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.engine import Options, check_source
+from gpulint.engine import Options, check_path, check_source
 from gpulint.finding import Confidence
+from gpulint.index import Projects
 from gpulint.registry import select_rules
 from gpulint.releases import Range
 from gpulint.source import Source
@@ -202,6 +203,75 @@ def test_what_makes_it_sure(code: str, text: str, change: str, instead: str) -> 
     assert sure(code, text.replace(change, instead)) == {Confidence.HIGH}
 
 
+@pytest.mark.parametrize("code", ["GPU301", "GPU302"])
+def test_widths_that_are_not_known(code: str) -> None:
+    """What may be a wide layer is no narrow one, and none that is surely wide."""
+    assert sure(code, DENSE.replace("1000", "settings.width")) == {Confidence.LOW}
+    assert sure(code, DENSE.replace("1000", "64")) == set()
+
+
+HALF = DENSE.replace("model.to(device)\n", "model.to(device)\nmodel.half()\n")
+
+
+def test_float16_by_an_option_leaves_mixed_precision_missing() -> None:
+    by_option = HALF.replace("model.half()", "if settings.half:\n    model.half()")
+    off = """\
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--half", action="store_true")
+settings = parser.parse_args()
+"""
+    assert sure("GPU301", off + by_option) == {Confidence.LOW}
+    assert sure("GPU301", HALF) == set()
+    assert sure("GPU304", off + by_option) == {Confidence.LOW}
+    assert sure("GPU304", HALF) == {Confidence.HIGH}
+
+
+@pytest.mark.parametrize(
+    "code, text, since",
+    [
+        ("GPU301", DENSE, (1, 6)),
+        ("GPU203", fixture("gpu203_restarting_workers", "bad"), (1, 8)),
+        ("GPU251", fixture("gpu251_lightning_serial_loading", "restarting"), (1, 8)),
+    ],
+)
+def test_projects_of_older_releases(
+    code: str, text: str, since: tuple[int, int]
+) -> None:
+    """What their PyTorch cannot do is of low confidence, and nothing is rewritten."""
+    major, minor = since
+    for newest in (since, (major, minor - 1)):
+        options = Options(select_rules((code,)), newest_torch=newest)
+        found = check_source(Source(Path("train.py"), text), options).findings
+        old = newest < since
+        assert found
+        assert {f.confidence is Confidence.LOW for f in found} == {old}
+        assert not old or {f.fix for f in found} == {None}
+
+
+def test_samples_of_which_nothing_is_known() -> None:
+    text = fixture("gpu201_serial_loading", "bad")
+    unknown = """\
+import torch
+from torch.utils.data import DataLoader
+
+from scans import Scans
+
+model = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in DataLoader(Scans("train"), batch_size=32):
+    loss = model(x.cuda()).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    assert sure("GPU201", unknown) == {Confidence.LOW}
+    assert sure("GPU201", unknown.replace("=32", "=32, num_workers=2")) == set()
+    assert sure("GPU201", unknown.replace("=32", "=32, collate_fn=join")) == set()
+    assert sure("GPU201", text) == {Confidence.HIGH}
+
+
 def test_one_regular_save_makes_them_all_sure() -> None:
     last = '        torch.save(model.state_dict(), "model.pt")\n'
     save = last.replace("        ", "    ", 1).replace("model.pt", "last.pt")
@@ -261,3 +331,50 @@ def test_functions_that_may_be_made_parallel(function: str) -> None:
 def test_elements_that_are_kept_are_made_once() -> None:
     text = BEFORE_BATCHES.replace("images.map(read)", "images.map(read).cache()")
     assert up_to("GPU271", text, 2, 10) == {Confidence.LOW}
+
+
+HOOKS = """\
+import lightning as L
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+
+class Photos(Dataset):
+    def __init__(self, paths):
+        self.paths = paths
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        return Image.open(self.paths[index])
+
+
+class Data(L.LightningDataModule):
+    def __init__(self, num_workers: int = 0):
+        super().__init__()
+        self.save_hyperparameters()
+
+    def train_dataloader(self):
+        return DataLoader(
+            Photos(["a.png"]), num_workers=self.hparams.num_workers, pin_memory=True
+        )
+"""
+
+
+KEPT = "persistent_workers=self.hparams.num_workers > 0, "
+
+
+@pytest.mark.parametrize("kept", ["", KEPT])
+def test_workers_that_settings_may_ask_for(tmp_path: Path, kept: str) -> None:
+    """Where a file says 0 for now, GPU901 speaks of that; they would start anew."""
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'photos'\n")
+    (tmp_path / "conf").mkdir()
+    settings = "_target_: data.Data\nnum_workers: 0\n"
+    (tmp_path / "conf" / "data.yaml").write_text(settings)
+    file = tmp_path / "data.py"
+    file.write_text(HOOKS.replace("pin_memory", f"{kept}pin_memory"))
+    options = Options(select_rules(("GPU251", "GPU901")), projects=Projects())
+    found = {f.code: f.confidence for f in check_path(file, options).findings}
+    low = {} if kept else {"GPU251": Confidence.LOW}
+    assert found == {"GPU901": Confidence.HIGH, **low}

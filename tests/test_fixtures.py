@@ -12,7 +12,7 @@ import pytest
 
 from gpulint import runtime
 from gpulint.engine import Options, check_source, fix_source
-from gpulint.finding import Effect
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Projects, build_index
 from gpulint.index.walk import dotted
 from gpulint.registry import all_rules, find_rule
@@ -21,6 +21,7 @@ from gpulint.source import Source, read_source
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 EXPECT = re.compile(r"# expect: (GPU\d{3})")
+UNSURE = re.compile(r"# expect: GPU\d{3} \(low\)")
 TWIN = re.compile(r"# twin: (\S+), (.+)")
 EVERYTHING = frozenset(Effect)
 
@@ -47,21 +48,34 @@ def name(path: Path) -> str:
     return f"{path.parent.name}/{path.name}"
 
 
+def unsure(text: str) -> set[int]:
+    """The rows whose finding must be of low confidence."""
+    return {n for n, line in enumerate(text.splitlines(), 1) if UNSURE.search(line)}
+
+
 def expected(text: str) -> list[int]:
     return [n for n, line in enumerate(text.splitlines(), 1) if EXPECT.search(line)]
 
 
 @functools.cache  # many silent cases name the same twin
-def found(path: Path) -> list[int]:
-    """The rows in which its rule finds something; or that it could not be analysed."""
+def reported(path: Path) -> tuple[Finding, ...]:
+    """What its rule finds; or that it could not be analysed."""
     rules = tuple(r for r in all_rules() if r in (rule_of(path), find_rule("GPU001")))
-    findings = check_source(read_source(path), Options(rules)).findings
-    return sorted({f.place.start.row for f in findings if f.suppressed is None})
+    result = check_source(read_source(path), Options(rules))
+    return tuple(f for f in result.findings if f.suppressed is None)
+
+
+def found(path: Path) -> list[int]:
+    """The rows in which its rule finds something."""
+    return sorted({f.place.start.row for f in reported(path)})
 
 
 @pytest.mark.parametrize("path", cases(), ids=name)
 def test_findings(path: Path) -> None:
-    assert found(path) == expected(read_source(path).text)
+    text = read_source(path).text
+    assert found(path) == expected(text)
+    low = {f.place.start.row for f in reported(path) if f.confidence is Confidence.LOW}
+    assert unsure(text) <= low
 
 
 def fixable() -> list[Path]:

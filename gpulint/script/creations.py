@@ -83,6 +83,22 @@ def creation(script: Script, node: ast.expr) -> Creation | None:
     return None
 
 
+def made_of_list(script: Script, node: ast.expr) -> ast.Call | None:
+    """`torch.LongTensor([row[0] for row in rows])`: a tensor of a list of Python's."""
+    while isinstance(node, ast.Call):
+        head, _, last = (script.index.qualified(node.func) or "").rpartition(".")
+        if head == "torch" and last in LEGACY | {"tensor"}:
+            placed = any(k.arg in ("device", "pin_memory") for k in node.keywords)
+            listed = len(node.args) == 1 and isinstance(node.args[0], ast.ListComp)
+            return node if listed and not placed else None
+        if not isinstance(node.func, ast.Attribute) or _method(node) not in (
+            _EXACT_METHODS
+        ):
+            return None
+        node = node.func.value
+    return None
+
+
 def _joins_creation(script: Script, call: ast.Call) -> bool:
     """`torch.cat([batch, zeros])` on the host: a part of it is made from nothing."""
     parts = call.args[0] if call.args else None

@@ -58,10 +58,14 @@ MAX_CALLS = 3  # from the place that switches a mode on, back to the top of a fi
 
 @dataclass(frozen=True, eq=False)
 class DebugMode:
-    """What switches a mode on, and what that costs in each step."""
+    """What switches a mode on, and what that costs in each step.
+
+    `meant`: the program may want it, as one that fixes a seed wants repeatable runs.
+    """
 
     node: ast.AST
     cost: str
+    meant: bool = False
 
 
 def debug_modes(script: Script) -> list[DebugMode]:
@@ -134,7 +138,7 @@ def _is_one(value: ast.expr) -> bool:
 
 
 def _deterministic(script: Script) -> Iterator[DebugMode]:
-    """Deterministic kernels in a program that asks for no repeatable runs."""
+    """Deterministic kernels; a program that asks for repeatable runs means them."""
     index = script.index
     asked: list[ast.AST] = [
         call.func
@@ -153,8 +157,9 @@ def _deterministic(script: Script) -> Iterator[DebugMode]:
                 "only deterministic convolutions may be used, and runs differ all the "
                 "same: `cudnn.benchmark` picks them by their time",
             )
-        elif not any(_is_repeatable(file) for file in run_together(script)):
-            yield DebugMode(node, DETERMINISTIC)
+        else:
+            meant = any(_is_repeatable(file) for file in run_together(script))
+            yield DebugMode(node, DETERMINISTIC, meant)
 
 
 def _cudnn_switches(script: Script, name: str) -> Iterator[ast.Attribute]:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from gpulint.script.loaders import Loader
     from gpulint.script.model import Script
 
+# The first torch whose persistent workers bear pinned memory.
+KEEPS_SINCE = (1, 8)
+KEEPS_LATER = "the project runs with a PyTorch before 1.8, whose workers cannot stay"
+
 
 def stays_the_same(script: Script, loader: Loader) -> bool:
     """Whether workers that live on would see what new ones see."""
@@ -26,14 +30,17 @@ def stays_the_same(script: Script, loader: Loader) -> bool:
 
 def starts_workers_anew(script: Script, loader: Loader) -> bool:
     """Whether a loader has workers, or may be given some, and ends them with a pass."""
-    if loader.decided_by_runtime:
-        return False
-    workers, kept = (
-        loader.argument("num_workers"),
-        loader.argument("persistent_workers"),
-    )
+    workers = loader.argument("num_workers")
     if not workers.given or loader.values("num_workers").all_in(0, None):
         return False
+    return ends_workers(script, loader)
+
+
+def ends_workers(script: Script, loader: Loader) -> bool:
+    """Whether workers that a loader may have end with each pass."""
+    if loader.decided_by_runtime:
+        return False
+    kept = loader.argument("persistent_workers")
     if kept.absent:
         return True
     off = kept.given and loader.values("persistent_workers").all_in(False)

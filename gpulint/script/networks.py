@@ -101,9 +101,20 @@ def multiplies_much(script: Script) -> bool:
     return any(is_product(script, n) for x in loops for n in walk(x.node, *x.helpers))
 
 
+def multiplies_beside(script: Script) -> bool:
+    """Whether a large model has linear layers beside what is in TF32 by default."""
+    kinds = (_ATTENTION, _CONVOLUTIONAL, _OF_LARGE)
+    return _trains_one(script, "multiplies_beside", kinds)
+
+
 def is_large(script: Script) -> bool:
     """Whether a model that is trained is seen to keep a GPU's tensor cores busy."""
     return _trains_one(script, "is_large", (_ATTENTION, _CONVOLUTIONAL, _OF_LARGE))
+
+
+def may_be_large(script: Script) -> bool:
+    """Whether a model that is trained has layers of which no size is known."""
+    return _trains_one(script, "may_be_large", ())
 
 
 def is_surely_large(script: Script) -> bool:
@@ -294,6 +305,16 @@ class Network:
         return self._is_wide(_RECURRENT) or self._is_wide(_IN_SEQUENCES)
 
     @property
+    def multiplies_beside(self) -> bool:
+        """Whether it is large and has linear layers, few as they may be."""
+        return self.is_large and self._has(_LINEAR, _PRODUCT, _OF_LARGE, _CONVOLUTIONAL)
+
+    @property
+    def may_be_large(self) -> bool:
+        """Whether layers of it may be wide, for all that is known."""
+        return any(map(self._may_be_wide, (_LINEAR, _RECURRENT, _IN_SEQUENCES)))
+
+    @property
     def is_surely_large(self) -> bool:
         """Whether it convolves pictures, attends to tokens, or is known to be wide."""
         if self.convolves or self._has(_OF_LARGE, _OF_TORCH) or self._takes(_ATTENTION):
@@ -409,9 +430,19 @@ class Network:
 
     def _is_wide(self, kind: re.Pattern[str], wide: int = WIDE) -> bool:
         """Whether layers of a kind are known to be wide enough to count."""
-        layers = [(call, name) for call, name in self.calls if kind.match(name)]
-        sizes = ([self._size(*layer, n) for n in range(2)] for layer in layers)
+        sizes = self._sizes(kind)
         return any(max(s) >= wide and not 0 < min(s) <= NARROW for s in sizes)
+
+    def _may_be_wide(self, kind: re.Pattern[str]) -> bool:
+        """Whether a side of layers of a kind is not known, and none is narrow."""
+        sizes = self._sizes(kind)
+        return any(not min(s) and not 0 < max(s) <= NARROW for s in sizes)
+
+    def _sizes(self, kind: re.Pattern[str]) -> Iterator[list[float]]:
+        """What the layers of a kind read and give; 0: not known."""
+        for call, name in self.calls:
+            if kind.match(name):
+                yield [self._size(call, name, side) for side in range(2)]
 
     def _size(self, layer: ast.Call, name: str, position: int) -> float:
         """The features that a layer reads (0) or gives (1); 0: not known."""

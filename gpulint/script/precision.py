@@ -78,12 +78,21 @@ class Precision:
         An import that nothing uses, and a key of a dict that no code looks up, are
         no use.
         """
+        return self.named_amp or next(iter(self.halves), None)
+
+    @cached_property
+    def named_amp(self) -> ast.AST | None:
+        """The same, without tensors and models that `half()` makes float16."""
         for name, node in self._names.items():
             dead = isinstance(node, ast.alias) and not self._is_read(node)
             if _AMP.search(name) and not dead:
                 return node
-        halves = (a for a in self.index.all(ast.Attribute) if a.attr == "half")
-        return next(halves, None) or self._looked_up(_AMP)
+        return self._looked_up(_AMP)
+
+    @cached_property
+    def halves(self) -> list[ast.Attribute]:
+        """Where `half` of a tensor or model stands."""
+        return [a for a in self.index.all(ast.Attribute) if a.attr == "half"]
 
     def _is_read(self, alias: ast.alias) -> bool:
         local = (alias.asname or alias.name).partition(".")[0]

@@ -26,16 +26,35 @@ def is_serial(loader: Loader) -> bool:
 
     Not for datasets that workers must not touch: open handles, samples on the device.
     """
+    return _has_few(loader) and wants_workers(loader)
+
+
+def _has_few(loader: Loader) -> bool:
+    """Whether 0 or 1 workers are certain."""
     workers = loader.argument("num_workers")
     its = [loader.evaluator.values(n) for n in workers.nodes]
     few = workers.absent or all(v.all_in(0, 1) for v in its)
-    few = few and workers.state != "unknown"
-    return few and wants_workers(loader)
+    return few and workers.state != "unknown"
 
 
 def gains_by_workers(script: Script, loader: Loader) -> bool:
     """Whether a serial loader ought to have workers: samples are made for a GPU."""
-    if fed_by_framework(script, loader) or not is_serial(loader):
+    return is_serial(loader) and _may_have_more(script, loader)
+
+
+def may_gain_by_workers(script: Script, loader: Loader) -> bool:
+    """Whether that may be so for a training loader of samples that are not known."""
+    return (
+        _has_few(loader)
+        and _is_usable(loader, Work.UNKNOWN)
+        and loader.argument("collate_fn").absent
+        and all(loop.train for loop in loader.loops)
+        and _may_have_more(script, loader)
+    )
+
+
+def _may_have_more(script: Script, loader: Loader) -> bool:
+    if fed_by_framework(script, loader):
         return False
     values = loader.values("num_workers").known
     if any(has_reason(script, v.node) for v in values):
@@ -49,11 +68,16 @@ def gains_by_workers(script: Script, loader: Loader) -> bool:
 
 def wants_workers(loader: Loader) -> bool:
     """Whether each sample takes work that worker processes could do."""
+    return _is_usable(loader, Work.SOME)
+
+
+def _is_usable(loader: Loader, work: Work) -> bool:
+    """Whether worker processes could make the samples, which take such work."""
     if loader.decided_by_runtime:
         return False
     dataset = loader.dataset
     usable = dataset.handle is None and dataset.device is None
-    works = dataset.work is Work.SOME and not dataset.same
+    works = dataset.work is work and not dataset.same
     return usable and works and not set_later(loader)
 
 
@@ -93,8 +117,8 @@ def declared(loader: Loader) -> bool:
 
 def loads_alone(loader: Loader, values: tuple[Value, ...]) -> str:
     """What a finding says of a loader with so few workers."""
-    reason = loader.dataset.reason
-    is_clause = reason[0] == "`" or reason[0].isupper()
+    reason = loader.dataset.reason or "samples may take work"
+    is_clause = reason[0] == "`" or reason[0].isupper() or not loader.dataset.reason
     what = reason if is_clause else f"the dataset {reason}"
     numbers = sorted({str(v.constant) for v in values})
     if not numbers:
@@ -114,7 +138,7 @@ def why_no_workers(
         return "every worker would yield all samples of the iterable dataset"
     if dataset.mutated:
         return "samples change the dataset, and each worker would change its own copy"
-    if not dataset.known:
+    if not dataset.known or dataset.work is Work.UNKNOWN:
         return "the dataset is not known"
     if dataset.generator is not None:
         return "all workers would have a copy of the dataset's random generator"

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from gpulint.index.walk import dotted
+from gpulint.index.walk import dotted, walk
 from gpulint.script.worker_state import main_guard
 from gpulint.source import NOTEBOOK
 
@@ -21,19 +21,16 @@ _NOTEBOOK = re.compile(r"^# ?(%%|In ?\[|COMMAND -)|get_ipython\(", re.MULTILINE)
 
 
 def unguarded_pass(script: Script, loader: Loader) -> Loop | None:
-    """The loop over a loader with workers that runs when the script is imported."""
+    """The loop over a loader that runs when a worker imports the script."""
     notebook = script.source.path.suffix == NOTEBOOK
     if notebook or script.source.has(_NOTEBOOK) or _chooses_start(script):
         return None
-    context = loader.argument("multiprocessing_context")
-    if not wants_workers(loader) or not context.absent:
-        return None
-    if not _on_import(script, loader.call):
+    if _chooses_context(loader) or not _on_import(script, loader.call):
         return None
     return next((x for x in loader.here if _on_import(script, x.node)), None)
 
 
-def wants_workers(loader: Loader) -> bool:
+def has_workers(loader: Loader) -> bool:
     """Whether a loader has workers, unless a user says otherwise."""
     nodes = loader.argument("num_workers").nodes
     numbers = [v.constant for v in loader.values("num_workers").known]
@@ -55,6 +52,15 @@ def asks_for_cpus(loader: Loader, node: ast.expr) -> bool:
 def _chooses_start(script: Script) -> bool:
     """Whether the script decides itself how processes start."""
     return not _STARTS.isdisjoint(script.index.calls_by_name)
+
+
+def _chooses_context(loader: Loader) -> bool:
+    """Whether a loader may say itself how its processes start."""
+    name = "multiprocessing_context"
+    if loader.decided_by_runtime:
+        calls = (node for node in walk(loader.call) if isinstance(node, ast.Call))
+        return any(k.arg == name for call in calls for k in call.keywords)
+    return not loader.argument(name).absent
 
 
 def _on_import(script: Script, node: ast.AST, depth: int = 0) -> bool:

@@ -304,7 +304,12 @@ def _is_called(script: Script, value: ast.expr) -> bool:
     """Whether the file calls what a name stands for, as no tensor is."""
     name = dotted(value) or ""
     calls = script.index.calls_by_name.get(name.rpartition(".")[2], ())
-    return any(dotted(call.func) == name for call in calls)
+    called = [call.func for call in calls if dotted(call.func) == name]
+    if isinstance(value, ast.Name):
+        mine = set(script.definitions(value))
+        return any(mine & set(script.definitions(func)) for func in called)
+    owner = script.index.owner(value)
+    return any(script.index.owner(func) is owner for func in called)
 
 
 def _moves_anything(script: Script) -> bool:

@@ -96,7 +96,7 @@ def test_a_script_that_leaves_the_rest_to_accelerate_is_clean() -> None:
 @pytest.mark.parametrize(
     "old, new, codes",
     [
-        (FORMAT, "", {"GPU365"}),
+        (FORMAT, "", {"GPU302", "GPU365"}),
         (QUEUED, "", {"GPU162"}),
         (PINNED, "", {"GPU202"}),
         (MODEL, f"{MODEL}.to(accelerator.device)", {"GPU504"}),
@@ -131,7 +131,7 @@ def test_everything_that_can_be_mended_is_mended_at_once() -> None:
         "total = torch.zeros((), device=accelerator.device)", "total = 0.0"
     )
     text = text.replace("(total / len(loader)).item()", "total / len(loader)")
-    assert found(text) == {"GPU106", "GPU162", "GPU202", "GPU365"}
+    assert found(text) == {"GPU106", "GPU162", "GPU202", "GPU302", "GPU365"}
     fixed = fix_source(
         Source(Path("train.py"), text), Options(all_rules(), frozenset(Effect))
     )
