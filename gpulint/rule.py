@@ -170,6 +170,7 @@ class Rule:
     A subclass sets `effect`, `needs` and, where they differ, `severity`,
     `confidence` and `torch` (the lowest torch release of what its fix emits).
     `in_tests`: whether it speaks of test code, where time and memory do not count.
+    `of_switches`: whether it speaks of what is off, so that this is no doubt.
     `hardware`: what a machine needs for the rule to be about it.
     `code` and `name` come from the module's file name.
     """
@@ -181,6 +182,7 @@ class Rule:
     torch: ClassVar[tuple[int, int]] = (1, 6)
     framework: ClassVar[str] = "pytorch"
     in_tests: ClassVar[bool] = False
+    of_switches: ClassVar[bool] = False
     hardware: ClassVar[Hardware] = Hardware.ANY
 
     @property
@@ -230,8 +232,10 @@ class Rule:
 
         `fix` is compiled to text edits here; where that is impossible, or the
         project's torch is too old for what it emits, the finding has none and says
-        why.
+        why. Where nothing shows that a program comes there, its confidence is low.
         """
+        if not self.of_switches and script.is_doubtful(at):
+            confidence = Confidence.LOW
         effect = effect or self.effect
         compiled, reason = script.compile(self, fix, effect)
         return Finding(

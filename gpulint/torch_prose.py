@@ -4,7 +4,8 @@ READMEs, installation notes, Dockerfiles and installation scripts. Every release
 name is a lower bound: what is older than the oldest must still run. An upper bound
 (`highest`) is taken from commands alone (`pip install torch==1.8.0`,
 `FROM pytorch/pytorch:1.7.1-cuda11.0`): whoever follows them has that release and no
-other, and from limits that are written out ("PyTorch >= 1.1, < 1.5"). "Tested on
+other, from lists of requirements ("- torch == 1.7.1") and from limits that are written
+out ("PyTorch >= 1.1, < 1.5"). "Tested on
 PyTorch 1.6" forbids nothing newer. None is an upper bound where a text also says "or
 later".
 """
@@ -100,12 +101,14 @@ _PACKAGE = re.compile(
     |(?<=[/\ ])torch-(?P<wheel>\d+\.\d+)[^\s/]*\.whl""",
     re.VERBOSE,
 )
+# An item of a list that is written as a requirement is.
+_PINNED = re.compile(r"\s*(?:[-*+]\s+)?`?(?:py)?torch\s*==\s*", re.IGNORECASE)
 _OLD_CUDA = "cudatoolkit"  # where it is named, an unnamed torch is not the newest
 
 
 @dataclass(frozen=True)
 class _Said:
-    """What one place says; `binds`: a command, or limits on both sides."""
+    """What one place says; `binds`: a command, a pin, or limits on both sides."""
 
     range: Range
     path: Path
@@ -157,7 +160,9 @@ def _read(path: Path) -> Iterator[_Said]:
     for its, offset in _commands(text):
         yield _Said(its, path, text.count("\n", 0, offset) + 1, True)
     for its, offset in _mentions(text):
-        yield _Said(its, path, text.count("\n", 0, offset) + 1, False)
+        line = text[text.rfind("\n", 0, offset) + 1 : offset]
+        pinned = _PINNED.fullmatch(line) is not None
+        yield _Said(its, path, text.count("\n", 0, offset) + 1, pinned)
 
 
 def _limits(text: str) -> Iterator[tuple[Range, int, int]]:

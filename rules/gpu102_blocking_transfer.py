@@ -45,7 +45,9 @@ class whose own `to` does not take the option. Slices of one tensor that are mov
 by one are GPU101.
 
 Of low confidence: loaders without workers that are not pinned, as the process that
-trains would pin itself, one more copy; and an evaluation that takes the time around
+trains would pin itself, one more copy; batches that a function is given of which no
+call is seen, be they pinned or not; objects of a class that is not known, whose `to`
+may not take the option; and an evaluation that takes the time around
 waits for the device: it waits anyway, and a copy that is only queued would count as
 work of the model.
 
@@ -67,9 +69,13 @@ from gpulint.script import Script
 from gpulint.script.branches import branches_of, most_in_one_pass
 from gpulint.script.edits import Edit, InsertBefore, Replace, Rewrite
 from gpulint.script.loops import Loop
-from gpulint.script.pinning import loads_unpinned_alone, stays_unpinned
+from gpulint.script.pinning import (
+    is_given_unseen,
+    loads_unpinned_alone,
+    stays_unpinned,
+)
 from gpulint.script.syntax import set_keywords
-from gpulint.script.transfers import Transfer, hindrance
+from gpulint.script.transfers import Transfer, foreign, hindrance
 from gpulint.script.waits import is_timed
 
 NAME = "pin"  # as in `pin_memory`: whether copies from pinned memory run on
@@ -103,6 +109,8 @@ class BlockingTransfer(Rule):
         step = "step" if loop.train else "evaluation step"
         waits = loads_unpinned_alone(script, loop)  # as does the copy to pinned memory
         waits |= not loop.train and is_timed(script, loop)
+        waits |= is_given_unseen(script, loop)  # by whom, and pinned or not
+        waits |= all(foreign(script, t) is not None for t in found)
         return self.finding(
             script,
             first,

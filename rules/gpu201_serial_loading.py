@@ -95,9 +95,9 @@ A dataset whose samples are all the same is for a profile or a trial.
 Files that import Lightning have GPU251; nothing waits for what its trainers take on the
 CPU alone. Batches that a dataset makes on the GPU, and files opened in `__init__`
 (HDF5, LMDB), must not be shared with workers. A 0 with a comment that gives a reason
-(debugging, Windows, notebooks) is meant. One worker beside a process that evaluates,
-draws and writes may well keep up with it: low confidence, as where nothing is known of
-what a sample takes.
+(debugging, Windows, notebooks) is meant. One worker may well keep up with a process
+that trains or evaluates: low confidence, as where nothing is known of what a sample
+takes.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, Single- and Multi-process Data Loading; the
@@ -140,7 +140,7 @@ class SerialLoading(Rule):
             sure = gains_by_workers(script, loader)
             if sure or may_gain_by_workers(script, loader):
                 values = loader.values("num_workers").known
-                sure = sure and not is_beside(loader, values)
+                sure = sure and not has_one(values)
                 yield self._finding(script, loader, values, sure)
 
     def _finding(
@@ -168,10 +168,9 @@ class SerialLoading(Rule):
         )
 
 
-def is_beside(loader: Loader, values: tuple[Value, ...]) -> bool:
-    """Whether one worker loads beside a process that only evaluates."""
-    one = bool(values) and all(v.constant == 1 for v in values)
-    return one and bool(loader.loops) and not any(x.train for x in loader.loops)
+def has_one(values: tuple[Value, ...]) -> bool:
+    """Whether one worker loads while the process that trains does its own work."""
+    return bool(values) and all(v.constant == 1 for v in values)
 
 
 def exact(script: Script, loader: Loader) -> bool:

@@ -43,7 +43,9 @@ reported with its place and left alone; so is a call with its function's own `**
 ## When not
 Loaders without workers, unless their samples ask for some (GPU201) or lie in memory
 (GPU211), which is of low confidence: the process that trains would pin, one more copy
-in each of its steps, and the fixes of both rules pin as well. Options that an unpacked
+in each of its steps, and the fixes of both rules pin as well. Of low confidence too:
+loaders whose batches are all cast on the host (`x.float()`), which copies those of
+another type. Options that an unpacked
 dict sets or may set, values decided at run time, loaders of other libraries, batches
 that are or may be on the device (pinning those raises), samples that this process makes
 by acting in an environment, single samples of a script that trains nothing and reads
@@ -71,8 +73,10 @@ from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Value
 from gpulint.rule import Hardware, Loaders, Rule
 from gpulint.script import Loader, Script
+from gpulint.script.beyond import loops_beyond
 from gpulint.script.edits import Edit, Replace, ReplaceCode, Rewrite
 from gpulint.script.loader_options import DERIVED, takes_any_options
+from gpulint.script.pageable import cast_on_host
 from gpulint.script.pinning import (
     changed_in_dataset,
     compared_device,
@@ -129,8 +133,14 @@ class UnpinnedLoader(Rule):
             fix=None if withheld else _rewrite(script, loader),
             withheld=withheld,
             related=[(node, "`pin_memory` is False here") for node in elsewhere],
-            confidence=Confidence.LOW if loads_alone(script, loader) else None,
+            confidence=Confidence.LOW if _may_not_gain(script, loader) else None,
         )
+
+
+def _may_not_gain(script: Script, loader: Loader) -> bool:
+    """Whether the process that trains would pin, or may copy what it has not pinned."""
+    loops = [*loader.loops, *loops_beyond(script, loader)]
+    return loads_alone(script, loader) or cast_on_host(script, loops)
 
 
 def _rewrite(script: Script, loader: Loader) -> Rewrite:

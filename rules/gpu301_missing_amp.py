@@ -85,8 +85,9 @@ setting for it.
 Of low confidence: models known to have less than 100 000 weights, which gain on large
 inputs alone, and those not surely large. Convolutions over pictures, models of a
 package, attention beside layer norms, and layers of 256 features or more are. Also a
-project that allows no torch from 1.6 on, which has no mixed precision of its own, and
-one in which an option that is off turns the whole model into float16.
+project that allows no torch from 1.6 on, which has no mixed precision of its own, loops
+in which no optimizer is seen to step, and a program in which an option that is off
+turns the whole model into float16.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and
@@ -163,7 +164,7 @@ class MissingAMP(Rule):
 
     def _report(self, script: Script, step: Step, withheld: str | None) -> Finding:
         fix = None
-        sure = withheld is None and is_surely_large(script)
+        sure = withheld is None and bool(step.loop.steps) and is_surely_large(script)
         sure = sure and not is_modest(script, step)
         try:
             fix = None if withheld else with_autocast(script, step)

@@ -66,7 +66,7 @@ Models known to have less than 100 000 weights gain on large inputs alone, and a
 low confidence, as those whose layers may be narrower than 256 features and are neither
 of a package nor of convolutions or attention, and large ones whose linear layers are
 few beside convolutions or recurrent layers: those alone gain. So are layers of which no
-size is known.
+size is known, and programs that name formats of 16 bits.
 
 A constant switches the training off,
 or it is a trial: a few steps, or a search after which the optimizer is put back.
@@ -102,11 +102,11 @@ from gpulint.script.model_size import is_modest, is_tiny
 from gpulint.script.models import constructors, trained_models
 from gpulint.script.networks import (
     has_products,
-    is_surely_large,
     makes_gram_matrix,
     may_be_large,
     multiplies_beside,
     multiplies_much,
+    surely_multiplies,
 )
 from gpulint.script.old_torch import runs_only_before
 from gpulint.script.operators import solves_equation
@@ -210,7 +210,9 @@ def _may_be_small(script: Script) -> bool:
         return True
     if not trained_models(script):
         return False
-    return not is_surely_large(script) or not _multiplies_much(script)
+    if script.precision.named_amp is not None:
+        return True  # a switch may make the whole model half
+    return not surely_multiplies(script)
 
 
 def _gains_nothing(script: Script) -> bool:

@@ -96,6 +96,7 @@ class AmpSwitchedOff(Rule):
 
     effect = Effect.NUMERICS
     hardware = Hardware.MIXED
+    of_switches = True
     needs = Words("autocast", "GradScaler")
 
     def check(self, script: Script) -> Iterator[Finding]:

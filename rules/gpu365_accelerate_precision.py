@@ -57,11 +57,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Calls, Hardware, Rule
 from gpulint.script import Script
 from gpulint.script.edits import Replace, Rewrite
-from gpulint.script.networks import has_large
+from gpulint.script.models import trained_models
+from gpulint.script.networks import has_large, is_surely_large
 from gpulint.script.syntax import set_keywords
 from gpulint.script.trainer_calls import Maker, names_of, trainer_calls
 from gpulint.script.trainer_precision import has_formats, why_not_mixed
@@ -92,6 +93,8 @@ class AcceleratePrecision(Rule):
             return
         if not ("from_pretrained(" in text or has_large(script)):
             return
+        known = "from_pretrained(" in text or not trained_models(script)
+        sure = known or is_surely_large(script)
         runtime, imports = script.runtime
         build = set_keywords(mixed_precision=f"{runtime}.accelerate_precision()")
         withheld = why_not_mixed(script)
@@ -105,4 +108,5 @@ class AcceleratePrecision(Rule):
                 "`mixed_precision` is not set",
                 fix=None if withheld else fix,
                 withheld=withheld,
+                confidence=None if sure else Confidence.LOW,
             )

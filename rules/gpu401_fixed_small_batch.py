@@ -88,6 +88,7 @@ from gpulint.rule import Loaders, Rule
 from gpulint.script import Script
 from gpulint.script.edits import CannotFix
 from gpulint.script.larger_batch import larger_batch
+from gpulint.script.loader_options import trains_on_cpu
 from gpulint.script.small_batches import SmallBatch, small_batches
 
 
@@ -98,6 +99,8 @@ class FixedSmallBatch(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for a number, at the place where it is written."""
+        if trains_on_cpu(script):
+            return
         for batch in small_batches(script):
             yield self._finding(script, batch)
 

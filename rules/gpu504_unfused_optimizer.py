@@ -49,12 +49,13 @@ where gradients may be sparse, weights may be complex, or Apex, DeepSpeed or FSD
 the optimizer in hand.
 
 ## When not
-`fused`, `foreach`, `capturable` or `differentiable` is given, or may be by a dict. The
-optimizer is behind an option that is off by default. SGD:
+`fused`, `foreach`, `capturable` or `differentiable` is given, or may be by a dict. SGD:
 its fused form spoils the momentum in a step that a gradient scaler leaves out because
 of an overflow. Optimizers that have no fused form on GPUs. Nothing is seen to be sent
 to a GPU. The newest PyTorch that the project allows has no fused form. Lightning, which
-refuses fused optimizers together with gradient clipping.
+refuses fused optimizers together with gradient clipping. Networks that do not surely
+have many weights (attention over tokens, linear layers of 256 features and more) are of
+low confidence.
 
 ## Source
 PyTorch documentation, `torch.optim`: "Algorithms" (for-loop, foreach and fused forms).
@@ -66,11 +67,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Script
-from gpulint.script.doubtful import may_never_run
 from gpulint.script.fused import unfused_optimizers
+from gpulint.script.networks import surely_multiplies
 
 
 class UnfusedOptimizer(Rule):
@@ -84,8 +85,6 @@ class UnfusedOptimizer(Rule):
         if not script.training_loops or "lightning" in script.frameworks:
             return
         for optimizer in unfused_optimizers(script):
-            if may_never_run(script, optimizer.call):
-                continue
             yield self.finding(
                 script,
                 optimizer.call.func,
@@ -93,4 +92,5 @@ class UnfusedOptimizer(Rule):
                 "`fused` is not set",
                 fix=optimizer.rewrite,
                 withheld=optimizer.withheld,
+                confidence=None if surely_multiplies(script) else Confidence.LOW,
             )

@@ -96,7 +96,7 @@ class BlockingCheckpoint(Rule):
         for (loop, withheld), (first, *others) in groups.items():
             rewrites = [x.fix for x in (first, *others) if x.fix is not None]
             step = any(x.found.rhythm == "step" for x in (first, *others))
-            sure = step or any(_is_regular(x.found) for x in (first, *others))
+            sure = any(_is_regular(x.found) for x in (first, *others))
             yield self.finding(
                 script,
                 first.found.call.func,
@@ -112,8 +112,8 @@ class BlockingCheckpoint(Rule):
 
 
 def _is_regular(found: Checkpoint) -> bool:
-    """Whether its rounds are known, be it as those of the best result."""
-    return found.sometimes or found.every is not None
+    """Whether its rounds are known; those of the best result grow rare."""
+    return not found.sometimes and found.every is not None
 
 
 class Save(NamedTuple):

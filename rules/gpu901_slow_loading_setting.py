@@ -46,7 +46,8 @@ the keys that the script reads, three or more; each is one that a run may take.
 What GPU201, GPU202 and GPU203 leave alone: in-memory data, datasets that workers must
 not share, batches made on the GPU, datasets that change between epochs. Files and
 sections for debugging and tests, a value with a comment that gives a reason, and a
-group of hydra whose value the main file overrides.
+group of hydra whose value the main file overrides. `pin_memory` where no worker makes
+the batches is of low confidence: the process that trains would pin them itself.
 
 ## Source
 PyTorch documentation, `torch.utils.data`; Performance Tuning Guide, Enable asynchronous
@@ -57,7 +58,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.illegal_settings import illegal_settings
@@ -90,6 +91,7 @@ class SlowLoadingSetting(Rule):
                 for loader in setting.loaders
             ],
             evidence=evidence,
+            confidence=None if setting.sure else Confidence.LOW,
         )
 
 

@@ -63,6 +63,7 @@ class AmpOffSetting(Rule):
 
     effect = Effect.NONE
     hardware = Hardware.MIXED
+    of_switches = True
     needs = Words("autocast", "GradScaler")
 
     def check(self, script: Script) -> Iterator[Finding]:

@@ -45,6 +45,7 @@ from gpulint.script.setting_values import setting_name
 
 class DebugSettingOn(Rule):
     effect = Effect.NONE
+    of_switches = True
     needs = Words(
         "anomaly",
         "profile torch",

@@ -50,6 +50,7 @@ from gpulint.script.unread_settings import Unread, unread_settings
 
 class UnreadSetting(Rule):
     effect = Effect.NONE
+    of_switches = True
     needs = Words("yaml <load>", "json <load>", "OmegaConf <load>")
 
     def check(self, script: Script) -> Iterator[Finding]:

@@ -27,7 +27,7 @@ from gpulint.index.words import Search, Words, settings_files
 from gpulint.runtime_name import is_vendored_file
 from gpulint.source import NOTEBOOK, Source, SourceError, decode, parse, read_source
 
-MAX_LOADED = 8_000_000  # characters of loaded files, about 400 MB of syntax trees
+MAX_LOADED = 24_000_000  # characters of loaded files, about 1.2 GB of syntax trees
 MAX_TEXT = 64_000_000  # characters that are kept of files read as text only
 MAX_IMPORTERS = 40
 MAX_FILES = 20_000

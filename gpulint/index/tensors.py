@@ -106,6 +106,8 @@ _DEVICE_NAME = re.compile(
     r"device.*|.*_gpu|.*local_rank|cuda_.*)$",
     re.IGNORECASE,
 )
+# Classes that are loaded as models are, and are none.
+_NO_MODEL = re.compile(r"Tokenizer|Processor|Config|Extractor|Scheduler\b")
 _MODULE_NAME = re.compile(
     r"^_?(model\w*|net\w*|\w*_?(model|net|network|module|loss|loss_fn|loss_func|"
     r"criterion|encoder|decoder|backbone|generator|discriminator|critic|actor|policy|"
@@ -639,7 +641,7 @@ class Tensors:
         if name in ("torch.compile", "torch.jit.script", "torch.hub.load"):
             return True
         if name.endswith((".from_pretrained", ".from_config")):
-            return True
+            return _NO_MODEL.search(name) is None
         owner = self.resolver.class_of(call.func)
         return owner is not None and self.is_module_class(owner)
 

@@ -25,11 +25,11 @@ _FITS = re.compile(r"rainer(\([^()]*\))?\.fit\(")
 
 
 def taken_once(script: Script, loader: Loader) -> bool:
-    """Whether one batch is all that is taken: `next(iter(loader))`, in no loop."""
+    """Whether one batch at most is taken: `next(iter(loader))` in no loop, or none."""
     if loader.loops:
         return False
-    takes = [p for p in places(script, loader) if not is_len(script, p)]
-    return bool(takes) and all(_takes_one(script, p) for p in takes)
+    takes = (p for p in places(script, loader) if not is_len(script, p))
+    return all(_takes_one(script, p) for p in takes)
 
 
 def places(script: Script, loader: Loader) -> Iterator[ast.AST]:

@@ -42,7 +42,10 @@ def graph_builder(script: Script, loop: Loop) -> ast.Call | None:
         return None
     if loop.function is not None and always_without_grad(script, loop.function):
         return None
-    if _grad_switched_off(script, loop.function) or _graph_is_wanted(script, loop):
+    functions = (loop.function, *loop.helpers)
+    if any(_grad_switched_off(script, function) for function in functions):
+        return None
+    if _graph_is_wanted(script, loop):
         return None
     for call in model_calls(script, loop):
         return call

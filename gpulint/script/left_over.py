@@ -31,6 +31,11 @@ _OF_OBJECT = re.compile(r"\bgetattr\(\s*([\w.]+)\s*,(?!\s*['\"])")
 _PLAIN = ("object", "torch.nn.Module", "abc.ABC", "ABC")
 _OF_MODULES = ("forward", "extra_repr")
 _IMPORTED = ("import_module", "__import__")
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+[\w.]+[ \t]+import[ \t]*(?:\([^)]*\)|(?:\\\n|[^\n(])*)"
+    r"|import[ \t][^\n]*)",
+    re.MULTILINE,
+)
 Kept = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -63,6 +68,27 @@ def _is_left_over(script: Script, kept: Kept | None) -> bool:
     return not any(
         _uses(user, kept.name) or (user.source.has(_BY_NAME) and _holds(user, home))
         for user in users
+    )
+
+
+def is_only_imported(script: Script, node: ast.AST) -> bool:
+    """Whether nothing but imports names the function or class around a place.
+
+    Of a project that is no library; what a program chooses by name may be any.
+    """
+    kept = next(
+        (a for a in script.index.ancestors(node) if a in script.index.tree.body), None
+    )
+    project = script.index.project
+    if project is None or not isinstance(kept, Kept) or kept.decorator_list:
+        return False
+    if _is_offered(script) or project.targeting(qualified_name(script.index, kept)):
+        return False
+    if any(user.source.has(_BY_NAME) for user in programs(script)[:MAX_FILES]):
+        return False
+    named = re.compile(rf"(?<!\bdef )(?<!\bclass )\b{kept.name}\b")
+    return not any(
+        named.search(_IMPORT.sub("", text)) for text in project.texts(kept.name)
     )
 
 

@@ -29,6 +29,7 @@ from gpulint.script.backpropagated import Backpropagated
 from gpulint.script.batches import Batches
 from gpulint.script.checkpoints import Checkpoint, find_checkpoints
 from gpulint.script.columns import Columns, find_columns
+from gpulint.script.doubts import is_doubtful
 from gpulint.script.edits import CannotFix, Rewrite, place_of
 from gpulint.script.identity import identity
 from gpulint.script.invariants import Invariants
@@ -520,8 +521,8 @@ class Script:
     @cached_property
     def uses_gpu(self) -> bool:
         """Whether anything is moved to an accelerator, or a device is asked for."""
-        names = self.index.called_names
-        if any(n.startswith("torch.cuda.") for n in names) or self.sends_modules:
+        asked = (n for n in self.index.called_names if n.startswith("torch.cuda."))
+        if any("manual_seed" not in name for name in asked) or self.sends_modules:
             return True
         return any(m.target is not Target.CPU for m in self.moves)
 
@@ -543,6 +544,10 @@ class Script:
         return is_test_code(self.index)
 
     # Small questions that several rules ask
+
+    def is_doubtful(self, node: ast.AST) -> bool:
+        """Whether a place of this file is one that a usual run may not come to."""
+        return self.index.holds(node) and is_doubtful(self, node)
 
     def definitions(self, node: ast.AST) -> tuple[Definition, ...]:
         """The definitions that can reach a name where it is read."""

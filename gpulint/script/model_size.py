@@ -118,6 +118,8 @@ def _made(script: Script, call: ast.Call | None, depth: int) -> Size | None:
 
 def _layers_in(script: Script, function: Function, depth: int) -> Size | None:
     """What the calls of a function make together."""
+    if depth > MAX_DEPTH:
+        return None
     calls = [n for s in function.body for n in walk(s) if isinstance(n, ast.Call)]
     layers = [c for c in calls if "super" not in ast.dump(c.func)]
     return _total([NOTHING, *(_part(script, c, function, depth) for c in layers)])

@@ -66,6 +66,10 @@ _OF_LARGE = re.compile(
     r"^(torchvision\.models\.|timm\.(create_model|models\.create)|"
     r"segmentation_models_pytorch\.)"
 )
+# The options that say how many features a token has.
+_FEATURES = frozenset(
+    "dim d_model hidden_size hidden_dim embed_dim emb_dim n_embd embedding_dim".split()
+)
 _NO_NETWORK = re.compile(r"Loss|Criteri|Metric|Accuracy")
 # The options that give a layer's sizes, which are its first ones.
 _CHANNELS = ("in_channels", "out_channels", "kernel_size")
@@ -121,6 +125,11 @@ def is_surely_large(script: Script) -> bool:
     """Whether that holds for whatever sizes its options and callers may give it."""
     kinds = (_ATTENTION, _CONVOLUTIONAL, _OF_LARGE)
     return _trains_one(script, "is_surely_large", kinds)
+
+
+def surely_multiplies(script: Script) -> bool:
+    """Whether a model that is trained surely spends its time in matrix products."""
+    return _trains_one(script, "surely_multiplies", (_ATTENTION,))
 
 
 def has_large(script: Script) -> bool:
@@ -317,12 +326,42 @@ class Network:
     @property
     def is_surely_large(self) -> bool:
         """Whether it convolves pictures, attends to tokens, or is known to be wide."""
-        if self.convolves or self._has(_OF_LARGE, _OF_TORCH) or self._takes(_ATTENTION):
+        if self.convolves or self._has(_OF_LARGE) or self._attends_to_tokens:
             return True
-        if self._has(_OF_TOKENS) and self._has(_ATTENTION, _PRODUCT):
-            return True
+        if self._is_narrow:
+            return False
         kinds = (_LINEAR, _RECURRENT, _IN_SEQUENCES)
         return any(self._is_wide(kind, SURELY_WIDE) for kind in kinds)
+
+    @property
+    def surely_multiplies(self) -> bool:
+        """Whether it attends to tokens, or has wide linear layers and no convolutions.
+
+        Beside convolutions linear layers are few, whatever their width.
+        """
+        if self._attends_to_tokens:
+            return True
+        if self.convolves or self._is_narrow:
+            return False
+        return self._is_wide(_LINEAR, SURELY_WIDE)
+
+    @property
+    def _attends_to_tokens(self) -> bool:
+        """Whether it attends to tokens, by features that are not known to be few."""
+        if self._is_narrow:
+            return False
+        if self._has(_OF_TORCH) or self._takes(_ATTENTION):
+            return True
+        return self._has(_OF_TOKENS) and self._has(_ATTENTION, _PRODUCT)
+
+    @property
+    def _is_narrow(self) -> bool:
+        """Whether its call gives its tokens few features: `ViT(dim=64)`."""
+        if not isinstance(self.made, ast.Call):
+            return False
+        given = [k.value for k in self.made.keywords if k.arg in _FEATURES]
+        sizes = [at_most(self.script, node) for node in given]
+        return bool(sizes) and all(0 < size < SURELY_WIDE for size in sizes)
 
     @cached_property
     def convolves(self) -> bool:

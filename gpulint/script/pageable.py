@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import Definition, Origin, Target
@@ -25,6 +25,7 @@ _COPIES = frozenset(
     for n in "cat concat stack hstack vstack tensor Tensor FloatTensor LongTensor "
     "from_numpy".split()
 )
+_CASTS = frozenset("float double half bfloat16 long int".split())
 _HOST_TYPE = re.compile(r"torch\.\w*Tensor$")
 _PARTS = frozenset("split chunk unbind iterrows itertuples items".split())
 
@@ -99,14 +100,32 @@ def _by_hand(script: Script, origin: Origin) -> bool:
 
 def joined_on_host(script: Script, loops: Iterable[Loop]) -> bool:
     """Whether all that loops copy is made anew of batches before: never pinned."""
-    joined = [
-        _is_joined(its, move.receiver, 0)
-        for loop in loops
-        for its in [script.of(loop.node)]
-        for move in its.moves
-        if move.target is not Target.CPU and its.index.inside(move.call, loop.node)
-    ]
+    joined = [_is_joined(its, sent, 0) for its, sent in _sent(script, loops)]
     return bool(joined) and all(joined)
+
+
+def cast_on_host(script: Script, loops: Iterable[Loop]) -> bool:
+    """Whether all that loops copy is `x.float()` or the like of a batch.
+
+    Of a batch of another type that is a copy, which is not pinned.
+    """
+    cast = [_is_cast(sent) for _, sent in _sent(script, loops)]
+    return bool(cast) and all(cast)
+
+
+def _sent(script: Script, loops: Iterable[Loop]) -> Iterator[tuple[Script, ast.expr]]:
+    """What loops send to a device, with the script of each."""
+    for loop in loops:
+        its = script.of(loop.node)
+        for move in its.moves:
+            if move.target is Target.CPU or not its.index.inside(move.call, loop.node):
+                continue
+            yield its, move.receiver
+
+
+def _is_cast(node: ast.expr) -> bool:
+    method = node.func if isinstance(node, ast.Call) and not node.args else None
+    return isinstance(method, ast.Attribute) and method.attr in _CASTS
 
 
 def _is_joined(script: Script, node: ast.expr, depth: int) -> bool:

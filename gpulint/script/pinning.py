@@ -208,18 +208,30 @@ def loads_unpinned_alone(script: Script, loop: Loop) -> bool:
     return bool(loaders) and all(loads_alone(script.of(x.call), x) for x in loaders)
 
 
+def is_given_unseen(script: Script, loop: Loop) -> bool:
+    """Whether a loop passes over what its function is given by calls nobody sees."""
+    each = [o for i, _ in loop.items for o in iterated(script.resolver, i)]
+    return bool(each) and all(isinstance(o.node, ast.arg) for o in each)
+
+
 def _known_unpinned(script: Script, loop: Loop) -> list[Loader]:
     """The loaders of a loop, if all are known and none of them is pinned."""
-    each = [o for i, _ in loop.items for o in iterated(script.resolver, i)]
-    origins = [o for o in each if not isinstance(o.node, ast.Subscript)]
-    found = [_loader(script, o.call) for o in origins if o.call is not None]
+    found = loaders_of(script, loop)
     loaders = [
         loader
         for loader in found
-        if loader is not None
-        and unpinned(loader) is not None
+        if unpinned(loader) is not None
         and not comes_from_settings(script.of(loader.call), loader, "pin_memory")
     ]
+    return loaders if len(loaders) == len(found) else []
+
+
+def loaders_of(script: Script, loop: Loop) -> list[Loader]:
+    """The loaders that a loop passes over; none where one of them is not known."""
+    each = [o for i, _ in loop.items for o in iterated(script.resolver, i)]
+    origins = [o for o in each if not isinstance(o.node, ast.Subscript)]
+    found = [_loader(script, o.call) for o in origins if o.call is not None]
+    loaders = [loader for loader in found if loader is not None]
     return loaders if len(loaders) == len(origins) else []
 
 

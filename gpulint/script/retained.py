@@ -25,6 +25,9 @@ _READS = frozenset(
 )
 
 
+_LISTS = frozenset("list deque".split())
+
+
 class Kept(NamedTuple):
     """`total += loss` or `losses.append(loss)` whose graph nothing needs any more.
 
@@ -82,8 +85,17 @@ def _additions(script: Script) -> Iterator[tuple[ast.stmt, ast.expr, ast.expr]]:
             and isinstance(call.func, ast.Attribute)
             and call.func.attr == "append"
             and len(call.args) == 1
+            and _may_be_list(script, call.func.value)
         ):
             yield statement, call.func.value, call.args[0]
+
+
+def _may_be_list(script: Script, holder: ast.expr) -> bool:
+    """Whether it is no object of another class, which may keep numbers alone."""
+    made = [o.call for o in script.resolver.origins(holder)]
+    calls = [call for call in made if call is not None]
+    kinds = {(dotted(c.func) or "list").rpartition(".")[2] for c in calls}
+    return all(kind in _LISTS or not kind[:1].isupper() for kind in kinds)
 
 
 def _carrying(

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from gpulint.index import Resolver, Value
+from gpulint.script.batches_taken import taken_once
 from gpulint.script.changes import everywhere
 from gpulint.script.dataset_size import gives_one_batch
 from gpulint.script.datasets import Work
@@ -63,6 +64,8 @@ def _may_have_more(script: Script, loader: Loader) -> bool:
         return False  # GPU901
     if gives_one_batch(loader) or takes_few(script, loader):
         return False  # nothing to make ahead
+    if script.training_loops and taken_once(script, loader):
+        return False
     return not feeds_no_gpu(script, loader)
 
 

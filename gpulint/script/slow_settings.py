@@ -24,11 +24,15 @@ Finder = Callable[["Script", "Loader"], Iterator[Value]]
 
 @dataclass(frozen=True, eq=False)
 class SlowSetting:
-    """An option's value in a settings file, and the loaders that it slows down."""
+    """An option's value in a settings file, and the loaders that it slows down.
+
+    `sure`: it costs something, as pinning in the process that trains does not.
+    """
 
     option: str
     value: Value
     loaders: tuple[Loader, ...]
+    sure: bool
 
 
 def slow_settings(script: Script) -> list[SlowSetting]:
@@ -41,7 +45,15 @@ def slow_settings(script: Script) -> list[SlowSetting]:
             for value in finder(script, loader):
                 kept = found.setdefault(value.node, (option, value, []))
                 kept[2].append(loader)
-    return [SlowSetting(o, v, tuple(loaders)) for o, v, loaders in found.values()]
+    return [
+        SlowSetting(
+            option,
+            value,
+            tuple(loaders),
+            option != "pin_memory" or not all(_is_alone(script, x) for x in loaders),
+        )
+        for option, value, loaders in found.values()
+    ]
 
 
 def _serial(script: Script, loader: Loader) -> Iterator[Value]:
@@ -58,6 +70,14 @@ def _unpinned(script: Script, loader: Loader) -> Iterator[Value]:
         return
     if goes_to_gpu(script, loader):
         yield from _plain(script, runs, False, 0)
+
+
+def _is_alone(script: Script, loader: Loader) -> bool:
+    """Whether no worker makes its batches, whoever says so."""
+    if loader.argument("num_workers").absent:
+        return True
+    runs = option_settings(script, loader, "num_workers")
+    return all(x.all_in(0) for x in runs or [loader.values("num_workers")])
 
 
 def _restarting(script: Script, loader: Loader) -> Iterator[Value]:

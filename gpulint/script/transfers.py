@@ -148,7 +148,7 @@ def hindrance(script: Script, transfer: Transfer) -> str | None:
         line = getattr(changed, "lineno", 0)
         return f"the source is changed after the copy has started (line {line})"
     pageable = never_pinned(script, transfer.source, transfer.loop)
-    return pageable or _foreign(script, transfer)
+    return pageable or foreign(script, transfer)
 
 
 def _has_own_to(script: Script, transfer: Transfer) -> bool:
@@ -240,7 +240,7 @@ def _through_another_name(script: Script, use: ast.expr) -> ast.AST | None:
     return None
 
 
-def _foreign(script: Script, transfer: Transfer) -> str | None:
+def foreign(script: Script, transfer: Transfer) -> str | None:
     """Why the source may be an object whose `to` takes no `non_blocking`."""
     func = transfer.call.func
     if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
@@ -259,7 +259,8 @@ def _foreign(script: Script, transfer: Transfer) -> str | None:
     if _of_detection(script, source, transfer.loop):
         return f"`{source.id}` may be something other than a tensor"
     whole = any(t.id == source.id for _, t in transfer.loop.items if _is_name(t))
-    if whole and _has_keys(script, source, transfer.loop):
+    in_place = isinstance(script.index.parent(transfer.call), ast.Expr)
+    if whole and (in_place or _has_keys(script, source, transfer.loop)):
         return f"`{source.id}` is an object, and its `to` may take no `non_blocking`"
     return None
 

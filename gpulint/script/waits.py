@@ -15,6 +15,7 @@ from gpulint.script.evaluation import called_module
 from gpulint.script.every_step import EveryStep, Part
 from gpulint.script.losses import differentiated
 from gpulint.script.members import SAME_PLACE, member_on_device
+from gpulint.script.neighbours import run_together
 from gpulint.script.prepared import sends_models
 from gpulint.script.training_step import is_loss
 
@@ -27,6 +28,8 @@ _READS = frozenset("item tolist cpu numpy".split())
 _LOGS = frozenset("add_scalar add_scalars add_histogram set_postfix".split())
 SHOWN = 3  # waits named in a message
 _TENSOR_TESTS = frozenset("torch.equal torch.allclose torch.is_nonzero".split())
+_METADATA = "._meta["
+_PLAIN = frozenset("str int float bool".split())
 _TRUTHS = frozenset("any all isnan isinf isfinite gt lt ge le eq ne".split())
 _SAVES = re.compile(r"^(save|savez|dump|imsave|imwrite|savefig|savetxt|to_csv)|^save_")
 _ENVIRONMENT = re.compile(r"(^|_)(envs?|environments?|gym)\d*$|_envs?_", re.IGNORECASE)
@@ -279,7 +282,7 @@ def on_device(script: Script, value: ast.expr, loop: Loop) -> bool:
         return False
     if isinstance(value, ast.BinOp) and _is_text(value.left):
         return False
-    if _is_called(script, value):
+    if _is_called(script, value) or _is_declared_plain(script, value):
         return False  # the text of a model is its layers
     where = script.where(value)
     if where.device or member_on_device(script, value):
@@ -310,6 +313,23 @@ def _is_called(script: Script, value: ast.expr) -> bool:
         return any(mine & set(script.definitions(func)) for func in called)
     owner = script.index.owner(value)
     return any(script.index.owner(func) is owner for func in called)
+
+
+def _is_declared_plain(script: Script, value: ast.expr) -> bool:
+    """Whether it is a tensor's metadata, or declared as no tensor by its class."""
+    nodes = [value, *(o.expression for o in script.resolver.origins(value))]
+    chains = (node for node in nodes if node is not None)
+    if any(_METADATA in ast.unparse(node) for node in chains):
+        return True  # file names and the like, beside the tensor
+    names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    declared = [
+        ast.unparse(field.annotation)
+        for index in (run_together(script) if names else ())
+        for owner in index.classes.values()
+        for field in owner.body
+        if isinstance(field, ast.AnnAssign) and dotted(field.target) in names
+    ]
+    return bool(declared) and all(kind in _PLAIN for kind in declared)
 
 
 def _moves_anything(script: Script) -> bool:
@@ -369,6 +389,6 @@ def is_timed(script: Script, loop: Loop) -> bool:
 def measures_time(script: Script, calls: list[ast.Call]) -> bool:
     """Whether a loop measures time around `synchronize()`."""
     names = [script.index.qualified(c.func) or "" for c in calls]
-    return any(n.endswith("cuda.synchronize") for n in names) and any(
+    return any(n.rpartition(".")[2] == "synchronize" for n in names) and any(
         _CLOCKS.match(n) for n in names
     )

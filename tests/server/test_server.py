@@ -73,12 +73,9 @@ def test_fixed_until_nothing_is_shown(folder: Path) -> None:
         assert fix.is_preferred
         assert fix.diagnostics == (shown,) or fix.diagnostics == [shown]
         editor.apply(fix)
-        assert await editor.shown(uri) == ["GPU102"]  # which this one has made possible
+        assert await editor.shown(uri) == []
         fixed = REPO / "fixtures/gpu101_per_column_transfer/bad.fixed.py"
         assert editor.texts[uri] == fixed.read_text("utf-8")
-        offered = await editor.actions(uri, find(editor, uri, "GPU102").range)
-        editor.apply(next(iter(offered.values())))
-        assert await editor.shown(uri) == []
 
     editor = session(folder, work)
     assert editor.logged == editor.messages == []

@@ -1,0 +1,76 @@
+"""Why a place may be one that no program, run as usual, ever comes to.
+
+What is found there is no less true, so it is of low confidence and not left out.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from gpulint.index import FileIndex, Function
+from gpulint.script.doubtful import may_never_run
+from gpulint.script.left_over import is_only_imported
+from gpulint.script.neighbours import programs
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+MAX_CALLS = 3  # from a place, back to what surely runs
+
+
+def is_doubtful(script: Script, node: ast.AST) -> bool:
+    """Whether a place is behind what is off, called by nobody, or in a broken file."""
+    return _is_spared(script, node, MAX_CALLS) or _cannot_be_imported(script)
+
+
+def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
+    """Whether a place, or each known way to it, is off by default or nobody's."""
+    if may_never_run(script, node) or is_only_imported(script, node):
+        return True
+    function = script.index.function(node)
+    if function is None or not depth:
+        return False
+    callers = script.resolver.callers(function) or _by_name(script, function)
+    return bool(callers) and all(
+        _is_spared(script.of(call), call, depth - 1) for call in callers
+    )
+
+
+def _by_name(script: Script, function: Function) -> list[ast.Call]:
+    """Calls of any object's method of that name, in the programs that import the file.
+
+    Of a method alone, where nothing says of which class the objects are.
+    """
+    if not isinstance(script.index.parent(function), ast.ClassDef):
+        return []
+    name = getattr(function, "name", "")
+    others = [index for index in programs(script) if index is not script.index]
+    return [call for index in others for call in index.calls_by_name.get(name, ())]
+
+
+def _cannot_be_imported(script: Script) -> bool:
+    """Whether a file imports a module that its project's own package does not have."""
+    index = script.index
+    return index.project is not None and any(
+        _is_missing(index, statement.module)
+        for statement in index.tree.body
+        if isinstance(statement, ast.ImportFrom) and not statement.level
+        if statement.module is not None
+    )
+
+
+def _is_missing(index: FileIndex, module: str) -> bool:
+    """`from package.gone import name`, where the folder of `package` has no `gone`."""
+    project = index.project
+    found = project.resolve(index, module) if project is not None else None
+    if project is None or found is None or len(found[1]) != 1:
+        return False
+    home, (name,) = found
+    if home.source.path.name != "__init__.py" or home.stars:
+        return False
+    if name in home.bound_names or name in home.imports:
+        return False
+    folder = home.source.path.parent
+    named = (path.name.partition(".")[0] for path in project.in_folder(folder, "*"))
+    return name not in named  # nor as what is built or generated

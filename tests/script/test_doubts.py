@@ -1,0 +1,161 @@
+"""Places to which nothing shows that a program comes: their findings are not sure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpulint.engine import Options, check_path, check_source
+from gpulint.finding import Confidence
+from gpulint.index import Projects
+from gpulint.registry import select_rules
+from gpulint.source import Source
+
+LOOP = """\
+import torch
+
+
+class Trainer:
+    def fit(self, model, loader, optimizer):
+        for x, y in loader:
+            loss = torch.nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            print(loss.item())
+
+
+def assess(model, loader):
+    model.eval()
+    with torch.no_grad():
+        for x, y in loader:
+            hits = (model(x.cuda()).argmax(1) == y.cuda()).sum()
+            print(hits.item())
+"""
+MAIN = """\
+import argparse
+
+from engine import Trainer, assess
+from parts import loader, make_trainer, model, optimizer
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--evaluate", action="store_true")
+args = parser.parse_args()
+trainer = make_trainer(Trainer, args)
+trainer.fit(model, loader, optimizer)
+if args.evaluate:
+    assess(model, loader)
+"""
+
+
+def confidences(folder: Path, files: dict[str, str]) -> dict[int, Confidence]:
+    """Of GPU106 in `engine.py`, by row."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options(select_rules(("GPU106",)), projects=projects)
+    found = check_path(folder / "engine.py", options).findings
+    return {f.place.start.row: f.confidence for f in found}
+
+
+LOW, HIGH = Confidence.LOW, Confidence.HIGH
+
+
+@pytest.mark.parametrize(
+    "old, new, trained, evaluated",
+    [
+        ("", "", HIGH, LOW),
+        ("if args.evaluate:", "if True:", HIGH, HIGH),
+        ("trainer.fit(", "if args.evaluate:\n    trainer.fit(", LOW, LOW),
+        ("    assess(model, loader)", "    print(args)", HIGH, LOW),
+        ("    assess(model, loader)", "    print(assess)", HIGH, HIGH),
+    ],
+    ids=["as it is", "evaluates", "fits by option", "only imported", "is named"],
+)
+def test_what_an_option_or_nobody_runs(
+    tmp_path: Path, old: str, new: str, trained: Confidence, evaluated: Confidence
+) -> None:
+    assert old in MAIN
+    files = {"engine.py": LOOP, "main.py": MAIN.replace(old, new) if old else MAIN}
+    assert confidences(tmp_path, files) == {11: trained, 19: evaluated}
+
+
+@pytest.mark.parametrize(
+    "there, sure",
+    [
+        ("", False),
+        ("tools/options.py", True),
+        ("tools/options.pyx", True),
+        ("tools/options/part.py", True),
+    ],
+)
+def test_files_that_import_what_their_package_lacks(
+    tmp_path: Path, there: str, sure: bool
+) -> None:
+    text = f"from tools.options import parse\n{LOOP}"
+    files = {"engine.py": text, "main.py": MAIN, "tools/__init__.py": ""}
+    found = confidences(tmp_path, files | ({there: ""} if there else {}))
+    assert found[12] is (HIGH if sure else LOW)
+
+
+def test_names_that_a_package_binds_are_no_missing_modules(tmp_path: Path) -> None:
+    text = f"from tools.options import parse\n{LOOP}"
+    files = {"engine.py": text, "main.py": MAIN, "tools/__init__.py": "options = 1\n"}
+    assert confidences(tmp_path, files)[12] is HIGH
+
+
+SELF = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, depth):
+        super().__init__()
+        self.first = nn.Linear(512, 512)
+        self.grow(depth)
+
+    def grow(self, depth):
+        self.add_module(str(depth), nn.Linear(512, 512))
+        if depth:
+            self.grow(depth - 1)
+
+
+model = Net(3).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_models_whose_methods_call_themselves_are_analysed() -> None:
+    options = Options(select_rules(("GPU001", "GPU302")))
+    found = check_source(Source(Path("train.py"), SELF), options).findings
+    assert {f.code for f in found} == {"GPU302"}
+
+
+@pytest.mark.parametrize("dim, sure", [(1024, HIGH), (128, LOW)])
+def test_tokens_of_few_features_are_no_large_network(
+    dim: int, sure: Confidence
+) -> None:
+    text = f"""\
+import torch
+from vit_pytorch import ViT
+
+model = ViT(dim={dim}, depth=6, heads=8, mlp_dim=512).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = torch.nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    options = Options(select_rules(("GPU301", "GPU302")))
+    found = check_source(Source(Path("train.py"), text), options).findings
+    assert {f.code: f.confidence for f in found} == {"GPU301": sure, "GPU302": sure}
