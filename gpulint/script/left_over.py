@@ -84,8 +84,9 @@ def is_only_imported(script: Script, node: ast.AST) -> bool:
         return False
     if _is_offered(script) or project.targeting(qualified_name(script.index, kept)):
         return False
-    if any(user.source.has(_BY_NAME) for user in programs(script)[:MAX_FILES]):
-        return False
+    users = programs(script)[:MAX_FILES]
+    if len(users) == 1 or any(user.source.has(_BY_NAME) for user in users):
+        return False  # a file that nobody imports may be for programs elsewhere
     named = re.compile(rf"(?<!\bdef )(?<!\bclass )\b{kept.name}\b")
     return not any(
         named.search(_IMPORT.sub("", text)) for text in project.texts(kept.name)

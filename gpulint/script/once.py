@@ -63,7 +63,8 @@ def _counts(definition: Definition, loops: list[Loop]) -> bool:
     if definition.kind == "augment":
         return True
     for loop in loops if definition.kind == "for" else ():
-        if any(part is definition.node for part in walk(loop.node.target)):  # type: ignore[union-attr]
+        target = [] if isinstance(loop.node, ast.While) else [loop.node.target]
+        if any(part is definition.node for part in walk(*target)):
             return definition.node not in loop.targets or _is_range(loop)
     return False
 
