@@ -53,7 +53,8 @@ function that calls what is not known, but nothing of the kind as far as is seen
 A function that only chooses among the parts of an element. A dataset of which the first
 few elements are looked at. The number is given, or may be by `**kwargs`. Methods called
 `map` of other things than datasets.
-A `map` before `cache` makes each element once, and is of low confidence.
+A `map` before `cache` makes each element once, and is of low confidence; so is one in a
+script that trains and evaluates nothing.
 
 ## Source
 TensorFlow guide, "Better performance with the tf.data API", Parallelizing data
@@ -73,6 +74,7 @@ from gpulint.index.build import last_name
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.edits import Replace, Rewrite
+from gpulint.script.started import is_started
 from gpulint.script.syntax import set_keywords
 from gpulint.script.tf_mapped import Mapped, gives_up_order
 from gpulint.script.tf_names import autotune, may_optimize_itself
@@ -84,6 +86,13 @@ STATELESS = (
     "`num_parallel_calls` is not set: `map` makes elements at the same time only where "
     "TensorFlow's default optimizations see to it"
 )
+
+
+def _trains(script: Script) -> bool:
+    """Whether the file trains or evaluates a model, or is a part of what does."""
+    runs = ("fit", "evaluate", "predict", "GradientTape", "distribute", "minimize")
+    called = script.index.calls_by_name
+    return not is_started(script) or any(name in called for name in runs)
 
 
 class TfSerialMap(Rule):
@@ -113,7 +122,7 @@ class TfSerialMap(Rule):
         exact = mapped.exact and not gives_up_order(script, call)
         parallel = not (mapped.draws or mapped.python) and may_optimize_itself(script)
         behind = map(last_name, script.pipelines.behind(call))
-        unsure = parallel or "cache" in behind
+        unsure = parallel or "cache" in behind or not _trains(script)
         reasons = (
             (mapped.draws, "it draws random numbers here"),
             (mapped.python, "it goes back to Python here"),

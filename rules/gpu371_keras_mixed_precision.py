@@ -46,7 +46,8 @@ than TensorFlow. Then it is a note.
 
 ## When not
 Any file of the program names a precision, a policy or a TPU. No convolution and no
-attention is seen: small dense networks gain nothing.
+attention is seen: small dense networks gain nothing. Where neither layers of 128
+features nor a large model by its name are seen, the confidence is low.
 
 ## Source
 TensorFlow guide, "Mixed precision". Tried with Keras 3.15: `compile` puts a
@@ -58,7 +59,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index.build import last_name
 from gpulint.rule import Hardware, Rule, TensorFlow
 from gpulint.script import Script
@@ -68,6 +69,7 @@ from gpulint.script.tf_names import is_for_tf1
 from gpulint.script.tf_policy import is_decided, is_large, output_layers
 from gpulint.script.tf_steps import fits
 from gpulint.script.tf_waits import step_loops
+from gpulint.script.written_sizes import is_seen_large
 
 TITLE = "Train in mixed precision where there is a GPU"
 
@@ -97,6 +99,7 @@ class KerasMixedPrecision(Rule):
             fix=fix,
             withheld=withheld,
             severity=Severity.WARNING if fix else Severity.NOTE,
+            confidence=None if is_seen_large(script) else Confidence.LOW,
         )
 
 

@@ -32,7 +32,8 @@ loss scaler have to be put around them.
 ## When not
 Anything in the file, or in its folder, that speaks of mixed precision, half types or
 loss scaling. A model without an optimizer: its network is a training step of its own.
-`**kwargs`. Scripts that set the CPU as their device.
+`**kwargs`. Scripts that set the CPU as their device. Where neither layers of 128
+features nor a large model by its name are seen, the confidence is low.
 
 ## Source
 MindSpore documentation, `mindspore.train.Model` (`amp_level`, default O0) and
@@ -53,6 +54,7 @@ from gpulint.script.ms_context import on_cpu
 from gpulint.script.ms_training import step_functions, trainings, uses_half
 from gpulint.script.protected import why_protected_program
 from gpulint.script.syntax import set_keywords
+from gpulint.script.written_sizes import is_seen_large
 
 TITLE = "Let the runtime choose the precision"
 LOSS_INSIDE = "the network computes the loss, which would be in half precision too"
@@ -72,6 +74,7 @@ class MsAmp(Rule):
         steps = list(step_functions(script))
         if not (models or steps) or uses_half(script):
             return
+        large = is_seen_large(script)
         runtime, imports = script.runtime
         for model in models:
             if not _trains_in_float32(script, model):
@@ -88,6 +91,7 @@ class MsAmp(Rule):
                 if withheld
                 else Rewrite(TITLE, (Replace(model, edit),), imports),
                 withheld=withheld,
+                confidence=None if large else Confidence.LOW,
             )
         for step in steps:
             yield self.finding(
@@ -95,7 +99,7 @@ class MsAmp(Rule):
                 step,
                 f"`{step.name}` trains in float32, without mixed precision",
                 withheld="mixed precision of a step by hand needs a loss scaler too",
-                confidence=Confidence.MEDIUM,
+                confidence=Confidence.MEDIUM if large else Confidence.LOW,
             )
 
 

@@ -21,7 +21,8 @@ None: a graph runs neither prints nor a debugger, and not all of Python. Try
 
 ## When not
 The mode is not set in the file, and something in it or its folder speaks of graphs or
-compiling; the mode comes from an option. Files that train nothing.
+compiling; the mode comes from an option. Files that train nothing. Where neither layers
+of 128 features nor a large model by its name are seen, the confidence is low.
 
 ## Source
 MindSpore documentation, `mindspore.set_context` (`mode`, default PYNATIVE_MODE) and
@@ -37,6 +38,7 @@ from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.ms_context import mentioned, mode_of, set_contexts
 from gpulint.script.ms_training import GRAPH, is_compiled, step_functions, trainings
+from gpulint.script.written_sizes import is_seen_large
 
 
 class MsPynative(Rule):
@@ -60,6 +62,7 @@ class MsPynative(Rule):
         ]
         if not trains:
             return
+        large = is_seen_large(script)
         if chosen:
             modes = [mode_of(script, call) for call in chosen]
             if set(modes) == {1} and "jit" not in script.source.text:
@@ -68,6 +71,7 @@ class MsPynative(Rule):
                     script,
                     argument or chosen[0],
                     "the training runs operator by operator: the mode is PYNATIVE",
+                    confidence=None if large else Confidence.LOW,
                 )
             return
         if mentioned(script, GRAPH):
@@ -78,5 +82,5 @@ class MsPynative(Rule):
                 step,
                 f"`{step.name}` runs operator by operator: nothing compiles it, and "
                 "the mode is PYNATIVE unless it is set",
-                confidence=Confidence.MEDIUM,
+                confidence=Confidence.MEDIUM if large else Confidence.LOW,
             )
