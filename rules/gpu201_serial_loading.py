@@ -97,7 +97,7 @@ CPU alone. Batches that a dataset makes on the GPU, and files opened in `__init_
 (HDF5, LMDB), must not be shared with workers. A 0 with a comment that gives a reason
 (debugging, Windows, notebooks) is meant. One worker may well keep up with a process
 that trains or evaluates: low confidence, as where nothing is known of what a sample
-takes.
+takes, and where several defaults and calls in a library give the number.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, Single- and Multi-process Data Loading; the
@@ -106,6 +106,7 @@ Performance Tuning Guide, Enable asynchronous data loading and augmentation.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding
@@ -141,6 +142,7 @@ class SerialLoading(Rule):
             if sure or may_gain_by_workers(script, loader):
                 values = loader.values("num_workers").known
                 sure = sure and not has_one(values)
+                sure = sure and not is_given_by_callers(script, values)
                 yield self._finding(script, loader, values, sure)
 
     def _finding(
@@ -171,6 +173,16 @@ class SerialLoading(Rule):
 def has_one(values: tuple[Value, ...]) -> bool:
     """Whether one worker loads while the process that trains does its own work."""
     return bool(values) and all(v.constant == 1 for v in values)
+
+
+def is_given_by_callers(script: Script, values: tuple[Value, ...]) -> bool:
+    """Whether a number is the default of a parameter, beside others of other calls."""
+    defaults = [v for v in values if v.default and _of_parameter(script, v.node)]
+    return bool(defaults) and len({v.node for v in values}) > 1
+
+
+def _of_parameter(script: Script, node: ast.AST) -> bool:
+    return isinstance(script.index.parent(node), ast.arguments)
 
 
 def exact(script: Script, loader: Loader) -> bool:

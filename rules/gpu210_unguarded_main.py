@@ -25,9 +25,10 @@ and call it under `if __name__ == "__main__":` at the end of the file.
 ## When not
 Loaders whose number of workers is not known, or that have none and want none. One that
 would load sooner with some, or that `runtime.loader_kwargs` decides for, is of low
-confidence: without a guard it goes on alone there. Scripts that choose themselves how
-processes start; files with the cells of a notebook; files that only define functions,
-or call them under the guard.
+confidence: without a guard it goes on alone there. Datasets that hold a lambda or a
+local definition, which cannot be sent to such workers at all. Scripts that choose
+themselves how processes start; files with the cells of a notebook; files that only
+define functions, or call them under the guard.
 
 ## Source
 Python documentation, `multiprocessing`, "Safe importing of main module" and "Contexts
@@ -42,7 +43,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Loop, Script
-from gpulint.script.loader_options import trains_on_cpu
+from gpulint.script.loader_options import trains_on_cpu, unpicklable
 from gpulint.script.serial import gains_by_workers
 from gpulint.script.unguarded import has_workers, unguarded_pass
 
@@ -63,6 +64,8 @@ class UnguardedMain(Rule):
                 sure or loader.decided_by_runtime or gains_by_workers(script, loader)
             ):
                 continue
+            if unpicklable(script, loader) is not None:
+                continue  # they could not start there, with a guard or without
             over = unguarded_pass(script, loader)
             if over is not None:
                 yield self._finding(script, loader, over, sure)

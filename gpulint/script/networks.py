@@ -66,6 +66,7 @@ _OF_LARGE = re.compile(
     r"^(torchvision\.models\.|timm\.(create_model|models\.create)|"
     r"segmentation_models_pytorch\.)"
 )
+_OF_GRAPHS = ("torch_geometric.", "dgl.")
 # The options that say how many features a token has.
 _FEATURES = frozenset(
     "dim d_model hidden_size hidden_dim embed_dim emb_dim n_embd embedding_dim".split()
@@ -395,7 +396,7 @@ class Network:
             for call, name in self.calls
             if resolver.class_of(call.func) is not None or resolver.callees(call)
         }
-        return any(kind.search(name) for name in self.names - own)
+        return any(kind.search(name) for name in self._dense_names - own)
 
     def _is_single(self, kernel: ast.expr) -> bool:
         """Whether a kernel is `1`, `(1, 1)`, or the value of a name that is one."""
@@ -529,7 +530,12 @@ class Network:
         return False
 
     def _has(self, *kinds: re.Pattern[str]) -> bool:
-        return any(kind.search(name) for kind in kinds for name in self.names)
+        return any(kind.search(name) for kind in kinds for name in self._dense_names)
+
+    @cached_property
+    def _dense_names(self) -> set[str]:
+        """Its names without those of graph libraries: `TransformerConv` is sparse."""
+        return {name for name in self.names if not name.startswith(_OF_GRAPHS)}
 
     def _name(self, callee: ast.AST) -> str:
         return self.script.index.qualified(callee) or ""

@@ -40,12 +40,21 @@ def trains_on_gpu(script: Script) -> bool:
     return script.uses_gpu or (_comes_back(script) and not _made_here(script))
 
 
+def _model_is_on_host(script: Script, loop: Loop) -> bool:
+    """Whether what a loop calls is moved, and to the CPU alone: `model.to("cpu")`."""
+    called = {dotted(call.func) for call in loop.calls}
+    moved = {m.target for m in script.moves if dotted(m.receiver) in called - {None}}
+    return moved == {Target.CPU}
+
+
 def stays_on_host(script: Script, loop: Loop) -> bool:
     """Whether a function trains on the CPU, of a file whose others train on a GPU.
 
     It says nothing of devices, while a training loop of another function moves its
-    batches there.
+    batches there; or a cell of a notebook puts its model on the CPU.
     """
+    if _model_is_on_host(script, loop):
+        return True
     function = _outermost(script, loop)
     if function is None or not isinstance(script.index.parent(function), ast.Module):
         return False
