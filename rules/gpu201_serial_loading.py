@@ -97,7 +97,8 @@ CPU alone. Batches that a dataset makes on the GPU, and files opened in `__init_
 (HDF5, LMDB), must not be shared with workers. A 0 with a comment that gives a reason
 (debugging, Windows, notebooks) is meant. One worker may well keep up with a process
 that trains or evaluates: low confidence, as where nothing is known of what a sample
-takes, and where several defaults and calls in a library give the number.
+takes, and where the number is the default of several functions, each for its callers
+to replace.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, Single- and Multi-process Data Loading; the
@@ -142,7 +143,7 @@ class SerialLoading(Rule):
             if sure or may_gain_by_workers(script, loader):
                 values = loader.values("num_workers").known
                 sure = sure and not has_one(values)
-                sure = sure and not is_given_by_callers(script, values)
+                sure = sure and not is_of_defaults(script, values)
                 yield self._finding(script, loader, values, sure)
 
     def _finding(
@@ -175,10 +176,13 @@ def has_one(values: tuple[Value, ...]) -> bool:
     return bool(values) and all(v.constant == 1 for v in values)
 
 
-def is_given_by_callers(script: Script, values: tuple[Value, ...]) -> bool:
-    """Whether a number is the default of a parameter, beside others of other calls."""
-    defaults = [v for v in values if v.default and _of_parameter(script, v.node)]
-    return bool(defaults) and len({v.node for v in values}) > 1
+def is_of_defaults(script: Script, values: tuple[Value, ...]) -> bool:
+    """Whether a number is that of several parameters' defaults, more than of calls.
+
+    A library's layers, each for its callers to give; what a call writes is meant.
+    """
+    nodes = {v.node: v.default and _of_parameter(script, v.node) for v in values}
+    return len(nodes) > 1 and 2 * sum(nodes.values()) > len(nodes)
 
 
 def _of_parameter(script: Script, node: ast.AST) -> bool:

@@ -9,6 +9,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Function
+from gpulint.script.branches import branches_of
 from gpulint.script.doubtful import may_never_run
 from gpulint.script.left_over import is_only_imported
 from gpulint.script.neighbours import programs
@@ -26,7 +27,9 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
 
 def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
     """Whether a place, or each known way to it, is off by default or nobody's."""
-    if may_never_run(script, node) or is_only_imported(script, node):
+    if may_never_run(script, node) or _is_left_out(script, node):
+        return True
+    if is_only_imported(script, node):
         return True
     function = script.index.function(node)
     if function is None or not depth:
@@ -35,6 +38,19 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
     return bool(callers) and all(
         _is_spared(script.of(call), call, depth - 1) for call in callers
     )
+
+
+def _is_left_out(script: Script, node: ast.AST) -> bool:
+    """Whether a branch is not taken by what defaults give, as far as they are known.
+
+    `if not args.prefetcher:`, behind `args.prefetcher = not args.no_prefetcher`.
+    """
+    for branch, holds in branches_of(script.index, node):
+        if isinstance(branch, (ast.If, ast.IfExp)):
+            known = script.evaluator.values(branch.test).known
+            if known and all(v.default and bool(v.constant) != holds for v in known):
+                return True
+    return False
 
 
 def _by_name(script: Script, function: Function) -> list[ast.Call]:

@@ -188,7 +188,7 @@ def _by_hand() -> Path:
     """A step of MindSpore by hand, whose precision is decided elsewhere, perhaps."""
     path = Path("gpu303_deprecated_amp_api.py")
     text = (FIXTURES / "gpu381_ms_amp" / "by_hand.py").read_text("utf-8")
-    path.write_text(text, "utf-8")
+    path.write_text(f"from mindcv.models import resnet50 as network\n{text}", "utf-8")
     return path
 
 

@@ -84,6 +84,26 @@ def test_what_an_option_or_nobody_runs(
 
 
 @pytest.mark.parametrize(
+    "branch, sure",
+    [
+        ("if not args.fetch:", LOW),
+        ("if args.fetch:", HIGH),
+        ("if args.no_fetch:", LOW),
+        ("if not args.other:", HIGH),
+    ],
+)
+def test_branches_that_what_options_give_leaves_out(
+    tmp_path: Path, branch: str, sure: Confidence
+) -> None:
+    text = MAIN.replace("--evaluate", "--no-fetch").replace(
+        "trainer = ", "args.fetch = not args.no_fetch\ntrainer = "
+    )
+    text = text.replace("if args.evaluate:", branch)
+    files = {"engine.py": LOOP, "main.py": text}
+    assert confidences(tmp_path, files) == {11: HIGH, 19: sure}
+
+
+@pytest.mark.parametrize(
     "there, sure",
     [
         ("", False),
