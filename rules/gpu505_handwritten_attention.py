@@ -51,8 +51,9 @@ None: a person must say which arguments keep the result.
 
 ## When not
 The weights are returned, kept or used for anything else. The scores are changed in
-another way, as by a bias for relative positions. The query is one token. The softmax is
-not over the last dimension. The file uses a fused attention somewhere, or an option for
+another way, as by a bias for relative positions. The query is one token, or the scores
+are among channels (cross-covariance attention). The softmax is not over the last
+dimension. The file uses a fused attention somewhere, or an option for
 weights to be given out. The project's torch is older than 2.0. No program that trains
 on a GPU is seen to use the file.
 

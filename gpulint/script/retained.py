@@ -10,6 +10,7 @@ from gpulint.index import Definition, Where
 from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.loops import is_backward
 from gpulint.script.losses import differentiated
+from gpulint.script.started import stays_on_host
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -48,6 +49,8 @@ def find_kept(script: Script) -> Iterator[Kept]:
         if loop is None or not loop.train or script.loop_of(statement) is None:
             continue
         if loop not in script.loops_around(statement) or script.without_grad(statement):
+            continue
+        if stays_on_host(script, loop):
             continue
         found = _carrying(script, loop, value)
         name = dotted(target)

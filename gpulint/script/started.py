@@ -15,7 +15,7 @@ from gpulint.script.neighbours import find_programs, run_together
 from gpulint.script.training_step import find_steps, is_loss
 
 if TYPE_CHECKING:
-    from gpulint.script.loops import Loop
+    from gpulint.script.loops import Loop, LoopNode
     from gpulint.script.model import Script
 
 _DOUBLE = re.compile(r"(^|\.)(float64|double|DoubleTensor)$")
@@ -51,18 +51,37 @@ def stays_on_host(script: Script, loop: Loop) -> bool:
     """Whether a function trains on the CPU, of a file whose others train on a GPU.
 
     It says nothing of devices, while a training loop of another function moves its
-    batches there; or a cell of a notebook puts its model on the CPU.
+    batches there; or a cell of a notebook puts its model on the CPU, or moves no batch
+    of a loader whose batches other cells move.
     """
-    if _model_is_on_host(script, loop):
+    if _model_is_on_host(script, loop) or _leaves_batches(script, loop):
         return True
     function = _outermost(script, loop)
     if function is None or not isinstance(script.index.parent(function), ast.Module):
         return False
-    rows = range(function.lineno, (function.end_lineno or function.lineno) + 1)
-    if any(_DEVICE.search(script.source.line(row)) for row in rows):
+    if _names_device(script, function):
         return False
     others = [x for x in script.training_loops if _outermost(script, x) != function]
     return any(_outermost(script, x) for _, x in script.batch_moves if x in others)
+
+
+def _leaves_batches(script: Script, loop: Loop) -> bool:
+    """Whether a loop outside of functions takes a loader as it is that others move."""
+    if loop.function is not None or _names_device(script, loop.node):
+        return False
+    taken = {script.text(iterated) for iterated, _ in loop.items}
+    others = {x.node: x for _, x in script.batch_moves if x.function is None}
+    return any(
+        script.text(iterated) in taken
+        for other in others.values()
+        for iterated, _ in other.items
+        if other is not loop
+    )
+
+
+def _names_device(script: Script, node: Function | LoopNode) -> bool:
+    rows = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    return any(_DEVICE.search(script.source.line(row)) for row in rows)
 
 
 def _outermost(script: Script, loop: Loop) -> Function | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index.build import last_name
 from gpulint.index.walk import dotted
+from gpulint.script.few_scores import are_few
 from gpulint.script.old_torch import runs_only_before
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def _is_scores(script: Script, node: ast.expr) -> bool:
     """Whether an expression multiplies queries with keys: `q @ k.transpose(-2, -1)`."""
     pair = _operands(script, node)
     if pair is not None:
-        return _is_turned(script, pair[1]) and not _is_single(script, pair[0])
+        return _is_turned(script, pair[1]) and not are_few(script, pair[0])
     spec = _spec(node)
     if spec is None:
         return False
@@ -247,12 +248,6 @@ def _turns(node: ast.expr) -> bool:
     if last_name(node) == "permute":
         return given in _TURNS
     return last_name(node) in ("transpose", "swapaxes") and given in _LAST_TWO
-
-
-def _is_single(script: Script, node: ast.expr) -> bool:
-    """Whether a query is one token: its scores are few."""
-    made = [o.expression for o in script.resolver.origins(node)]
-    return any(isinstance(m, ast.Call) and last_name(m) == "unsqueeze" for m in made)
 
 
 def _is_sum(script: Script, node: ast.AST, weights: ast.expr) -> bool:
