@@ -45,8 +45,8 @@ Loaders without workers, unless their samples ask for some (GPU201) or lie in me
 (GPU211), which is of low confidence: the process that trains would pin, one more copy
 in each of its steps, and the fixes of both rules pin as well. Of low confidence too:
 loaders whose batches are all cast on the host (`x.float()`), which copies those of
-another type. Options that an unpacked
-dict sets or may set, values decided at run time, loaders of other libraries, batches
+another type, or made anew there but for labels. Options that an unpacked dict sets or
+may set, values decided at run time, loaders of other libraries, batches
 that are or may be on the device (pinning those raises), samples that this process makes
 by acting in an environment, single samples of a script that trains nothing and reads
 back each result, loaders of which one batch or a few are taken or that `process` of a
@@ -76,7 +76,7 @@ from gpulint.script import Loader, Script
 from gpulint.script.beyond import loops_beyond
 from gpulint.script.edits import Edit, Replace, ReplaceCode, Rewrite
 from gpulint.script.loader_options import DERIVED, takes_any_options
-from gpulint.script.pageable import cast_on_host
+from gpulint.script.pageable import cast_on_host, sends_labels_alone
 from gpulint.script.pinning import (
     changed_in_dataset,
     compared_device,
@@ -140,7 +140,11 @@ class UnpinnedLoader(Rule):
 def _may_not_gain(script: Script, loader: Loader) -> bool:
     """Whether the process that trains would pin, or may copy what it has not pinned."""
     loops = [*loader.loops, *loops_beyond(script, loader)]
-    return loads_alone(script, loader) or cast_on_host(script, loops)
+    return (
+        loads_alone(script, loader)
+        or cast_on_host(script, loops)
+        or sends_labels_alone(script, loops)
+    )
 
 
 def _rewrite(script: Script, loader: Loader) -> Rewrite:

@@ -86,8 +86,9 @@ Of low confidence: models known to have less than 100 000 weights, which gain on
 inputs alone, and those not surely large. Convolutions over pictures, models of a
 package, attention beside layer norms, and layers of 256 features or more are. Also a
 project that allows no torch from 1.6 on, which has no mixed precision of its own, loops
-in which no optimizer is seen to step, and a program in which an option that is off
-turns the whole model into float16.
+in which no optimizer is seen to step, a program in which an option that is off turns
+the whole model into float16, one whose files use an environment to play in,
+and models of Fourier transforms.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and
@@ -109,7 +110,13 @@ from gpulint.script.edits import CannotFix
 from gpulint.script.graphs import is_graph_network
 from gpulint.script.loops import imports_environments, steps_environment
 from gpulint.script.model_size import is_modest, is_tiny
-from gpulint.script.networks import is_large, is_surely_large, may_be_large
+from gpulint.script.neighbours import run_together
+from gpulint.script.networks import (
+    is_large,
+    is_surely_large,
+    may_be_large,
+    transforms_spectra,
+)
 from gpulint.script.old_torch import runs_only_before
 from gpulint.script.operators import solves_equation
 from gpulint.script.optimized import optimizes_tensors
@@ -165,7 +172,7 @@ class MissingAMP(Rule):
     def _report(self, script: Script, step: Step, withheld: str | None) -> Finding:
         fix = None
         sure = withheld is None and bool(step.loop.steps) and is_surely_large(script)
-        sure = sure and not is_modest(script, step)
+        sure = sure and not is_modest(script, step) and not _is_of_other_work(script)
         try:
             fix = None if withheld else with_autocast(script, step)
         except CannotFix as error:
@@ -193,6 +200,12 @@ def _is_candidate(script: Script) -> bool:
     if any(map(steps_environment, script.index.called_names)):
         return False
     return trains_on_gpu(script) and trains_in_double(script) is None
+
+
+def _is_of_other_work(script: Script) -> bool:
+    """Whether it plays, or its model may work on spectra, which are never halves."""
+    plays = any(map(imports_environments, run_together(script)))
+    return plays or transforms_spectra(script)
 
 
 def _gains(script: Script, step: Step) -> bool:

@@ -378,3 +378,18 @@ def test_workers_that_settings_may_ask_for(tmp_path: Path, kept: str) -> None:
     found = {f.code: f.confidence for f in check_path(file, options).findings}
     low = {} if kept else {"GPU251": Confidence.LOW}
     assert found == {"GPU901": Confidence.HIGH, **low}
+
+
+@pytest.mark.parametrize("package, sure", [("gymnasium", "low"), ("games", "high")])
+def test_programs_that_play_gain_little_by_mixed_precision(
+    tmp_path: Path, package: str, sure: str
+) -> None:
+    text = f"from world import Worker\n{EPOCHS}"
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "world.py").write_text(
+        f"import {package}\n\n\nclass Worker:\n    x = 1\n"
+    )
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options(select_rules(("GPU301",)), projects=projects)
+    (found,) = check_path(tmp_path / "train.py", options).findings
+    assert found.confidence.value == sure

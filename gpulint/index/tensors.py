@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from gpulint.index.appended import appended_to
 from gpulint.index.build import Function, last_name
 from gpulint.index.flow import Definition, enclosing_function
 from gpulint.index.known import Value
@@ -336,6 +337,8 @@ class Tensors:
             items = (node.value,)
         else:
             return Where.UNKNOWN
+        if isinstance(node, ast.List) and not items:
+            items = appended_to(self.index, node)
         found = _union(map(self.where, items))
         return found or Where.PLAIN
 

@@ -21,6 +21,7 @@ _HOOKS = {
     "test_dataloader": (".test(", "def test_step"),
     "predict_dataloader": (".predict(", "def predict_step"),
 }
+_TRAINS = ("rainer", "LightningModule", "LightningCLI")  # `Trainer`, `cfg.trainer`
 _FITS = re.compile(r"rainer(\([^()]*\))?\.fit\(")
 
 
@@ -87,8 +88,23 @@ def _takes_one(script: Script, node: ast.AST) -> bool:
     return not any(x.train or x.eval or x.batches for x in loops)
 
 
+def has_trainer(script: Script) -> bool:
+    """Whether anything in the project may train with a data module; alone it may."""
+    project = script.index.project
+    if project is None or len(project.files) < 2:
+        return True
+    return any(map(project.mentions, _TRAINS))
+
+
 def run_by_nobody(script: Script, loader: Loader) -> bool:
-    """Whether it is of a Lightning hook for tests or predictions that are never run."""
+    """Whether it is of a Lightning hook that is never run.
+
+    Of one for tests or predictions, or of a data module where nothing trains with any.
+    """
+    owner = script.index.owner(loader.call)
+    names = script.resolver.base_names(owner) if owner is not None else ()
+    if any(n.endswith("DataModule") for n in names) and not has_trainer(script):
+        return True
     function = script.index.function(loader.call)
     signs = _HOOKS.get(function.name.lstrip("_") if function is not None else "")
     if signs is None:

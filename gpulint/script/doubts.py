@@ -43,11 +43,13 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
 def _is_left_out(script: Script, node: ast.AST) -> bool:
     """Whether a branch is not taken by what defaults give, as far as they are known.
 
-    `if not args.prefetcher:`, behind `args.prefetcher = not args.no_prefetcher`.
+    `if not args.prefetcher:`, behind `args.prefetcher = not args.no_prefetcher`. What
+    tests give counts for nothing.
     """
     for branch, holds in branches_of(script.index, node):
         if isinstance(branch, (ast.If, ast.IfExp)):
-            known = script.evaluator.values(branch.test).known
+            values = script.evaluator.values(branch.test).known
+            known = [v for v in values if not script.of(v.node).is_test]
             if known and all(v.default and bool(v.constant) != holds for v in known):
                 return True
     return False

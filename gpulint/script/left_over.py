@@ -84,13 +84,11 @@ def is_only_imported(script: Script, node: ast.AST) -> bool:
         return False
     if _is_offered(script) or project.targeting(qualified_name(script.index, kept)):
         return False
-    users = programs(script)[:MAX_FILES]
-    if len(users) == 1 or any(user.source.has(_BY_NAME) for user in users):
+    users = programs(script)
+    if not 1 < len(users) < MAX_FILES or any(u.source.has(_BY_NAME) for u in users):
         return False  # a file that nobody imports may be for programs elsewhere
     named = re.compile(rf"(?<!\bdef )(?<!\bclass )\b{kept.name}\b")
-    return not any(
-        named.search(_IMPORT.sub("", text)) for text in project.texts(kept.name)
-    )
+    return not any(named.search(_IMPORT.sub("", user.source.text)) for user in users)
 
 
 def _is_offered(script: Script) -> bool:

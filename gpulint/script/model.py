@@ -25,6 +25,7 @@ from gpulint.index.walk import dotted
 from gpulint.releases import Range
 from gpulint.rule import Rule
 from gpulint.runtime_name import RUNTIME, VENDORED
+from gpulint.script.asked_device import uses_answer
 from gpulint.script.backpropagated import Backpropagated
 from gpulint.script.batches import Batches
 from gpulint.script.checkpoints import Checkpoint, find_checkpoints
@@ -521,8 +522,7 @@ class Script:
     @cached_property
     def uses_gpu(self) -> bool:
         """Whether anything is moved to an accelerator, or a device is asked for."""
-        asked = (n for n in self.index.called_names if n.startswith("torch.cuda."))
-        if any("manual_seed" not in name for name in asked) or self.sends_modules:
+        if uses_answer(self.index) or self.sends_modules:
             return True
         return any(m.target is not Target.CPU for m in self.moves)
 

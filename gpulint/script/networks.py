@@ -66,6 +66,7 @@ _OF_LARGE = re.compile(
     r"^(torchvision\.models\.|timm\.(create_model|models\.create)|"
     r"segmentation_models_pytorch\.)"
 )
+_SPECTRAL = re.compile(r"(^|\.)fft\.i?r?fft[2n]?$")
 _OF_GRAPHS = ("torch_geometric.", "dgl.")
 # The options that say how many features a token has.
 _FEATURES = frozenset(
@@ -131,6 +132,11 @@ def is_surely_large(script: Script) -> bool:
 def surely_multiplies(script: Script) -> bool:
     """Whether a model that is trained surely spends its time in matrix products."""
     return _trains_one(script, "surely_multiplies", (_ATTENTION,))
+
+
+def transforms_spectra(script: Script) -> bool:
+    """Whether a model that is trained may be one of Fourier transforms."""
+    return _trains_one(script, "transforms_spectra", ())
 
 
 def has_large(script: Script) -> bool:
@@ -313,6 +319,11 @@ class Network:
         if self.convolves or self.multiplies_much or self._has(_OF_LARGE):
             return True
         return self._is_wide(_RECURRENT) or self._is_wide(_IN_SEQUENCES)
+
+    @property
+    def transforms_spectra(self) -> bool:
+        """Whether it works on frequencies, which no half format holds."""
+        return self._has(_SPECTRAL)
 
     @property
     def multiplies_beside(self) -> bool:

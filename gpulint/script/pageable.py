@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import Definition, Origin, Target
-from gpulint.index.walk import COMPREHENSIONS, walk
+from gpulint.index.walk import COMPREHENSIONS, dotted, walk
 from gpulint.script.columns import SAME_VALUES
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _COPIES = frozenset(
 )
 _CASTS = frozenset("float double half bfloat16 long int".split())
 _HOST_TYPE = re.compile(r"torch\.\w*Tensor$")
+_LABELS = re.compile(r"_?(targets?|labels?|y|cls|class(es)?|gt)(_\w+)?\d?$")
 _PARTS = frozenset("split chunk unbind iterrows itertuples items".split())
 
 
@@ -104,12 +105,21 @@ def joined_on_host(script: Script, loops: Iterable[Loop]) -> bool:
     return bool(joined) and all(joined)
 
 
+def sends_labels_alone(script: Script, loops: Iterable[Loop]) -> bool:
+    """Whether what loops copy is made anew of batches before, but for labels."""
+    sent = list(_sent(script, loops))
+    anew = [_is_joined(its, node, 0) or made(its, node) for its, node in sent]
+    left = [node for (_, node), is_anew in zip(sent, anew, strict=True) if not is_anew]
+    names = [(dotted(node) or "").rpartition(".")[2] for node in left]
+    return len(left) < len(sent) and all(map(_LABELS.match, names))
+
+
 def cast_on_host(script: Script, loops: Iterable[Loop]) -> bool:
     """Whether all that loops copy is `x.float()` or the like of a batch.
 
     Of a batch of another type that is a copy, which is not pinned.
     """
-    cast = [_is_cast(sent) for _, sent in _sent(script, loops)]
+    cast = [_is_cast(its, sent, 0) for its, sent in _sent(script, loops)]
     return bool(cast) and all(cast)
 
 
@@ -123,9 +133,23 @@ def _sent(script: Script, loops: Iterable[Loop]) -> Iterator[tuple[Script, ast.e
             yield its, move.receiver
 
 
-def _is_cast(node: ast.expr) -> bool:
-    method = node.func if isinstance(node, ast.Call) and not node.args else None
-    return isinstance(method, ast.Attribute) and method.attr in _CASTS
+def _is_cast(script: Script, node: ast.expr, depth: int) -> bool:
+    """`x.float()`, a part of what has become that, or of what is there already."""
+    if isinstance(node, ast.Subscript):
+        return _is_cast(script, node.value, depth)
+    if isinstance(node, ast.Name) and depth < 3:
+        made = script.definitions(node)
+        return bool(made) and all(
+            d.kind == "assign"
+            and d.value is not None
+            and _is_cast(script, d.value, depth + 1)
+            for d in made
+        )
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    if script.tensors.move(node) is not None:
+        return _is_cast(script, node.func.value, depth)
+    return node.func.attr in _CASTS and not node.args
 
 
 def _is_joined(script: Script, node: ast.expr, depth: int) -> bool:

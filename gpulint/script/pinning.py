@@ -10,6 +10,7 @@ from gpulint.index import Move, Origin, Target, Value, Where
 from gpulint.index.walk import children, dotted, walk
 from gpulint.script.batch_objects import nothing_to_pin
 from gpulint.script.batches_taken import (
+    has_trainer,
     made_anew,
     prepares_once,
     run_by_nobody,
@@ -40,7 +41,6 @@ _REASON = re.compile(
     r"#.*(pin|memory|ram|oom|wsl|windows|cuda|gpu|slow)", re.IGNORECASE
 )
 _DEVICE_WORD = re.compile(r"(^|[_.])(cuda|gpu|gpus|device)($|_)", re.IGNORECASE)
-_TRAINS = ("rainer", "LightningModule", "LightningCLI")  # `Trainer`, `cfg.trainer`
 _DEFAULT_DEVICE = frozenset(
     ["torch.set_default_device", "torch.set_default_tensor_type"]
 )
@@ -317,15 +317,7 @@ def _sent_by_framework(script: Script, loader: Loader) -> bool:
     names = script.resolver.base_names(owner)
     if any(n.endswith("LightningModule") for n in names):
         return True
-    return any(n.endswith("DataModule") for n in names) and _has_trainer(script)
-
-
-def _has_trainer(script: Script) -> bool:
-    """Whether anything in the project may train with a data module."""
-    project = script.index.project
-    if project is None or not project.files:
-        return True
-    return any(map(project.mentions, _TRAINS))
+    return any(n.endswith("DataModule") for n in names) and has_trainer(script)
 
 
 def _sent_out_of_sight(script: Script, loader: Loader) -> bool:

@@ -103,6 +103,31 @@ def test_branches_that_what_options_give_leaves_out(
     assert confidences(tmp_path, files) == {11: HIGH, 19: sure}
 
 
+RUN = """\
+from engine import assess
+from parts import loader, model
+
+
+def run(assessing=False):
+    if assessing:
+        assess(model, loader)
+
+
+if __name__ == "__main__":
+    run()
+"""
+
+
+@pytest.mark.parametrize("name, sure", [("tests/test_run.py", LOW), ("again.py", HIGH)])
+def test_what_tests_give_turns_nothing_on(
+    tmp_path: Path, name: str, sure: Confidence
+) -> None:
+    call = "run(assessing=True)"
+    given = f"from main import run\n\n\ndef test_run():\n    {call}\n"
+    found = confidences(tmp_path, {"engine.py": LOOP, "main.py": RUN, name: given})
+    assert found[19] is sure
+
+
 @pytest.mark.parametrize(
     "there, sure",
     [

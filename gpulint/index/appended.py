@@ -1,0 +1,51 @@
+"""What is put into a list that a program writes empty."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from gpulint.index.walk import dotted
+
+if TYPE_CHECKING:
+    from gpulint.index.build import FileIndex
+
+_PLACES = {"append": 0, "insert": 1}  # the position of the element
+
+
+def appended_to(index: FileIndex, empty: ast.List) -> list[ast.expr]:
+    """The elements that are appended to `losses`, of `losses = []`.
+
+    In the same function; to an attribute of `self`, in any method of its class.
+    """
+    home = index.home(empty)
+    name = _assigned(home, empty)
+    if name is None:
+        return []
+    around = home.owner if "." in name else home.scope
+    return [
+        call.args[place]
+        for method, place in _PLACES.items()
+        for call in home.calls_by_name.get(method, ())
+        if len(call.args) == place + 1
+        and isinstance(call.func, ast.Attribute)
+        and dotted(call.func.value) == name
+        and around(call) is around(empty)
+    ]
+
+
+def _assigned(home: FileIndex, value: ast.expr) -> str | None:
+    """`losses` of `losses = []`, and of `losses, hits = [], []`."""
+    above = home.parent(value)
+    if isinstance(above, ast.AnnAssign):
+        return dotted(above.target)
+    place = None
+    if isinstance(above, ast.Tuple):
+        place, above = above.elts.index(value), home.parent(above)
+    if not isinstance(above, ast.Assign) or len(above.targets) != 1:
+        return None
+    target = above.targets[0]
+    if place is not None:
+        parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
+        return dotted(parts[place]) if place < len(parts) else None
+    return dotted(target)
