@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -47,11 +47,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=Path, metavar="DIR")
     parser.add_argument("--torch-version", default="2.6", help="torch to write for")
+    parser.add_argument(
+        "--select", help="rules, `ALL` for findings of low confidence too"
+    )
     parser.add_argument("--write", type=Path, metavar="FILE", help="JSON to write")
     given = parser.parse_args()
+    words = ["--torch-version", given.torch_version]
+    words += ["--select", given.select] if given.select else []
     outcomes = []
     for folder in given.folders:
-        outcome = rewrite(folder, given.torch_version)
+        outcome = rewrite(folder, words)
         outcomes.append(outcome)
         shown = "; ".join(outcome.failures) or "fine"
         print(f"{outcome.repository}: {outcome.rewritten} of {outcome.files}", shown)
@@ -60,13 +65,14 @@ def main() -> None:
     if given.write is not None:
         record = {
             "torch": given.torch_version,
+            "select": given.select,
             "repositories": [asdict(o) for o in outcomes],
         }
         given.write.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
     sys.exit(bool(failed))
 
 
-def rewrite(folder: Path, version: str) -> Outcome:
+def rewrite(folder: Path, words: Sequence[str]) -> Outcome:
     """Rewrite a copy of one checkout, twice."""
     name = folder.name.replace("__", "/")
     with tempfile.TemporaryDirectory(prefix="gpulint-") as parent:
@@ -75,14 +81,14 @@ def rewrite(folder: Path, version: str) -> Outcome:
         shutil.copytree(folder, copy, symlinks=True, ignore=unwanted)
         (copy / ".git").mkdir()  # the root of a project
         before = texts_of(copy)
-        failures = list(fix(copy, version))
+        failures = list(fix(copy, words))
         after = texts_of(copy)
         changed = [path for path in before if after.get(path) != before[path]]
         for path in changed:
             failures += (
                 f"{path}: {why}" for why in check(before[path], after.get(path, b""))
             )
-        failures += fix(copy, version)
+        failures += fix(copy, words)
         failures += (
             f"{path}: changes again"
             for path, text in texts_of(copy).items()
@@ -109,9 +115,9 @@ def texts_of(folder: Path) -> Texts:
     }
 
 
-def fix(folder: Path, version: str) -> Iterator[str]:
-    """Run `gpulint fix` and yield what went wrong."""
-    command = [sys.executable, "-m", "gpulint", *FIX, "--torch-version", version]
+def fix(folder: Path, words: Sequence[str]) -> Iterator[str]:
+    """Run `gpulint fix` with more options, and yield what went wrong."""
+    command = [sys.executable, "-m", "gpulint", *FIX, *words]
     done = subprocess.run(
         [*command, str(folder)], capture_output=True, text=True, check=False, cwd=REPO
     )
