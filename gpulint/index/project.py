@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import gc
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -54,6 +55,7 @@ class Project:
         self._lister = lister
         self._loaded: dict[Path, FileIndex | None] = {}
         self._size = 0  # characters of what is loaded
+        self._dropped = 0  # and of what was unloaded since the last collection
         self._settings: dict[tuple[Path, Dialect], FileIndex | None] = {}
         self._texts: dict[Path, str] = {}  # newer than what is on the disk
         self._read: dict[Path, str | None] = {}  # what is on the disk
@@ -169,11 +171,15 @@ class Project:
             if self._size <= 0.75 * MAX_LOADED:
                 break
             self._unload(path)
+        if self._dropped > MAX_LOADED:  # their trees are in cycles
+            self._dropped = 0
+            gc.collect()
 
     def _unload(self, path: Path) -> None:
         index = self._loaded.pop(path, None)
         if index is not None:
             self._size -= len(index.source.text)
+            self._dropped += len(index.source.text)
             del self.numbered[index.number]
         self._forget_nodes()
 
@@ -181,6 +187,7 @@ class Project:
         """Let go of all files; they are read again when somebody asks."""
         self._loaded.clear()
         self._size = 0
+        self._dropped = 0
         self._settings.clear()
         self.numbered.clear()
         self._read.clear()
