@@ -66,12 +66,13 @@ Models known to have less than 100 000 weights gain on large inputs alone, and a
 low confidence, as those whose layers may be narrower than 256 features and are neither
 of a package nor of convolutions or attention, and large ones whose linear layers are
 few beside convolutions or recurrent layers: those alone gain. So are layers of which no
-size is known, and programs that name formats of 16 bits.
+size is known, programs that name formats of 16 bits, and projects that no PyTorch from
+1.7 on can run, the first with TF32.
 
 A constant switches the training off,
 or it is a trial: a few steps, or a search after which the optimizer is put back.
-The newest PyTorch that the project allows, or that can run its code, is older than
-1.12, which multiplied in TF32 by default. The model is float64, the script runs on the
+The newest PyTorch that the project allows, or that can run its code, is one of 1.7 to
+1.11, which multiplied in TF32 by default. The model is float64, the script runs on the
 CPU or on MPS, or the Hugging Face Trainer or another framework with settings of its own
 runs the training. Lightning
 only gives advice where nothing says the precision of products: its trainers count, at a
@@ -128,7 +129,8 @@ from gpulint.script.training_step import find_steps
 TITLE = "Allow TF32 for matrix products"
 SETTING = 'set_float32_matmul_precision("high")'
 FULL = (32, "32", "32-true")
-OFF_BY_DEFAULT = (1, 12)  # PyTorch 1.7 to 1.11 multiply in TF32 unless told not to
+SINCE, OFF_BY_DEFAULT = (1, 7), (1, 12)  # between them it is on by default
+OLD = "the project runs with a PyTorch before 1.7, which has no TF32"
 
 
 class MissingTF32(Rule):
@@ -150,7 +152,8 @@ class MissingTF32(Rule):
         loops = [x for x in loops if not stays_on_host(script, x)]
         if not loops or script.precision.matmul is not None:
             return
-        if runs_only_before(script, OFF_BY_DEFAULT) or has_own_settings(script):
+        old = runs_only_before(script, SINCE)
+        if has_own_settings(script) or (_is_on_by_default(script) and not old):
             return
         if not trains_on_gpu(script) or trains_in_double(script) is not None:
             return
@@ -160,7 +163,7 @@ class MissingTF32(Rule):
             return
         if matmul_set_nearby(script) or _gains_nothing(script):
             return
-        withheld = _guard(script)
+        withheld = OLD if old else _guard(script)
         yield self.finding(
             script,
             loops[0].node,
@@ -168,7 +171,7 @@ class MissingTF32(Rule):
             "the file never sets it, so TF32 is off",
             fix=None if withheld else at_start(script, TITLE, SETTING),
             withheld=withheld,
-            confidence=Confidence.LOW if _may_be_small(script) else None,
+            confidence=Confidence.LOW if old or _may_be_small(script) else None,
         )
 
     def _trainer(self, script: Script) -> Iterator[Finding]:
@@ -177,7 +180,7 @@ class MissingTF32(Rule):
         made = next((m for m in calls if _is_in_full(m)), None)
         if made is None or script.precision.matmul is not None:
             return
-        if runs_only_before(script, OFF_BY_DEFAULT):
+        if _is_on_by_default(script):
             return
         if trains_in_double(script) is not None:
             return
@@ -194,6 +197,11 @@ class MissingTF32(Rule):
             fix=None if withheld else at_start(script, TITLE, SETTING),
             withheld=withheld,
         )
+
+
+def _is_on_by_default(script: Script) -> bool:
+    """Whether no newer PyTorch runs the project than those that have TF32 on."""
+    return runs_only_before(script, OFF_BY_DEFAULT)
 
 
 def _is_in_full(made: TrainerCall) -> bool:

@@ -393,3 +393,15 @@ def test_programs_that_play_gain_little_by_mixed_precision(
     options = Options(select_rules(("GPU301",)), projects=projects)
     (found,) = check_path(tmp_path / "train.py", options).findings
     assert found.confidence.value == sure
+
+
+@pytest.mark.parametrize(
+    "newest, found",
+    [((1, 6), {"low"}), ((1, 9), set()), ((1, 12), {"high"}), (None, {"high"})],
+)
+def test_tf32_of_old_releases(newest: tuple[int, int] | None, found: set[str]) -> None:
+    """Before 1.7 there was none, and up to 1.11 it was on by default."""
+    text = fixture("gpu302_missing_tf32", "bad")
+    options = Options(select_rules(("GPU302",)), newest_torch=newest)
+    findings = check_source(Source(Path("train.py"), text), options).findings
+    assert {f.confidence.value for f in findings} == found
