@@ -44,8 +44,9 @@ reported with its place and left alone; so is a call with its function's own `**
 Loaders without workers, unless their samples ask for some (GPU201) or lie in memory
 (GPU211), which is of low confidence: the process that trains would pin, one more copy
 in each of its steps, and the fixes of both rules pin as well. Of low confidence too:
-loaders whose batches are all cast on the host (`x.float()`), which copies those of
-another type, or made anew there but for labels. Options that an unpacked dict sets or
+loaders without workers of Lightning and Accelerate, batches that are lists (of
+`collate_fn=list`), or all cast on the host (`x.float()`), which copies those of another
+type, or made anew there but for labels. Options that an unpacked dict sets or
 may set, values decided at run time, loaders of other libraries, batches
 that are or may be on the device (pinning those raises), samples that this process makes
 by acting in an environment, single samples of a script that trains nothing and reads
@@ -81,7 +82,6 @@ from gpulint.script.pinning import (
     changed_in_dataset,
     compared_device,
     gains,
-    loads_alone,
     needs_tuple,
     pin_condition,
     unpinned,
@@ -140,8 +140,12 @@ class UnpinnedLoader(Rule):
 def _may_not_gain(script: Script, loader: Loader) -> bool:
     """Whether the process that trains would pin, or may copy what it has not pinned."""
     loops = [*loader.loops, *loops_beyond(script, loader)]
+    workers, joined = loader.argument("num_workers"), loader.argument("collate_fn")
+    alone = workers.absent or (workers.given and loader.values("num_workers").all_in(0))
+    listed = joined.direct is not None and script.text(joined.direct) == "list"
     return (
-        loads_alone(script, loader)
+        alone
+        or listed
         or cast_on_host(script, loops)
         or sends_labels_alone(script, loops)
     )

@@ -62,12 +62,12 @@ weights (200 000 in linear layers alone) or at most 64 features wide (such produ
 for memory), Fourier operators trained on derivatives of what they give, and models that
 act in an environment between two steps gain nothing. The optimizer holds a picture or
 a latent tensor, no weights. A function says nothing of devices, beside others that do.
-Models known to have less than 100 000 weights gain on large inputs alone, and are of
-low confidence, as those whose layers may be narrower than 256 features and are neither
-of a package nor of convolutions or attention, and large ones whose linear layers are
-few beside convolutions or recurrent layers: those alone gain. So are layers of which no
-size is known, programs that name formats of 16 bits, and projects that no PyTorch from
-1.7 on can run, the first with TF32.
+Models known to have less than 100 000 weights (1 000 000 in linear layers alone) gain
+on large inputs alone, and are of low confidence, as those whose layers may be narrower
+than 256 features and are neither of a package nor of convolutions or attention, and
+large ones whose linear layers are few beside convolutions or recurrent layers: those
+alone gain. So are layers of which no size is known, programs that name formats of 16
+bits, and projects that no PyTorch from 1.7 on can run, the first with TF32.
 
 A constant switches the training off,
 or it is a trial: a few steps, or a search after which the optimizer is put back.

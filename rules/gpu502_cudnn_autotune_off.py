@@ -57,7 +57,8 @@ of its own is no hindrance where transforms crop the pictures to one size.
 
 No model is trained that is seen to convolve pictures; convolutions of single pixels and
 networks of words do not count, nor do models of less than 10 000 weights. The training
-runs on the CPU, or in Lightning or the Hugging Face Trainer.
+runs on the CPU, or in Lightning or the Hugging Face Trainer. Models known to have less
+than 100 000 weights are of low confidence.
 
 ## Source
 PyTorch Performance Tuning Guide, "Enable cuDNN auto-tuner"; PyTorch documentation,
@@ -68,11 +69,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.autotuning import autotuning_is_set, pictures_are_alike
-from gpulint.script.model_size import is_tiny
+from gpulint.script.model_size import is_modest, is_tiny
 from gpulint.script.networks import convolves_pictures
 from gpulint.script.optimized import optimizes_tensors
 from gpulint.script.started import (
@@ -109,6 +110,7 @@ class CudnnAutotuneOff(Rule):
         if autotuning_is_set(script) or not convolves_pictures(script):
             return
         withheld = _guard(script)
+        small = all(is_modest(script, step) for step in steps)
         yield self.finding(
             script,
             loops[0].node,
@@ -116,6 +118,7 @@ class CudnnAutotuneOff(Rule):
             "never timed: `cudnn.benchmark` is off",
             fix=None if withheld else at_start(script, TITLE, SETTING),
             withheld=withheld,
+            confidence=Confidence.LOW if small else None,
         )
 
 

@@ -54,7 +54,8 @@ such figure.
 The program, or a file that it imports, has anything of time or memory in it: `time`,
 `datetime`, a progress bar, logging, a tracker such as TensorBoard or wandb, a profiler,
 `memory_allocated`. Frameworks, which measure themselves. Loops that do not count epochs
-with `range`, and files that are only imported.
+with `range`, and files that are only imported. What is not measured costs nothing by
+itself: of low confidence.
 
 ## Source
 `nvmlDeviceGetUtilizationRates` in the NVML reference; `torch.cuda.max_memory_reserved`
@@ -65,7 +66,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, StepLoops
 from gpulint.script import Script
 from gpulint.script.epoch_figures import measure, unmeasured_epochs
@@ -90,4 +91,5 @@ class UnmonitoredTraining(Rule):
             fix=fix,
             withheld=withheld,
             related=[(other.node, "nor here") for other in others],
+            confidence=Confidence.LOW,
         )

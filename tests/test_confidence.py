@@ -405,3 +405,67 @@ def test_tf32_of_old_releases(newest: tuple[int, int] | None, found: set[str]) -
     options = Options(select_rules(("GPU302",)), newest_torch=newest)
     findings = check_source(Source(Path("train.py"), text), options).findings
     assert {f.confidence.value for f in findings} == found
+
+
+GENERATED = """\
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+from torchvision.models import resnet50
+
+
+class Rows(IterableDataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __iter__(self):
+        for row in self.rows:
+            yield row
+
+
+device = torch.device("cuda")
+model = resnet50().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(Rows(rows), batch_size=32):
+    loss = torch.nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_the_loop_of_an_iterable_dataset_is_no_work_of_a_sample() -> None:
+    assert sure("GPU201", GENERATED) == set()
+    work = GENERATED.replace("yield row", "yield [part for part in row]")
+    assert sure("GPU201", work) == {Confidence.HIGH}
+    within = GENERATED.replace(
+        "yield row", "for part in row:\n                yield part"
+    )
+    assert sure("GPU201", within) == set()
+
+
+def test_an_empty_tensor_is_nothing_to_copy() -> None:
+    made = "    extra = torch.FloatTensor([0.5]).to(device)\n    loss = torch"
+    text = EPOCHS.replace("        loss = torch", made.replace("    ", "        "))
+    assert sure("GPU104", text) == {Confidence.HIGH}
+    assert sure("GPU104", text.replace("[0.5]", "[]")) == set()
+
+
+@pytest.mark.parametrize("width, expected", [("400", "low"), ("4000", "high")])
+def test_linear_models_are_small_up_to_a_million_weights(
+    width: str, expected: str
+) -> None:
+    text = EPOCHS.replace("from torchvision.models import resnet50\n", "")
+    model = f"torch.nn.Sequential(torch.nn.Linear(784, {width}), torch.nn.Linear({width}, 10))"
+    text = text.replace("resnet50()", model)
+    assert {c.value for c in sure("GPU302", text)} == {expected}
+
+
+def test_lists_of_batches_may_hold_what_is_no_tensor() -> None:
+    text = EPOCHS.replace(
+        "import torch\n", "import torch\nfrom torch.utils.data import DataLoader\n", 1
+    )
+    loader = "loader = DataLoader(data, batch_size=8, num_workers=4)\nfor epoch"
+    text = text.replace("for epoch", loader, 1)
+    assert sure("GPU202", text) == {Confidence.HIGH}
+    listed = text.replace("num_workers=4", "num_workers=4, collate_fn=list")
+    assert sure("GPU202", listed) == {Confidence.LOW}

@@ -144,7 +144,7 @@ def _from_nothing(script: Script, made: Creation) -> bool:
 def _sizes_or_number(script: Script, call: ast.Call) -> bool:
     """`LongTensor(4, n)`, or a list of written numbers, or of a single one."""
     first = call.args[0]
-    if isinstance(first, ast.List) and len(call.args) == 1:
+    if isinstance(first, ast.List) and len(call.args) == 1 and first.elts:
         one = len(first.elts) == 1 and is_integer(script, first.elts[0])
         return one or is_literal(script, first)
     return all(is_integer(script, a) for a in call.args)

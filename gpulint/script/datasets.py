@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpulint.index import Argument, Evaluator, Function
-from gpulint.index.walk import COMPREHENSIONS, dotted, walk
+from gpulint.index.walk import COMPREHENSIONS, dotted, walk, walk_scope
 from gpulint.script.sample_ways import may_take_no_work
 
 
@@ -331,7 +331,7 @@ def first_work(
     for body in bodies:
         for node in walk(*body):
             loops = isinstance(node, (ast.For, ast.While, *COMPREHENSIONS))
-            if loops and not _looks_up(node):
+            if loops and not _looks_up(node) and not _yields(node):
                 return node, "loops in Python for each sample"
             if not isinstance(node, ast.Call):
                 continue
@@ -343,6 +343,12 @@ def first_work(
     if len(arithmetic) >= 2:
         return arithmetic[0], "computes with arrays for each sample"
     return None, ""
+
+
+def _yields(loop: ast.AST) -> bool:
+    """Whether each round of a loop is a sample, or more: that of an `__iter__`."""
+    inside = walk_scope(*loop.body) if isinstance(loop, (ast.For, ast.While)) else ()
+    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in inside)
 
 
 def _work_of(call: ast.Call, evaluator: Evaluator) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SMALL = 10_000  # weights: less keeps no GPU busy, in whatever precision
 MODEST = 100_000  # weights: less keeps it busy for large inputs alone
+MODEST_IF_LINEAR = 1_000_000
 # Linear layers use a weight once for a sample: less than the start of a kernel takes.
 SMALL_IF_LINEAR = 200_000
 # The most numbers that an environment of control observes, which are no picture.
@@ -66,8 +67,10 @@ def is_tiny(script: Script, step: Step) -> bool:
 
 def is_modest(script: Script, step: Step) -> bool:
     """Whether what precision saves in a step hangs on the size of its inputs."""
-    known = weights(script, step)
-    return known is not None and known < MODEST
+    size = _size(script, step.forward.func) if step.forward is not None else None
+    if size is None:
+        return False
+    return size.weights < (MODEST_IF_LINEAR if size.linear else MODEST)
 
 
 def weights(script: Script, step: Step) -> float | None:
