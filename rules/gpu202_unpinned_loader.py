@@ -82,6 +82,7 @@ from gpulint.script.pinning import (
     changed_in_dataset,
     compared_device,
     gains,
+    has_no_workers,
     needs_tuple,
     pin_condition,
     unpinned,
@@ -140,12 +141,10 @@ class UnpinnedLoader(Rule):
 def _may_not_gain(script: Script, loader: Loader) -> bool:
     """Whether the process that trains would pin, or may copy what it has not pinned."""
     loops = [*loader.loops, *loops_beyond(script, loader)]
-    workers, joined = loader.argument("num_workers"), loader.argument("collate_fn")
-    alone = workers.absent or (workers.given and loader.values("num_workers").all_in(0))
-    listed = joined.direct is not None and script.text(joined.direct) == "list"
+    joined = loader.argument("collate_fn").direct
     return (
-        alone
-        or listed
+        has_no_workers(loader)
+        or (joined is not None and script.text(joined) == "list")
         or cast_on_host(script, loops)
         or sends_labels_alone(script, loops)
     )

@@ -10,11 +10,12 @@ from gpulint.index.walk import dotted
 if TYPE_CHECKING:
     from gpulint.index.build import FileIndex
 
-_PLACES = {"append": 0, "insert": 1}  # the position of the element
+# The position of the element, or of what has elements.
+_PLACES = {"append": 0, "extend": 0, "insert": 1}
 
 
 def appended_to(index: FileIndex, empty: ast.List) -> list[ast.expr]:
-    """The elements that are appended to `losses`, of `losses = []`.
+    """What is appended to `losses`, or extends it, of `losses = []`.
 
     In the same function; to an attribute of `self`, in any method of its class.
     """

@@ -17,6 +17,9 @@ _OF_TENSORS = frozenset(
     "float half to type_as mul div softmax".split()
 )
 
+# Behind all others, as a layer, the dimensions may stand in another order.
+_KEEPS_ORDER = _OF_TENSORS - {"permute", "transpose"} | {"normalize"}
+
 
 def are_few(script: Script, query: ast.expr) -> bool:
     """Whether a query is one token, a number a token, or has its tokens last.
@@ -31,7 +34,7 @@ def are_few(script: Script, query: ast.expr) -> bool:
         if isinstance(node, ast.Call):
             if last_name(node) == "unsqueeze" or _puts_tokens_last(node, turned):
                 return True
-            turned = turned or last_name(node) in ("permute", "transpose", "rearrange")
+            turned = turned or last_name(node) not in _KEEPS_ORDER
     return False
 
 

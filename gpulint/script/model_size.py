@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SMALL = 10_000  # weights: less keeps no GPU busy, in whatever precision
 MODEST = 100_000  # weights: less keeps it busy for large inputs alone
-MODEST_IF_LINEAR = 1_000_000
+MODEST_IF_LINEAR = 1_000_000  # each is used once for a sample: launches take longer
 # Linear layers use a weight once for a sample: less than the start of a kernel takes.
 SMALL_IF_LINEAR = 200_000
 # The most numbers that an environment of control observes, which are no picture.
@@ -61,13 +61,13 @@ NOTHING = Size(0, linear=True)
 
 def is_tiny(script: Script, step: Step) -> bool:
     """Whether the model of a step is known to be too small to gain by precision."""
-    size = _size(script, step.forward.func) if step.forward is not None else None
+    size = _of_step(script, step)
     return size is not None and size.tiny
 
 
 def is_modest(script: Script, step: Step) -> bool:
     """Whether what precision saves in a step hangs on the size of its inputs."""
-    size = _size(script, step.forward.func) if step.forward is not None else None
+    size = _of_step(script, step)
     if size is None:
         return False
     return size.weights < (MODEST_IF_LINEAR if size.linear else MODEST)
@@ -75,8 +75,12 @@ def is_modest(script: Script, step: Step) -> bool:
 
 def weights(script: Script, step: Step) -> float | None:
     """How many weights the model of a step has, or may have at most; None: unknown."""
-    size = _size(script, step.forward.func) if step.forward is not None else None
+    size = _of_step(script, step)
     return size.weights if size is not None else None
+
+
+def _of_step(script: Script, step: Step) -> Size | None:
+    return _size(script, step.forward.func) if step.forward is not None else None
 
 
 def _size(script: Script, model: ast.expr) -> Size | None:

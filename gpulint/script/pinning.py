@@ -191,9 +191,13 @@ def pins_itself(script: Script, loader: Loader) -> bool:
 
 def loads_alone(script: Script, loader: Loader) -> bool:
     """Whether the process that trains is known to make the batches itself."""
+    return has_no_workers(loader) and not fed_by_framework(script, loader)
+
+
+def has_no_workers(loader: Loader) -> bool:
+    """Whether no worker processes are asked for, in whatever way batches are sent."""
     workers = loader.argument("num_workers")
-    alone = workers.absent or (workers.given and loader.values("num_workers").all_in(0))
-    return alone and not fed_by_framework(script, loader)
+    return workers.absent or (workers.given and loader.values("num_workers").all_in(0))
 
 
 def stays_unpinned(script: Script, loop: Loop) -> bool:

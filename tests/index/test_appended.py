@@ -27,6 +27,8 @@ class A:
         ("xs, ys = [], []\nxs.append(h)\nys.append(d)\nuse(ys[0])", Where.DEVICE),
         ("xs, ys = [], []\nxs.append(h)\nys.append(d)\nuse(xs[0])", Where.HOST),
         ("xs: list = []\nxs.insert(0, d)\nuse(xs)", Where.DEVICE),
+        ("xs = []\nxs.append(h)\nxs.extend([d])\nuse(torch.cat(xs))", Where.DEVICE),
+        ("xs = []\nxs.append(h)\nxs.extend(made())\nuse(torch.cat(xs))", Where.UNKNOWN),
         ("xs = []\nxs.append(1)\nuse(xs)", PLAIN),
         ("xs = []\nuse(xs)", PLAIN),
         ("use([])", PLAIN),
