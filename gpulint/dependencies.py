@@ -78,11 +78,16 @@ def find_torch_version(folder: Path) -> Declared | None:
 
 
 def find_versions(folder: Path) -> dict[str, Range]:
-    """The bounds on the packages other than torch, found in the same way."""
+    """The bounds on the packages other than torch.
+
+    Found in the same way, but of prose only the commands that install are read.
+    """
     rooted = _is_rooted(folder)
     names = dict.fromkeys(PACKAGES.values())
     found = {n: _find(folder, rooted, n) for n in names if n != TORCH}
-    return {n: _bounds(its) for n, its in found.items() if its and _bounds(its)}
+    declared = {n: _bounds(its) for n, its in found.items() if its and _bounds(its)}
+    said = _find_commands(folder, rooted)
+    return {n: its for n, its in said.items() if found.get(n) is None} | declared
 
 
 def installed_by(commands: str) -> dict[str, Range]:
@@ -94,7 +99,7 @@ def installed_by(commands: str) -> dict[str, Range]:
 
 def forget() -> None:
     """Files may have changed on the disk since they were read."""
-    for known in (_is_rooted, _find, _find_prose, _in_folder):
+    for known in (_is_rooted, _find, _find_prose, _find_commands, _in_folder):
         known.cache_clear()
 
 
@@ -132,6 +137,29 @@ def _find_prose(folder: Path, rooted: bool) -> Declared | None:
     if found or last or folder.parent == folder:
         return found
     return _find_prose(folder.parent, rooted)
+
+
+@functools.lru_cache(maxsize=4096)
+def _find_commands(folder: Path, rooted: bool) -> dict[str, Range]:
+    """What the commands of the prose install, in the nearest folder that has any.
+
+    Torch has a search of its own; here only releases that are pinned count.
+    """
+    from gpulint.torch_prose import prose, text_of
+
+    found: dict[str, Range] = {}
+    texts = prose(folder)
+    for path in texts:
+        for name, its in installed_by(text_of(path)).items():
+            if name != TORCH and its.lowest is not None and its.highest is not None:
+                found.setdefault(name, its)
+    if rooted:
+        last = (folder / ".git").exists()
+    else:
+        last = bool(texts) or _in_folder(folder)[2]
+    if found or last or folder.parent == folder:
+        return found
+    return _find_commands(folder.parent, rooted)
 
 
 def _joined(facts: list[Declared]) -> Declared | None:

@@ -118,7 +118,7 @@ class _Said:
 
 def find_in_prose(folder: Path) -> Declared | None:
     """The bounds that the prose of one folder gives, with the place of the lowest."""
-    said = [its for path in _files(folder) for its in _read(path)]
+    said = [its for path in prose(folder) for its in _read(path)]
     if not any(its.range for its in said):
         return None
     lowest = min(said, key=lambda its: its.range.lowest or (ANY_MINOR, 0))
@@ -130,10 +130,10 @@ def find_in_prose(folder: Path) -> Declared | None:
 
 def has_prose(folder: Path) -> bool:
     """Whether a folder has a file that may say which torch to use."""
-    return bool(_files(folder))
+    return bool(prose(folder))
 
 
-def _files(folder: Path) -> list[Path]:
+def prose(folder: Path) -> list[Path]:
     """The texts of a folder and of its folders of documentation, in order."""
     found = []
     for inner, names in (("", _TEXTS), ("docs", _INSTALL), ("docker", _IMAGES)):
@@ -145,12 +145,17 @@ def _files(folder: Path) -> list[Path]:
     return found
 
 
-def _read(path: Path) -> Iterator[_Said]:
+def text_of(path: Path) -> str:
+    """The beginning of a text; empty where it cannot be read."""
     try:
         with path.open("rb") as file:
-            text = file.read(_LIMIT).decode("utf-8-sig", "replace")
+            return file.read(_LIMIT).decode("utf-8-sig", "replace")
     except OSError:
-        return
+        return ""
+
+
+def _read(path: Path) -> Iterator[_Said]:
+    text = text_of(path)
     for sign, meant in _SIGNS.items():
         text = text.replace(sign, meant)
     limits = list(_limits(text))

@@ -79,6 +79,7 @@ with `batch_size` of them for an update, training on one fixed input, Fourier op
 trained on derivatives of what they give, and an optimizer that holds a picture or a
 latent tensor gain nothing; nor does a step behind `if train:` that `train = False`
 switches off, or a function that says nothing of devices beside others that do.
+MinkowskiEngine's sparse convolutions know float32 only and raise under autocast.
 Lightning, Accelerate, DeepSpeed, fastai, Ignite and the Hugging Face Trainer have a
 setting for it.
 
@@ -108,6 +109,7 @@ from gpulint.script.autocast import with_autocast
 from gpulint.script.doubtful import may_never_run
 from gpulint.script.edits import CannotFix
 from gpulint.script.graphs import is_graph_network
+from gpulint.script.half import has_float32_kernels
 from gpulint.script.loops import imports_environments, steps_environment
 from gpulint.script.model_size import is_modest, is_tiny
 from gpulint.script.neighbours import run_together
@@ -152,7 +154,7 @@ class MissingAMP(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for a training step."""
-        if not script.training_loops:
+        if not script.training_loops or has_float32_kernels(script):
             return
         halves = script.precision.halves
         if script.precision.named_amp is not None or not all(

@@ -56,8 +56,9 @@ int = 32` is a note without a fix: a file or command line may say otherwise.
 ## When not
 `precision` or `plugins` is given or may be. The accelerator is not a GPU; the strategy
 is one with a configuration of its own (DeepSpeed, FSDP). Nothing is trained in this
-file. No large network is seen. The file sets formats itself or says in a comment why
-not, is for TPUs, trains in float64, or acts in an environment.
+file, or the trainer only tests and predicts. No large network is seen. The file sets
+formats itself or says in a comment why not, is for TPUs, trains in float64, or acts in
+an environment. The project uses MinkowskiEngine, whose kernels know float32 only.
 
 ## Source
 Lightning documentation, "N-Bit Precision". The values are those that Lightning 2.6
@@ -73,6 +74,7 @@ from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.edits import Replace, Rewrite
+from gpulint.script.half import has_float32_kernels
 from gpulint.script.networks import has_large
 from gpulint.script.old_torch import runs_only_before
 from gpulint.script.syntax import set_keywords
@@ -103,7 +105,7 @@ class LightningPrecision(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each call in a file that trains something large."""
-        if runs_only_before(script, SINCE):
+        if runs_only_before(script, SINCE) or has_float32_kernels(script):
             return
         yield from self._settings(script)
         calls = list(trainer_calls(script, Maker.LIGHTNING_TRAINER, Maker.FABRIC))

@@ -47,7 +47,8 @@ than TensorFlow. Then it is a note.
 ## When not
 Any file of the program names a precision, a policy or a TPU. No convolution and no
 attention is seen: small dense networks gain nothing. Where neither layers of 128
-features nor a large model by its name are seen, the confidence is low.
+features nor a large model by its name are seen, or no `tf.function` compiles the
+steps, which then wait for Python, the confidence is low.
 
 ## Source
 TensorFlow guide, "Mixed precision". Tried with Keras 3.15: `compile` puts a
@@ -67,7 +68,7 @@ from gpulint.script.edits import CannotFix, InsertAfter, Replace, Rewrite
 from gpulint.script.syntax import set_keywords
 from gpulint.script.tf_names import is_for_tf1
 from gpulint.script.tf_policy import is_decided, is_large, output_layers
-from gpulint.script.tf_steps import fits
+from gpulint.script.tf_steps import eager_steps, fits
 from gpulint.script.tf_waits import step_loops
 from gpulint.script.written_sizes import is_seen_large
 
@@ -92,6 +93,8 @@ class KerasMixedPrecision(Rule):
             fix = rewrite(script)
         except CannotFix as error:
             withheld = str(error)
+        eager = any(step.loop is place for step in eager_steps(script))
+        gains = is_seen_large(script) and not eager
         yield self.finding(
             script,
             place,
@@ -99,7 +102,7 @@ class KerasMixedPrecision(Rule):
             fix=fix,
             withheld=withheld,
             severity=Severity.WARNING if fix else Severity.NOTE,
-            confidence=None if is_seen_large(script) else Confidence.LOW,
+            confidence=None if gains else Confidence.LOW,
         )
 
 

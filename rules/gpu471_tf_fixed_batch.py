@@ -41,7 +41,8 @@ stands in another file, and where there is not one known optimizer with the lear
 rate as a number.
 
 ## When not
-One sample a batch; gradients that are accumulated; batches that are only evaluated.
+One sample a batch; gradients that are accumulated; batches that are only evaluated; a
+written number of `steps_per_epoch`, which larger batches leave as it is.
 
 ## Source
 Goyal et al. 2017, "Accurate, Large Minibatch SGD"; Malladi et al. 2022, "On the SDEs

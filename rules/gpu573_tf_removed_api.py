@@ -32,7 +32,8 @@ No fix where the project also allows a release that does not have the new name.
 
 ## When not
 The project allows no Keras 3, the file imports `tf_keras` or asks for the legacy Keras,
-or it is a script for TensorFlow 1 (sessions, placeholders).
+or it is a script for TensorFlow 1 (sessions, placeholders) or has estimators, which
+left TensorFlow with the release that brought Keras 3.
 
 ## Source
 Keras documentation, "Migrating Keras 2 code to multi-backend Keras 3"; each name was

@@ -23,11 +23,11 @@ The level in place of the setting, as MindSpore's own warning asks. Fused kernel
 round differently, so the fix is of the effect `numerics`.
 
 No fix where the project allows releases before 2.3, which have no such level, or the
-call has a `jit_config` of its own.
+call has a `jit_config` of its own, or the value is a name that others may set.
 
 ## When not
 The setting is False, or a value that is not known. Projects that allow no release from
-2.3 on.
+2.3 on. The confidence is low: as long as the setting is there, it costs nothing.
 
 ## Source
 MindSpore 2.10, `mindspore/context.py` ("Please use jit_config={'jit_level': 'O1'}
@@ -36,9 +36,10 @@ instead").
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.edits import Replace, Rewrite
@@ -66,6 +67,8 @@ class MsGraphKernel(Rule):
             withheld = None
             if not requires(script, LEVEL):
                 withheld = "the project allows MindSpore before 2.3"
+            elif not isinstance(given, ast.Constant):
+                withheld = "the value is written in another place"
             elif any(k.arg in ("jit_config", None) for k in call.keywords):
                 withheld = "the call has a `jit_config`"
             fix = Rewrite(TITLE, (Replace(call, _with_level),))
@@ -75,6 +78,7 @@ class MsGraphKernel(Rule):
                 f"`{KEY}` is deprecated: the level O1 of compiling fuses kernels",
                 fix=None if withheld else fix,
                 withheld=withheld,
+                confidence=Confidence.LOW,
             )
 
 

@@ -32,7 +32,8 @@ No fix where the call is part of an expression or unpacks `**kwargs`.
 The CPU as the device: every MindSpore has it. A device that comes from an option or
 a setting, or is set in a branch that asks for it: the user has chosen it. A constant
 device is of low confidence: it costs nothing on the machine that has one. Where the
-project requires MindSpore 2.5 or newer, a note says that the form is deprecated.
+project requires MindSpore 2.5 or newer, a note says that the form is deprecated, of low
+confidence as well.
 
 ## Source
 MindSpore documentation, `mindspore.set_device` (2.5) and `mindspore.set_context`
@@ -92,6 +93,7 @@ class MsDeviceContext(Rule):
             fix=fix,
             withheld=withheld,
             severity=Severity.NOTE,
+            confidence=Confidence.LOW,
         )
 
     def _fixed_device(

@@ -13,6 +13,9 @@ from gpulint.index.walk import dotted, walk
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
+# Its sparse convolutions want features and kernels of one type, which autocast does not
+# give them: "type mismatch" (MinkowskiEngine 0.5, convolution_gpu.cu).
+_FLOAT32_KERNELS = "MinkowskiEngine"
 # Losses that autocast computes in float32 on CUDA (its operator reference).
 SAFE_LOSSES = frozenset(
     "CrossEntropy NLL MSE L1 SmoothL1 Huber BCEWithLogits KLDiv PoissonNLL SoftMargin "
@@ -62,6 +65,14 @@ MAX_REACHED = 100  # functions and classes
 _LARGEST = 65504.0  # of float16
 _SMALLEST = 5.97e-8
 _NEAREST_TO_1 = 0.9961  # the last number before 1 in bfloat16
+
+
+def has_float32_kernels(script: Script) -> bool:
+    """Whether networks of the project are made of kernels that know float32 only."""
+    index = script.index
+    if index.project is None or not index.project.files:
+        return _FLOAT32_KERNELS in index.packages
+    return index.project.mentions(_FLOAT32_KERNELS)
 
 
 def exact_mathematics(script: Script, models: Iterable[ast.AST] = ()) -> str | None:

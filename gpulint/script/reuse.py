@@ -19,6 +19,9 @@ _KEEP_ITERATORS = frozenset(
     "iter cycle itertools.cycle itertools.tee more_itertools.ichunked".split()
 )
 
+# How far a training has come, in Lightning's modules and trainers and in others.
+_PROGRESS = frozenset({"current_epoch", "global_step"})
+
 
 def kept_iterator(script: Script, loader: Loader) -> ast.AST | None:
     """Where an iterator of the loader is kept, or two are alive at once."""
@@ -130,8 +133,18 @@ def built_again(script: Script, loader: Loader) -> bool:
 def dataset_change(script: Script, loader: Loader) -> ast.AST | None:
     """Where the script changes the dataset, or a transform of it, after it is made.
 
-    Workers that live on keep the dataset as it was when they started.
+    Workers that live on keep the dataset as it was when they started, and all that
+    it holds: the trainer or module, whose state moves on with each epoch.
     """
-    if dotted(loader.argument("dataset").direct) == "self":
+    given = loader.argument("dataset")
+    if dotted(given.direct) == "self":
         return loader.call  # what else happens to the object is not followed
+    for origin in (o for n in given.nodes for o in script.resolver.origins(n)):
+        made = origin.call
+        handed = [*made.args, *(k.value for k in made.keywords)] if made else []
+        if any(dotted(argument) == "self" for argument in handed):
+            return made
+    for node in walk(*loader.dataset.methods):
+        if isinstance(node, ast.Attribute) and node.attr in _PROGRESS:
+            return node
     return next(iter(dataset_changes(script, loader)), None)

@@ -59,7 +59,8 @@ def small_batches(script: Script) -> Iterator[SmallBatch]:
 def _takers(script: Script) -> Iterator[tuple[ast.Call, int | None]]:
     """Calls that batch what is trained on, and where their size stands."""
     for call in fits(script):
-        yield call, 2
+        if not _has_fixed_steps(script, call):
+            yield call, 2
     steps: set[ast.AST] = {loop.node for loop in step_loops(script)}
     for call in script.index.all(ast.Call):
         last = last_name(call)
@@ -68,6 +69,15 @@ def _takers(script: Script) -> Iterator[tuple[ast.Call, int | None]]:
             yield call, None
         elif (last in BATCHES or folder) and _feeds_training(script, call, steps):
             yield call, None if folder else 0
+
+
+def _has_fixed_steps(script: Script, fit: ast.AST) -> bool:
+    """Whether an epoch has a written number of steps, however large the batches are."""
+    if not isinstance(fit, ast.Call):
+        return False
+    given = script.evaluator.argument(fit, "steps_per_epoch")
+    values = [script.evaluator.constant(node) for node in given.nodes]
+    return bool(values) and all(type(value) is int for value in values)
 
 
 def _trains_by_name(script: Script, call: ast.Call) -> bool:
@@ -89,6 +99,8 @@ def _feeds_training(script: Script, call: ast.Call, steps: set[ast.AST]) -> bool
     for use in script.pipelines.final_uses(call):
         home = script.of(use.node)
         own = steps if home is script else {x.node for x in step_loops(home)}
+        if use.kind == "fit" and _has_fixed_steps(home, use.node):
+            continue
         if use.kind == "fit" or (use.kind == "for" and use.node in own):
             return True
     return False

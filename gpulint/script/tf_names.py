@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 KERAS_3 = (3, 0)
 TF_WITH_KERAS_3 = (2, 16)
 _LEGACY = "TF_USE_LEGACY_KERAS"
+_ESTIMATORS = ("tensorflow.estimator.", "tensorflow.compat.v1.estimator.")
 OWN_OPTIMIZATIONS = (2, 11)  # parallel maps and prefetching of its own, by default
 AUTOTUNE_SINCE = (2, 4)  # before that it is in tf.data.experimental
 # One module under several names: the later ones stand for the first.
@@ -52,7 +53,13 @@ def may_have_keras_3(script: Script) -> bool:
     keras, tensorflow = script.releases("keras"), script.releases("tensorflow")
     old = _below(keras.highest, KERAS_3)
     old = old or _below(tensorflow.highest, TF_WITH_KERAS_3)
-    return not old and not _wants_keras_2(script) and not is_for_tf1(script)
+    old = old or is_for_tf1(script) or _has_estimators(script)
+    return not old and not _wants_keras_2(script)
+
+
+def _has_estimators(script: Script) -> bool:
+    """Whether the file calls what left TensorFlow with the release that has Keras 3."""
+    return any(name.startswith(_ESTIMATORS) for name in script.index.called_names)
 
 
 def may_have_keras_2(script: Script) -> bool:

@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
+from gpulint.index.walk import walk
 from gpulint.script.half import exact_mathematics
 from gpulint.script.loops import imports_environments
 from gpulint.script.neighbours import run_together
@@ -40,6 +41,7 @@ _NEEDS_FLOAT32 = (
     "torch.nn.functional.binary_cross_entropy",
 )
 _TRAINS = {Maker.LIGHTNING_TRAINER: ".fit(", Maker.FABRIC: ".backward("}
+_EVALUATES = frozenset("test validate predict".split())
 _ON_GPUS = ("gpu", "cuda", "auto")
 _PLAIN = ("auto", "ddp", "ddp_spawn", "ddp_notebook", "ddp_find_unused_parameters_true")
 _CLIPS = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_")
@@ -50,13 +52,30 @@ def may_train_on_gpu(made: TrainerCall) -> bool:
 
     Not with a strategy that has a configuration of its own.
     """
-    if _TRAINS[made.maker] not in made.script.source.text:
+    if _TRAINS[made.maker] not in made.script.source.text or _only_evaluates(made):
         return False
     for name, fine in (("accelerator", _ON_GPUS), ("strategy", _PLAIN)):
         argument = made.argument(name)
         if not argument.absent and not made.values(name).all_in(*fine):
             return False
     return True
+
+
+def _only_evaluates(made: TrainerCall) -> bool:
+    """Whether a trainer has a name in its function that only tests or predicts."""
+    index = made.script.index
+    statement = index.statement(made.call)
+    if not isinstance(statement, ast.Assign) or statement.value is not made.call:
+        return False
+    name = statement.targets[0]
+    scope = index.function(made.call)
+    if not isinstance(name, ast.Name) or scope is None:
+        return False
+    uses = [n for n in walk(*scope.body) if isinstance(n, ast.Name)]
+    uses = [n for n in uses if n.id == name.id and n is not name]
+    above = [index.parent(use) for use in uses]
+    asked = [n.attr if isinstance(n, ast.Attribute) else "" for n in above]
+    return bool(asked) and set(asked) <= _EVALUATES
 
 
 def is_meant(script: Script, precision: ast.expr) -> bool:

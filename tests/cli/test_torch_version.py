@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.dependencies import find_torch_version, find_versions
+from gpulint.dependencies import find_torch_version, find_versions, forget
 from gpulint.releases import ANY_MINOR, Declared, Range, allowed, lower_bound
 
 
@@ -310,6 +310,24 @@ def test_a_nearer_file_without_a_bound_ends_the_search(tmp_path: Path) -> None:
     }
     assert find_versions(tmp_path / "tf2") == {"keras": Range((2, 2), (2, 2))}
     assert find_torch_version(tmp_path / "tf2") is None
+
+
+def test_pinned_commands_of_a_readme_count_where_nothing_declares_a_package(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "README.md").write_text(
+        "```\npip3 install pytorch-lightning==1.7.2\npip install 'transformers>=4'\n"
+        "pip install accelerate==0.20 tensorflow\n```\nWe used keras==2.3.\n"
+    )
+    (tmp_path / "src").mkdir()
+    assert find_versions(tmp_path / "src") == {
+        "lightning": Range((1, 7), (1, 7)),
+        "accelerate": Range((0, 20), (0, 20)),
+    }
+    write(tmp_path, requirements="accelerate\n")
+    forget()
+    assert find_versions(tmp_path / "src") == {"lightning": Range((1, 7), (1, 7))}
 
 
 def test_a_bound_counts_beside_names_without_one(tmp_path: Path) -> None:
