@@ -92,9 +92,14 @@ def find_versions(folder: Path) -> dict[str, Range]:
 
 def installed_by(commands: str) -> dict[str, Range]:
     """The bounds that commands, a line each, install packages with; the last counts."""
+    return {name: its for name, its in _installed(commands) if its}
+
+
+def _installed(commands: str) -> Iterator[tuple[str, Range]]:
+    """Each package that commands install, with its bounds."""
     words = [w for c in _INSTALLS.finditer(commands) for w in c["packages"].split()]
-    named = _each(word.strip("\"'") for word in words)
-    return {name: its for name, its, _ in named if its}
+    for name, its, _ in _each(word.strip("\"'") for word in words):
+        yield name, its
 
 
 def forget() -> None:
@@ -143,16 +148,21 @@ def _find_prose(folder: Path, rooted: bool) -> Declared | None:
 def _find_commands(folder: Path, rooted: bool) -> dict[str, Range]:
     """What the commands of the prose install, in the nearest folder that has any.
 
-    Torch has a search of its own; here only releases that are pinned count.
+    Torch has a search of its own; here only releases that all commands pin count, from
+    the oldest to the newest of them.
     """
     from gpulint.torch_prose import prose, text_of
 
-    found: dict[str, Range] = {}
     texts = prose(folder)
-    for path in texts:
-        for name, its in installed_by(text_of(path)).items():
-            if name != TORCH and its.lowest is not None and its.highest is not None:
-                found.setdefault(name, its)
+    named: dict[str, list[Range]] = {}
+    for name, its in (pair for path in texts for pair in _installed(text_of(path))):
+        named.setdefault(name, []).append(its)
+    found: dict[str, Range] = {}
+    for name, ranges in named.items():
+        lows = [its.lowest for its in ranges if its.lowest is not None]
+        highest = newest(its.highest for its in ranges)
+        if name != TORCH and len(lows) == len(ranges) and highest is not None:
+            found[name] = Range(min(lows), highest)
     if rooted:
         last = (folder / ".git").exists()
     else:

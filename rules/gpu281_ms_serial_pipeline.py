@@ -90,7 +90,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.datasets import Dataset, Work
+from gpulint.script.datasets import Work
 from gpulint.script.edits import Replace, Rewrite
 from gpulint.script.loader_options import has_reason
 from gpulint.script.ms_pipelines import DATA, GENERATOR, WORKERS, Stage
@@ -99,6 +99,7 @@ from gpulint.script.ms_workers import (
     draws,
     is_native,
     is_one,
+    is_stream,
     operations,
     source_of,
     unread_parameter,
@@ -136,7 +137,7 @@ class MsSerialPipeline(Rule):
         dataset = source_of(stage)
         if dataset.work is not Work.SOME or dataset.iterable:
             return
-        if computes_on_device(script, dataset) or _is_stream(script, dataset):
+        if computes_on_device(script, dataset) or is_stream(script, dataset):
             return
         withheld = _why_not(stage)
         if dataset.mutated:
@@ -207,17 +208,6 @@ class MsSerialPipeline(Rule):
             fix=Rewrite(TITLE, (Replace(given, code(chosen)),), imports),
             effect=Effect.EXACT if number > MANY else Effect.RANDOM,
         )
-
-
-def _is_stream(script: Script, dataset: Dataset) -> bool:
-    """Whether samples come in the order in which they are asked for, at any index."""
-    if not dataset.mutated or dataset.owner is None:
-        return False
-    method = script.resolver.methods(dataset.owner).get("__getitem__")
-    if method is None or len(method.args.args) < 2:
-        return False
-    asked = method.args.args[1].arg
-    return not any(isinstance(n, ast.Name) and n.id == asked for n in ast.walk(method))
 
 
 def _too_many(stage: Stage) -> bool:

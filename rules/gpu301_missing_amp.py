@@ -154,7 +154,7 @@ class MissingAMP(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for a training step."""
-        if not script.training_loops or has_float32_kernels(script):
+        if not script.training_loops:
             return
         halves = script.precision.halves
         if script.precision.named_amp is not None or not all(
@@ -165,6 +165,8 @@ class MissingAMP(Rule):
             return
         steps = [step for step in find_steps(script) if _gains(script, step)]
         if not steps or not (is_large(script) or may_be_large(script)):
+            return
+        if has_float32_kernels(script):
             return
         withheld = OLD if runs_only_before(script, SINCE) else None
         withheld = BY_OPTION if halves else withheld

@@ -469,3 +469,34 @@ def test_lists_of_batches_may_hold_what_is_no_tensor() -> None:
     assert sure("GPU202", text) == {Confidence.HIGH}
     listed = text.replace("num_workers=4", "num_workers=4, collate_fn=list")
     assert sure("GPU202", listed) == {Confidence.LOW}
+
+
+def test_settings_of_mindspore_that_are_deprecated_cost_nothing() -> None:
+    fused = "import mindspore as ms\nms.set_context(enable_graph_kernel=True)\n"
+    assert sure("GPU583", fused) == {Confidence.LOW}
+    device = "import mindspore as ms\nms.set_context(device_target=choose())\n"
+    since = (("mindspore", Range((2, 5))),)
+    assert sure("GPU881", device, since) == {Confidence.LOW}
+
+
+STEPS = """
+import tensorflow as tf
+
+model = tf.keras.applications.ResNet50()
+
+
+@tf.function
+def step(images):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(model(images))
+    optimizer.apply_gradients([(tape.gradient(loss, w), w) for w in weights])
+
+
+for images in data:
+    step(images)
+"""
+
+
+def test_steps_that_run_in_python_wait_for_it_in_any_precision() -> None:
+    assert sure("GPU371", STEPS) == {Confidence.HIGH}
+    assert sure("GPU371", STEPS.replace("@tf.function\n", "")) == {Confidence.LOW}

@@ -28,6 +28,17 @@ def is_one(stage: Stage) -> bool:
     return stage.values(WORKERS).all_in(1)
 
 
+def is_stream(script: Script, dataset: Dataset) -> bool:
+    """Whether samples come in the order in which they are asked for, at any index."""
+    if not dataset.mutated or dataset.owner is None:
+        return False
+    method = script.resolver.methods(dataset.owner).get("__getitem__")
+    if method is None or len(method.args.args) < 2:
+        return False
+    asked = method.args.args[1].arg
+    return not any(isinstance(n, ast.Name) and n.id == asked for n in walk(method))
+
+
 def values_of(stage: Stage) -> tuple[Value, ...]:
     """The numbers of workers as they are written."""
     return stage.values(WORKERS).known

@@ -319,13 +319,16 @@ def test_pinned_commands_of_a_readme_count_where_nothing_declares_a_package(
     (tmp_path / "README.md").write_text(
         "```\npip3 install pytorch-lightning==1.7.2\npip install 'transformers>=4'\n"
         "pip install accelerate==0.20 tensorflow\n```\nWe used keras==2.3.\n"
+        "    pip install mindspore-gpu==2.3\n    pip install mindspore==1.9.0\n"
+        "    pip install tensorflow==2.3\n"
     )
     (tmp_path / "src").mkdir()
     assert find_versions(tmp_path / "src") == {
         "lightning": Range((1, 7), (1, 7)),
         "accelerate": Range((0, 20), (0, 20)),
+        "mindspore": Range((1, 9), (2, 3)),  # tensorflow is the newest for some
     }
-    write(tmp_path, requirements="accelerate\n")
+    write(tmp_path, requirements="accelerate\nmindspore\n")
     forget()
     assert find_versions(tmp_path / "src") == {"lightning": Range((1, 7), (1, 7))}
 
