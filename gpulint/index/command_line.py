@@ -53,6 +53,25 @@ class CommandLine:
         written = any(isinstance(a, ast.List) and a.elts for a in given)
         return written or len(origin.node.args) > 1 or "namespace" in keywords
 
+    def choices(self, holder: ast.expr, name: str) -> frozenset[object] | None:
+        """All that `args.x` can be, by the `choices` of the option and its default.
+
+        None: it may be something else, or the object holds no parsed options.
+        """
+        offered: set[object] = set()
+        for origin in self._origins(holder):
+            options = (self._table(origin) or {}).get(name)
+            if not options or self._given(origin):
+                return None
+            for option in options:
+                its = _choices_of(option)
+                default = self.evaluator.values(option)
+                if its is None:
+                    return None
+                offered |= {*its, *(value.constant for value in default.known)}
+        written = self.evaluator.set_outside(holder, name)
+        return frozenset(offered) if offered and not written else None
+
     def all_of(self, holder: ast.expr) -> dict[str, list[ast.expr]] | None:
         """The defaults of all options that an object holds; None: it holds none."""
         tables = [self._table(o) for o in self._origins(holder)]
@@ -219,6 +238,19 @@ def _options_in(index: FileIndex) -> Iterator[tuple[str, ast.expr]]:
     for call in index.calls_by_name.get("set_defaults", ()):
         for keyword in call.keywords:
             yield keyword.arg or "", keyword.value
+
+
+def _choices_of(option: ast.expr) -> set[object] | None:
+    """The constants that an `add_argument` lets a user choose from."""
+    keywords = option.keywords if isinstance(option, ast.Call) else ()
+    for keyword in keywords:
+        if keyword.arg == "choices" and isinstance(
+            keyword.value, (ast.List, ast.Tuple)
+        ):
+            items = keyword.value.elts
+            if all(isinstance(item, ast.Constant) for item in items):
+                return {item.value for item in items if isinstance(item, ast.Constant)}
+    return None
 
 
 def _is_option(node: ast.expr) -> bool:

@@ -548,7 +548,7 @@ class Resolver:
         name = dotted(func)
         if name is not None and name.partition(".")[0] not in home.imports:
             method = self._only_method(home, func.attr)
-            if method is None or not self._takes(method, call):
+            if method is None or not self.takes(method, call):
                 return None
             foreign = _sets_mode(home, func, call) or self._is_foreign(home, func.value)
             return None if foreign or home.inside(call, method) else method
@@ -576,7 +576,7 @@ class Resolver:
         owns = home.project.owns if home.project is not None else None
         return any(n is not None and not (owns and owns(home, n)) for n in names)
 
-    def _takes(self, function: Function, call: ast.Call) -> bool:
+    def takes(self, function: Function, call: ast.Call) -> bool:
         """Whether a function has parameters for all that a call passes, and no more."""
         args = function.args
         bound = self.self_name(function) is not None

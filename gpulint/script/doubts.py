@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import FileIndex, Function
 from gpulint.script.branches import branches_of
 from gpulint.script.doubtful import may_never_run
+from gpulint.script.failures import fails_around
 from gpulint.script.left_over import is_only_imported
 from gpulint.script.neighbours import programs
 
@@ -29,12 +30,13 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
     """Whether a place, or each known way to it, is off by default or nobody's."""
     if may_never_run(script, node) or _is_left_out(script, node):
         return True
-    if is_only_imported(script, node):
+    if is_only_imported(script, node) or fails_around(script, node):
         return True
     function = script.index.function(node)
     if function is None or not depth:
         return False
     callers = script.resolver.callers(function) or _by_name(script, function)
+    callers = callers or _making(script, function)
     return bool(callers) and all(
         _is_spared(script.of(call), call, depth - 1) for call in callers
     )
@@ -52,7 +54,33 @@ def _is_left_out(script: Script, node: ast.AST) -> bool:
             known = [v for v in values if not script.of(v.node).is_test]
             if known and all(v.default and bool(v.constant) != holds for v in known):
                 return True
+            if holds and _is_never_chosen(script, branch.test):
+                return True
     return False
+
+
+def _is_never_chosen(script: Script, test: ast.expr) -> bool:
+    """`args.data == "old"`, where that is none of the choices of the option."""
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
+        return False
+    asked = test.comparators[0]
+    if len(test.ops) > 1 or not isinstance(asked, ast.Constant):
+        return False
+    line = script.evaluator.command_line
+    origins = script.resolver.origins(test.left)
+    options = [o.expression for o in origins]
+    offered = [
+        line.choices(option.value, option.attr)
+        for option in options
+        if isinstance(option, ast.Attribute)
+    ]
+    return (
+        bool(options)
+        and len(offered) == len(options)
+        and all(
+            choices is not None and asked.value not in choices for choices in offered
+        )
+    )
 
 
 def _by_name(script: Script, function: Function) -> list[ast.Call]:
@@ -65,6 +93,16 @@ def _by_name(script: Script, function: Function) -> list[ast.Call]:
     name = getattr(function, "name", "")
     others = [index for index in programs(script) if index is not script.index]
     return [call for index in others for call in index.calls_by_name.get(name, ())]
+
+
+def _making(script: Script, function: Function) -> list[ast.Call]:
+    """Calls of the class whose method a function is, if no class derives from it."""
+    owner = script.index.parent(function)
+    if not isinstance(owner, ast.ClassDef) or script.resolver.outside.descendants(
+        owner
+    ):
+        return []
+    return script.resolver.constructors(owner)
 
 
 def _cannot_be_imported(script: Script) -> bool:

@@ -1,0 +1,278 @@
+"""Statements that raise whenever they run, as far as the project's own code shows.
+
+A call that its function does not take, a result of another number of parts than are
+unpacked: what stands behind one of these never runs, and a loop around one makes no
+second pass. Names that nothing defines do not count: a script may be part of another.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index import Function
+from gpulint.index.walk import COMPREHENSIONS, LOOPS, walk_scope
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+MAX_CALLS = 1  # into functions that a statement calls
+_BODIES = ("body", "orelse", "finalbody", "handlers")
+_LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
+# Decorators that leave a function's parameters and result as they are.
+_PLAIN = ("staticmethod", "classmethod", "torch.no_grad", "torch.inference_mode")
+_BASES = ("object", "torch.nn.Module", "torch.utils.data.Dataset", "abc.ABC")
+
+
+def fails_around(script: Script, node: ast.AST) -> bool:
+    """Whether a statement that raises is always run with a place, or after one pass.
+
+    Its own, one before it in a block around it, or one behind it in a loop that it
+    stands in. Only in the function of the place; whether its callers fail is another
+    question.
+    """
+    child = node
+    own = True  # the statement that holds the place, not one around it
+    for above in script.index.ancestors(node):
+        if own and isinstance(child, ast.stmt):
+            own = False
+            if _raises(script, child, MAX_CALLS):
+                return True
+        for block in _blocks(above):
+            if child in block:
+                number = block.index(child)
+                if any(_raises(script, s, MAX_CALLS) for s in block[:number]):
+                    return True
+                if isinstance(above, LOOPS) and block is above.body:
+                    behind = _until_left(block[number + 1 :])
+                    stays = not _leaves(child)
+                    if stays and any(_raises(script, s, MAX_CALLS) for s in behind):
+                        return True
+        if isinstance(above, Function):
+            return False
+        child = above
+    return False
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    for name in _BODIES:
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            yield block
+
+
+def fails(script: Script, function: Function, depth: int) -> bool:
+    """Whether a function raises whenever it is called; a generator does so later."""
+    if isinstance(function, ast.AsyncFunctionDef) or _yields(script, function):
+        return False
+    its = script.of(function)
+    return any(_raises(its, s, depth) for s in _until_left(function.body))
+
+
+def _until_left(block: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements that run whenever the first of a block does."""
+    for statement in block:
+        if isinstance(statement, (ast.Return, ast.Expr)) or not _leaves(statement):
+            yield statement
+        if _leaves(statement):
+            return
+
+
+def _leaves(statement: ast.AST) -> bool:
+    """Whether a statement may leave the block it stands in, or the program."""
+    return any(isinstance(n, _LEAVES) or _exits(n) for n in walk_scope(statement))
+
+
+def _exits(node: ast.AST) -> bool:
+    """`exit()`, `sys.exit(1)`, `parser.error("…")`."""
+    func = node.func if isinstance(node, ast.Call) else None
+    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", None)
+    return name in ("exit", "_exit", "quit", "error", "abort")
+
+
+def _raises(script: Script, statement: ast.stmt, depth: int) -> bool:
+    """Whether a statement raises in each run; a loop is taken to make a pass."""
+    if isinstance(statement, (*LOOPS, ast.With, ast.AsyncWith)):
+        body = _until_left(statement.body)
+        if any(_raises(script, inner, depth) for inner in body):
+            return not isinstance(statement, (ast.With, ast.AsyncWith)) or all(
+                _lets_through(script, item.context_expr) for item in statement.items
+            )
+    if _unpacks_another_number(script, statement):
+        return True
+    return any(
+        isinstance(node, ast.Call) and _call_raises(script, node, depth)
+        for head in _heads(statement)
+        for node in _evaluated(head)
+    )
+
+
+def _lets_through(script: Script, context: ast.expr) -> bool:
+    """Whether a context manager is none that may catch what is raised below it."""
+    call = context.func if isinstance(context, ast.Call) else context
+    name = script.index.qualified(call) or ""
+    return "suppress" not in name and "raises" not in name
+
+
+def _heads(statement: ast.stmt) -> list[ast.expr]:
+    """The expressions of a statement that run whenever it does."""
+    if isinstance(statement, (ast.For, ast.AsyncFor)):
+        return [statement.iter]
+    if isinstance(statement, (ast.If, ast.While)):
+        return [statement.test]
+    if isinstance(statement, (ast.With, ast.AsyncWith)):
+        return [item.context_expr for item in statement.items]
+    if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+        return [statement.value] if statement.value is not None else []
+    if isinstance(statement, (ast.Expr, ast.Return)):
+        return [statement.value] if statement.value is not None else []
+    return []
+
+
+def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of an expression that are evaluated whenever it is."""
+    todo = [node]
+    while todo:
+        its = todo.pop()
+        yield its
+        if isinstance(its, ast.Lambda):
+            continue
+        if isinstance(its, COMPREHENSIONS):
+            todo.append(its.generators[0].iter)
+        elif isinstance(its, ast.IfExp):
+            todo.append(its.test)
+        elif isinstance(its, ast.BoolOp):
+            todo.append(its.values[0])
+        elif isinstance(its, ast.Compare):
+            todo += [its.left, its.comparators[0]]
+        else:
+            todo += ast.iter_child_nodes(its)
+
+
+def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:
+    """Whether a call gives what its function does not take, or that function fails."""
+    found = _called(script, call)
+    if not found:
+        return False
+    if not any(script.resolver.takes(function, call) for function in found):
+        return True
+    return depth > 0 and all(fails(script, f, depth - 1) for f in found)
+
+
+def _called(script: Script, call: ast.Call) -> list[Function]:
+    """The project's functions one of which a call runs, with nothing around them."""
+    func = call.func
+    owner = script.resolver.class_of(func)
+    if owner is not None:
+        found = _constructor(script, func, owner)
+    elif isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
+        found = _of_self(script, func)
+        if not found and not _is_self(script, func.value):
+            found = _of_module(script, call)
+    else:
+        found = _of_module(script, call)
+    plain = all(_is_plain(script, function) for function in found)
+    return found if plain else []
+
+
+def _of_module(script: Script, call: ast.Call) -> list[Function]:
+    """A function that is defined once, at the top of a module."""
+    function = script.resolver.callee(call)
+    if function is None:
+        return []
+    home = script.index.home(function)
+    inner = home.parent(function)
+    return [function] if isinstance(inner, ast.Module | Function) else []
+
+
+def _constructor(script: Script, func: ast.expr, owner: ast.ClassDef) -> list[Function]:
+    """The `__init__` of a class that is made as classes are."""
+    resolver = script.resolver
+    reached = {f.node for d in script.definitions(func) for f in resolver.final(d)}
+    if isinstance(func, ast.Name) and reached != {owner}:
+        return []
+    methods = resolver.methods(owner)
+    if "__new__" in methods or resolver.is_record(owner):
+        return []
+    if any(c.decorator_list or c.keywords for c in resolver.bases(owner)):
+        return []
+    its = methods.get("__init__")
+    own = its is not None and its in owner.body
+    return [its] if its is not None and (own or _has_plain_bases(script, owner)) else []
+
+
+def _has_plain_bases(script: Script, owner: ast.ClassDef) -> bool:
+    """Whether no package's class, but for a few that are known, is among its bases."""
+    resolver = script.resolver
+    outside = (
+        base
+        for current in resolver.bases(owner)
+        for base in current.bases
+        if resolver.class_of(base) is None
+    )
+    return all(script.index.qualified(base) in _BASES for base in outside)
+
+
+def _is_self(script: Script, node: ast.Name) -> bool:
+    scope = script.index.scope(node)
+    return script.resolver.self_name(scope) == node.id
+
+
+def _of_self(script: Script, func: ast.Attribute) -> list[Function]:
+    """The methods that `self.name(…)` may be: those of the class and of its heirs."""
+    resolver = script.resolver
+    if not isinstance(func.value, ast.Name) or not _is_self(script, func.value):
+        return []
+    owner = script.index.owner(func)
+    if owner is None or not _has_plain_bases(script, owner):
+        return []
+    found = []
+    for heir in (owner, *resolver.outside.descendants(owner)):
+        method = resolver.methods(heir).get(func.attr)
+        if method is None or any(
+            d.kind != "function" for d in resolver.member(heir, func.attr)
+        ):
+            return []
+        found.append(method)
+    return found
+
+
+def _is_plain(script: Script, function: Function) -> bool:
+    decorators = (
+        d.func if isinstance(d, ast.Call) else d for d in function.decorator_list
+    )
+    return all(script.index.qualified(d) in _PLAIN for d in decorators)
+
+
+def _yields(script: Script, function: Function) -> bool:
+    return bool(script.resolver.flow(function).yields) or any(
+        isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk_scope(function)
+    )
+
+
+def _unpacks_another_number(script: Script, statement: ast.stmt) -> bool:
+    """`a, b = f()` of a function whose every `return` gives three."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return False
+    target, call = statement.targets[0], statement.value
+    if not isinstance(target, (ast.Tuple, ast.List)) or not isinstance(call, ast.Call):
+        return False
+    if any(isinstance(item, ast.Starred) for item in target.elts):
+        return False
+    found = _called(script, call)
+    return bool(found) and all(
+        _never_gives(script, function, len(target.elts)) for function in found
+    )
+
+
+def _never_gives(script: Script, function: Function, number: int) -> bool:
+    if isinstance(function, ast.AsyncFunctionDef) or _yields(script, function):
+        return False
+    returned = script.resolver.flow(function).returns
+    return bool(returned) and all(
+        isinstance(value, ast.Tuple)
+        and len(value.elts) != number
+        and not any(isinstance(item, ast.Starred) for item in value.elts)
+        for value in returned
+    )

@@ -1,0 +1,287 @@
+"""Programs that raise before a place, by what the project's own code shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpulint.finding import Confidence
+from tests.script.test_doubts import LOOP, MAIN, confidences
+
+LOW, HIGH = Confidence.LOW, Confidence.HIGH
+
+PARTS = """\
+import functools
+from dataclasses import dataclass
+
+
+def make(width):
+    return width
+
+
+def triple(path):
+    if path:
+        return path, 1, 2
+    return 1, 2, 3
+
+
+def some(path):
+    return (path, 1) if path else None
+
+
+def pair_or_triple(path):
+    if path:
+        return path, 1
+    return 1, 2, 3
+
+
+def inner():
+    return make()
+
+
+def early(path):
+    if path:
+        return
+    make()
+
+
+def asked(parser):
+    parser.error("no path")
+    make()
+
+
+def lazy():
+    yield make()
+
+
+async def later():
+    make()
+
+
+def given(function):
+    return functools.partial(function, 1)
+
+
+@given
+def decorated(width):
+    return width
+
+
+class Stopper:
+    def __init__(self, patience):
+        self.patience = patience
+
+
+class Small(Stopper):
+    pass
+
+
+class Meta(type):
+    def __call__(cls):
+        return super().__call__(3)
+
+
+class Counted(Stopper, metaclass=Meta):
+    pass
+
+
+class Cached(Stopper):
+    def __new__(cls):
+        return object()
+
+
+@dataclass
+class Record:
+    width: int = 3
+"""
+FAIL = [
+    "make()",
+    "make(1, 2)",
+    "make(depth=1)",
+    "width = make()",
+    "print(make())",
+    "first, second = triple(1)",
+    "[first, second] = triple(1)",
+    "Stopper()",
+    "Small()",
+    "inner()",
+    "import parts\nparts.make()",
+    "with open(path) as file:\n    make()",
+    "for width in range(3):\n    make()",
+    "for width in make():\n    print(width)",
+    "if make():\n    print(args)",
+    "found = make() or 3",
+    "found = [width for width in make()]",
+]
+RUN = [
+    "make(1)",
+    "make(*args.widths)",
+    "make(**args.options)",
+    "first, second, third = triple(1)",
+    "first, *others = triple(1)",
+    "first, second = some(1)",
+    "first, second = pair_or_triple(1)",
+    "first, second = lazy()",
+    "Stopper(3)",
+    "Counted()",
+    "Cached()",
+    "Record()",
+    "decorated()",
+    "early(1)",
+    "asked(parser)",
+    "lazy()",
+    "later()",
+    "if args.verbose:\n    make()",
+    "try:\n    make()\nexcept TypeError:\n    print(args)",
+    "with contextlib.suppress(TypeError):\n    make()",
+    "found = args.width or make()",
+    "found = make() if args.width else 3",
+    "found = [make() for width in args.widths]",
+    "found = lambda: make()",
+    "found = 1 < args.width < make()",
+]
+
+
+def of_main(folder: Path, lines: str) -> Confidence:
+    """Of the wait that `trainer.fit` comes to, behind other lines of its program."""
+    text = MAIN.replace("trainer.fit(", f"{lines}\ntrainer.fit(")
+    text = f"from parts import *\nimport contextlib\n{text}"
+    named = "loader = model = optimizer = make_trainer = print\n"
+    files = {"engine.py": LOOP, "main.py": text, "parts.py": PARTS + named}
+    return confidences(folder, files)[11]
+
+
+@pytest.mark.parametrize("lines", FAIL)
+def test_programs_that_raise_before(tmp_path: Path, lines: str) -> None:
+    assert of_main(tmp_path, lines) is LOW
+
+
+@pytest.mark.parametrize("lines", RUN)
+def test_programs_that_may_run(tmp_path: Path, lines: str) -> None:
+    assert of_main(tmp_path, lines) is HIGH
+
+
+STATE = """\
+    def state(self):
+        return {}
+
+
+"""
+MAY_END = """\
+            if self.enough:
+                break
+            self.state(1)
+"""
+MAY_GO_ON = """\
+            if self.speaks:
+                print(loss.item())
+                continue
+            self.state(1)
+"""
+HEIR = """\
+
+
+class Other(Trainer):
+    def state(self, number):
+        return {number: 1}
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new, sure",
+    [
+        ("            loss.back", "            self.state(1)\n            loss.back", LOW),
+        ("            print(loss", "            self.state(1)\n            print(loss", LOW),
+        ("(loss.item())\n", "(loss.item())\n            self.state(1)\n", LOW),
+        ("(loss.item())\n", "(loss.item())\n        self.state(1)\n", HIGH),
+        ("(loss.item())\n", "(loss.item())\n            self.state()\n", HIGH),
+        ("(loss.item())", "(loss.item(), self.state(1))", LOW),
+        ("(loss.item())", "(loss.item(), self.others(1))", HIGH),
+        ("(loss.item())\n", f"(loss.item())\n{MAY_END}", HIGH),
+        ("            print(loss.item())\n", MAY_GO_ON, HIGH),
+    ],
+    ids=["before", "just before", "behind, in the loop", "behind the loop", "takes it",
+         "beside", "another method", "a loop that may end", "a pass that ends"],
+)  # fmt: skip
+def test_methods_of_the_object_itself(
+    tmp_path: Path, old: str, new: str, sure: Confidence
+) -> None:
+    assert old in LOOP
+    text = LOOP.replace(old, new, 1).replace("\n\ndef assess", f"{STATE}def assess")
+    found = confidences(tmp_path, {"engine.py": text, "main.py": MAIN})
+    assert found[min(found)] is sure
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("def assess", f"{HEIR.strip()}\n\n\ndef assess"),
+        ("class Trainer:", "from tools import Base\n\n\nclass Trainer(Base):"),
+        ("    def state(", "    @property\n    def state("),
+        ("        return {}\n", "        self.state = print\n        return {}\n"),
+    ],
+    ids=["an heir takes it", "a strange base", "decorated", "set by itself"],
+)
+def test_methods_that_may_be_others(tmp_path: Path, old: str, new: str) -> None:
+    text = LOOP.replace(
+        "            loss.back", "            self.state(1)\n            loss.back"
+    )
+    text = text.replace("\n\ndef assess", f"{STATE}def assess").replace(old, new, 1)
+    found = confidences(tmp_path, {"engine.py": text, "main.py": MAIN})
+    assert found[min(found)] is HIGH
+
+
+MADE = """\
+class Trainer:
+    def __init__(self, width):
+        self.width = width
+
+    def __call__("""
+BUILD = """\
+
+
+def build():
+    return Trainer(WIDTH)
+"""
+
+
+@pytest.mark.parametrize("given, sure", [("depth=3", LOW), ("width=3", HIGH)])
+def test_objects_that_are_never_made(
+    tmp_path: Path, given: str, sure: Confidence
+) -> None:
+    text = LOOP.replace("class Trainer:\n    def fit(", MADE)
+    text += BUILD.replace("WIDTH", given)
+    files = {"engine.py": text, "main.py": "from engine import build\n\nbuild()\n"}
+    found = confidences(tmp_path, files)
+    assert found[min(found)] is sure
+
+
+CHOICES = 'parser.add_argument("--data", default="new", choices=["new", "small"])\n'
+
+
+@pytest.mark.parametrize(
+    "option, test, sure",
+    [
+        (CHOICES, 'args.data == "old"', LOW),
+        (CHOICES, 'args.data == "small"', HIGH),
+        (CHOICES, 'args.data == "new"', HIGH),
+        (CHOICES, 'args.data != "old"', HIGH),
+        (CHOICES.replace('"small"', "*names"), 'args.data == "old"', HIGH),
+        (CHOICES.replace('"new",', '"old",', 1), 'args.data == "old"', HIGH),
+        ('parser.add_argument("--data")\n', 'args.data == "old"', HIGH),
+        (f"{CHOICES}args = parser.parse_args()\nargs.data = name()\n",
+         'args.data == "old"', HIGH),
+    ],
+    ids=["no choice", "a choice", "the default", "another", "open", "default beside",
+         "any", "set later"],
+)  # fmt: skip
+def test_choices_of_an_option(
+    tmp_path: Path, option: str, test: str, sure: Confidence
+) -> None:
+    text = MAIN.replace("args = ", f"{option}args = ")
+    if "args.data = " in option:
+        text = MAIN.replace("args = parser.parse_args()\n", option)
+    text = text.replace("if args.evaluate:", f"if {test}:")
+    files = {"engine.py": LOOP, "main.py": text}
+    assert confidences(tmp_path, files)[19] is sure
