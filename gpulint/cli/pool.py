@@ -72,8 +72,9 @@ def answers(
                     yield from result.result()
                 except BrokenProcessPool:
                     yield from [None] * len(chunk)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        finally:  # what nobody waits for may complain when this process ends
+            done = all(result.done() for result in results)
+            pool.shutdown(wait=done, cancel_futures=True)
 
 
 def _context() -> multiprocessing.context.BaseContext:

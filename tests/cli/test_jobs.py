@@ -6,6 +6,7 @@ import importlib
 import multiprocessing
 import os
 import shutil
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,22 @@ def test_processes_that_are_no_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "_context", lambda: spawn)
     options = ("--no-cache", "--ignore", "GPU102", "--output-format", "concise")
     assert check(*options, "-j", "2") == check(*options, "-j", "1")
+
+
+def test_processes_that_are_done_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is left may complain on standard error when this process ends."""
+    waits: list[bool] = []
+
+    class Pool(ProcessPoolExecutor):
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            waits.append(wait)
+            super().shutdown(wait, cancel_futures=cancel_futures)
+
+    monkeypatch.setattr(pool, "ProcessPoolExecutor", Pool)
+    assert check("--no-cache", "--jobs", "2")[0] == 1
+    assert waits[0]
 
 
 def test_threads_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
