@@ -41,11 +41,16 @@ def find_programs(script: Script) -> Iterator[FileIndex]:
 
 def run_together(script: Script) -> list[FileIndex]:
     """The programs that a file is a part of, and what they import, near ones first."""
-    found = programs(script)
-    for index in found:
-        if len(found) <= MAX_FILES:
-            found += [i for i in imported(script, index) if i not in found]
-    return found[:MAX_FILES]
+    found = dict.fromkeys(programs(script))
+    todo = list(found)
+    for index in todo:
+        for its in _imported(script, index):  # a package may name a thousand modules
+            if len(found) >= MAX_FILES:
+                return list(found)[:MAX_FILES]
+            if its not in found:
+                found[its] = None
+                todo.append(its)
+    return list(found)
 
 
 def used_by(script: Script) -> list[FileIndex]:
@@ -81,15 +86,16 @@ def imported(script: Script, index: FileIndex) -> list[FileIndex]:
 
     A name that a package only passes on counts for the file that defines it.
     """
+    return list(dict.fromkeys(_imported(script, index)))
+
+
+def _imported(script: Script, index: FileIndex) -> Iterator[FileIndex]:
+    """The same, some of them again; files are read only as far as somebody asks."""
     if index.project is None:
-        return []
-    origins = (*_origins(index), *index.stars)
-    chosen = (
-        home
-        for package in _chosen_from(script, index)
-        for home in index.project.modules_in(index, package)
-    )
-    return list(dict.fromkeys([*_homes(script, index, origins), *chosen]))
+        return
+    yield from _homes(script, index, (*_origins(index), *index.stars))
+    for package in _chosen_from(script, index):
+        yield from index.project.modules_in(index, package)
 
 
 def _homes(
