@@ -213,16 +213,16 @@ class Outside:
             ]
         return self._subclasses[owner]
 
-    def descendants(self, owner: ast.ClassDef) -> list[ast.ClassDef]:
-        """Classes that derive from one, or from one that does."""
-        found: dict[ast.ClassDef, None] = {}
+    def descendants(self, owner: ast.ClassDef) -> Iterator[ast.ClassDef]:
+        """Classes that derive from one, or from one that does, as somebody asks."""
+        found = {owner}
         waiting = [owner]
         while waiting:
-            new = [c for c in self.subclasses(waiting.pop()) if c not in found]
-            found.update(dict.fromkeys(new))
-            waiting += new
-        found.pop(owner, None)
-        return list(found)
+            for heir in self.subclasses(waiting.pop()):
+                if heir not in found:
+                    found.add(heir)
+                    waiting.append(heir)
+                    yield heir
 
     def _importing(self, owner: ast.ClassDef, text: str) -> list[FileIndex]:
         """Files that import a class and hold a text; none where they are too many."""

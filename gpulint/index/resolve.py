@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from gpulint.index.build import FileIndex, Function, Scope, last_name
 from gpulint.index.flow import Definition, Flow, Step
 from gpulint.index.outside import Outside
+from gpulint.index.project import MAX_IMPORTERS
 from gpulint.index.taken import Taken
 from gpulint.index.targets import qualified_name, settings_arguments
 from gpulint.index.walk import dotted
@@ -621,12 +623,15 @@ class Resolver:
         if name == "__init__":
             return home.project.importers(home, owner.name, f"{owner.name}(")
         found: dict[FileIndex, None] = {}
-        for heir in (owner, *self.outside.descendants(owner)):
+        heirs = self.outside.descendants(owner)
+        for number, heir in enumerate(itertools.chain([owner], heirs)):
             its = self.index.home(heir)
             others = home.project.importers(its, heir.name, f".{name}(")
             if others is None:
                 return None
             found.update(dict.fromkeys(o for o in others if o is not home))
+            if max(number, len(found)) > MAX_IMPORTERS:
+                return None  # of all heirs together
         return list(found)
 
     def _callers_in(self, home: FileIndex, function: Function) -> Iterator[ast.Call]:

@@ -98,9 +98,9 @@ def _by_name(script: Script, function: Function) -> list[ast.Call]:
 def _making(script: Script, function: Function) -> list[ast.Call]:
     """Calls of the class whose method a function is, if no class derives from it."""
     owner = script.index.parent(function)
-    if not isinstance(owner, ast.ClassDef) or script.resolver.outside.descendants(
-        owner
-    ):
+    if not isinstance(owner, ast.ClassDef):
+        return []
+    if any(True for _ in script.resolver.outside.descendants(owner)):
         return []
     return script.resolver.constructors(owner)
 

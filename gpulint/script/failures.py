@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_CALLS = 1  # into functions that a statement calls
+MAX_EMPTY = 2  # statements of a method that does nothing: a docstring, `pass`
 _BODIES = ("body", "orelse", "finalbody", "handlers")
 _LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
 # Decorators that leave a function's parameters and result as they are.
@@ -230,12 +231,22 @@ def _of_self(script: Script, func: ast.Attribute) -> list[Function]:
     found = []
     for heir in (owner, *resolver.outside.descendants(owner)):
         method = resolver.methods(heir).get(func.attr)
-        if method is None or any(
-            d.kind != "function" for d in resolver.member(heir, func.attr)
+        if (
+            method is None
+            or _is_abstract(method)
+            or any(d.kind != "function" for d in resolver.member(heir, func.attr))
         ):
             return []
         found.append(method)
     return found
+
+
+def _is_abstract(function: Function) -> bool:
+    """Whether a method is for others to write: `raise NotImplementedError`, `...`."""
+    last = function.body[-1]
+    nothing = isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant)
+    empty = nothing or isinstance(last, (ast.Pass, ast.Raise))
+    return empty and len(function.body) <= MAX_EMPTY
 
 
 def _is_plain(script: Script, function: Function) -> bool:
