@@ -123,8 +123,8 @@ def mean_{number}(total, count):
 def read_names_{number}(folder):
     return sorted(path.stem for path in Path(folder).glob("*.csv"))
 '''
-# Settings of the user; and without bytecode each run compiles gpulint's own modules anew,
-# which an installed wheel never does.
+# Settings of the user; and without bytecode each run compiles the modules of gpulint,
+# which those of an installed wheel are already.
 LEFT_OUT = ("GPULINT_", "PYTHONDONTWRITEBYTECODE")
 GROUP = 10  # files: a package, its model, its data, helpers and scripts
 SCRIPTS = 4

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpulint.index import Definition, Function, Resolver, Where
+from gpulint.index.walk import walk_scope
 from gpulint.script.loops import LOADER_NAME, Loop
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Batches:
 
     `any`: whether the file has a loop that can be one.
     `assumed` gives where the targets live as they come from the loader, and what
-    `next` takes from one of `loaders`, for the tensor facts: on the host, unless the
+    `next` takes from a loader, for the tensor facts: on the host, unless the
     loader's name says that it moves them, its samples are made on a device, its class
     may do so, or a framework moves what a loop takes (`sent`).
     """
@@ -37,11 +38,11 @@ class Batches:
         self,
         resolver: Resolver,
         loops: tuple[Loop, ...],
-        loaders: dict[ast.Call, Loader],
+        loader_of: Callable[[ast.Call], Loader | None],
         sent: Callable[[Loop], bool],
     ) -> None:
         self.resolver = resolver
-        self._loaders = loaders
+        self._loader_of = loader_of
         self._sent = sent
         self.index = resolver.index
         self._targets: dict[ast.AST, Loop] = {}
@@ -73,27 +74,35 @@ class Batches:
             moved = any(x.dataset.device is not None for x in loop.loaders)
             unsure = moved or _ON_DEVICE.search(text) or self._sent(loop)
             found[name] = Where.UNKNOWN if unsure else Where.HOST
-        for call in self.index.calls.get("next", ()) if self._loaders else ():
-            loaders = self._taken_from(call)
+        for call in self.index.calls.get("next", ()):
+            loaders = self.taken_from(call)
             if loaders and not any(x.derived or x.dataset.device for x in loaders):
                 found[call] = Where.HOST
         return found
 
-    def _taken_from(self, call: ast.Call) -> list[Loader]:
+    def taken_from(self, call: ast.Call) -> list[Loader]:
         """The loaders that `next(it)` takes batches from; none if one is not known."""
-        origins = self.resolver.origins
-        iterators = [o.call for o in (origins(call.args[0]) if call.args else ())]
+        origins = self.resolver.origins(call.args[0]) if call.args else ()
         found: list[Loader] = []
-        for made in iterators:
-            name = self.index.qualified(made.func) if made is not None else None
-            if made is None or name not in _ITERATORS or not made.args:
+        for made in (origin.call for origin in origins):
+            sources = self._sources(made) if made is not None else []
+            known = [self._loader_of(s) if s is not None else None for s in sources]
+            loaders = [loader for loader in known if loader is not None]
+            if not sources or len(loaders) < len(sources):
                 return []
-            sources = [o.call for o in origins(made.args[0])]
-            known = [self._loaders[s] for s in sources if s in self._loaders]
-            if not sources or len(known) < len(sources):
-                return []
-            found += known
+            found += loaders
         return found
+
+    def _sources(self, made: ast.Call) -> list[ast.Call | None]:
+        """The calls that make what an iterator, or a generator of batches, goes over.
+
+        None for what no call makes.
+        """
+        if self.index.qualified(made.func) in _ITERATORS and made.args:
+            return [o.call for o in self.resolver.origins(made.args[0])]
+        function = self.resolver.callee(made)
+        yielded = yielded_whole(self.resolver, function) if function else []
+        return [o.call for node in yielded for o in self.resolver.origins(node)]
 
     def loop_of(self, node: ast.AST) -> Loop | None:
         """The loop whose batch an expression is a part of, on host or device."""
@@ -173,7 +182,8 @@ class Batches:
             and self.index.qualified(o.call.func) in (*_ITERATORS, "cycle")
             for o in self.resolver.origins(call.args[0])
         )
-        if not (iterates or LOADER_NAME.search(text.rstrip("()"))):
+        iterates = iterates or LOADER_NAME.search(text.rstrip("()")) is not None
+        if not iterates and not self.taken_from(call):
             return None
         for loop in self._all_loops:
             if self.index.inside(call, loop.node) and (loop.train or loop.eval):
@@ -187,3 +197,21 @@ class Batches:
             if found is not None:
                 return found
         return None
+
+
+def yielded_whole(resolver: Resolver, function: Function) -> list[ast.expr]:
+    """What a generator goes over to yield each part as it is.
+
+    `yield from loader`, `for batch in loader: yield batch`.
+    """
+    found: list[ast.expr] = []
+    for node in walk_scope(*function.body):
+        if isinstance(node, ast.YieldFrom):
+            found.append(node.value)
+        elif isinstance(node, ast.Yield) and isinstance(node.value, ast.Name):
+            found += [
+                its.value
+                for its in resolver.definitions(node.value)
+                if its.kind == "for" and not its.path and its.value is not None
+            ]
+    return found

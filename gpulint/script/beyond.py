@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.index.walk import walk
+from gpulint.index import Function
+from gpulint.script.batches import yielded_whole
 
 if TYPE_CHECKING:
     from gpulint.script.loaders import Loader
@@ -17,42 +18,51 @@ if TYPE_CHECKING:
 def loops_beyond(script: Script, loader: Loader) -> list[Loop]:
     """Loops over `endless(loader)`, where that function yields the batches.
 
-    And loops that ask it for each batch: `batches = endless(loader); next(batches)`.
+    And loops that ask it for each batch: `batches = endless(loader); next(batches)`, in
+    this file or in one that the batches are handed to.
     """
     found: dict[Loop, None] = {}
-    for loop in loader.loops:
-        function = loop.function
-        if function is None or not _yields_batches(loop):
-            continue
+    for function in _generators(script, loader):
+        own = script.index.inside(loader.call, function)
         for call in script.resolver.callers(function):
             values = [*call.args, *(k.value for k in call.keywords)]
             origins = [o for v in values for o in script.resolver.origins(v)]
-            if any(loader.is_made_by(o.node) for o in origins):
-                found.update(dict.fromkeys(_loops_over(script, call)))
+            if own or any(loader.is_made_by(o.node) for o in origins):
+                found.update(dict.fromkeys(_loops_over(script, loader, call)))
     return list(found)
 
 
-def _yields_batches(loop: Loop) -> bool:
-    """Whether each batch is yielded as it is: `for batch in loader: yield batch`."""
-    names = {target.id for target in loop.targets}
-    return any(
-        isinstance(node, ast.Yield)
-        and isinstance(node.value, ast.Name)
-        and node.value.id in names
-        for node in walk(loop.node)
-    )
+def _generators(script: Script, loader: Loader) -> list[Function]:
+    """Functions that yield each batch of a loader as it is."""
+    around = {loop.function for loop in loader.loops}
+    around.add(script.index.function(loader.call))
+    resolver = script.resolver
+    return [
+        function
+        for function in around
+        if function is not None
+        and any(
+            loader.is_made_by(origin.node)
+            for node in yielded_whole(resolver, function)
+            for origin in resolver.origins(node)
+        )
+    ]
 
 
-def _loops_over(script: Script, call: ast.Call) -> Iterator[Loop]:
-    """Loops of the file of a generator's call that take what it yields."""
-    its = script.of(call)
-    for loop in its.loops:
-        asked = [
-            node.args[0]
-            for node in loop.calls
-            if its.index.qualified(node.func) == "next" and node.args
-        ]
-        for iterable in [*(i for i, _ in loop.items), *asked]:
-            if any(o.node is call for o in its.resolver.origins(iterable)):
-                yield loop
-                break
+def _loops_over(script: Script, loader: Loader, call: ast.Call) -> Iterator[Loop]:
+    """Loops that take what the generator of a call yields, in tests apart."""
+    first = script.of(call)
+    others = (script.of(index.tree) for index in loader.files)
+    for its in dict.fromkeys([first, *others]):
+        if its is not first and its.is_test:
+            continue
+        for loop in its.loops:
+            asked = [
+                node.args[0]
+                for node in loop.calls
+                if its.index.qualified(node.func) == "next" and node.args
+            ]
+            for iterable in [*(i for i, _ in loop.items), *asked]:
+                if any(o.node is call for o in its.resolver.origins(iterable)):
+                    yield loop
+                    break

@@ -264,7 +264,9 @@ class Loops:
         project = self.index.project if not loop.batches else None
         calls, helpers = self._followed(loop, project)
         if project is not None and any(map(is_backward, calls)):
-            return self._followed(loop, None)
+            more, others = self._followed(loop, None)  # may end before what trains
+            calls = list(dict.fromkeys([*calls, *more]))
+            helpers = list(dict.fromkeys([*helpers, *others]))
         return calls, helpers
 
     def _followed(
@@ -274,8 +276,8 @@ class Loops:
         calls: list[ast.Call] = []
         helpers: list[Function] = []
         todo: list[LoopNode | Function] = [loop.node]
-        while todo:
-            for node in self.index.calls_below(todo.pop()):
+        for runner in todo:  # near ones first
+            for node in self.index.calls_below(runner):
                 calls.append(node)
                 if project is not None and not self._may_train(node, project):
                     continue
@@ -301,7 +303,9 @@ class Loops:
             for call in home.calls_by_name.get(name, ()):
                 around = takewhile(lambda n: n is not function, home.ancestors(call))
                 loops = [n for n in around if isinstance(n, LOOPS)]
-                if loops and is_backward(call) and home.inside(call, function):
+                if not is_backward(call) or not home.inside(call, function):
+                    continue
+                if any(not _is_over_parts(home, loop) for loop in loops):
                     return True
         return False
 
@@ -397,13 +401,11 @@ class Loops:
     def _runs_training(self, loop: Loop) -> bool:
         """Whether a training loop runs inside, here or in a function it calls."""
         for other in self.by_node.values():
-            if other.kind != "train":
+            if other is loop or other.kind != "train":
                 continue
-            if (
-                self.index.inside(other.node, loop.node)
-                or other.function in loop.helpers
-            ):
-                return other is not loop
+            inside = self.index.inside(other.node, loop.node)
+            if inside or other.function in loop.helpers:
+                return True
         return False
 
 
@@ -439,6 +441,14 @@ def _optimizers(index: FileIndex) -> list[ast.Call]:
         if name.startswith("torch.optim.") and "lr_scheduler" not in name
         for call in calls
     ]
+
+
+def _is_over_parts(index: FileIndex, loop: LoopNode) -> bool:
+    """`for i in range(0, len(x), size)` that adds up gradients and takes no step."""
+    over = loop.iter if isinstance(loop, ast.For) else None
+    if not isinstance(over, ast.Call) or dotted(over.func) != "range":
+        return False
+    return len(over.args) == 3 and not any(map(is_step, index.calls_below(loop)))
 
 
 def _takes_batches(loop: Loop) -> bool:

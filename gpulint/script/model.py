@@ -35,6 +35,7 @@ from gpulint.script.edits import CannotFix, Rewrite, place_of
 from gpulint.script.identity import identity
 from gpulint.script.invariants import Invariants
 from gpulint.script.lightning_steps import LightningSteps
+from gpulint.script.loader_classes import LOADER
 from gpulint.script.loaders import Loader, find_loaders
 from gpulint.script.loops import Loop, Loops
 from gpulint.script.ms_pipelines import MsPipelines
@@ -424,7 +425,13 @@ class Script:
     @cached_property
     def batches(self) -> Batches:
         """Which expressions are parts of a batch."""
-        return Batches(self.resolver, self.loops, self._loaders, self._is_sent)
+        return Batches(self.resolver, self.loops, self.loader_of, self._is_sent)
+
+    def loader_of(self, call: ast.Call) -> Loader | None:
+        """The loader that a call of this or another file makes."""
+        if self.index.qualified(call.func) != LOADER:
+            return None
+        return self.of(call)._loaders.get(call)
 
     def _is_sent(self, loop: Loop) -> bool:
         """Whether Accelerate has moved what a loop takes, or may have."""

@@ -64,12 +64,18 @@ def handed_to(resolver: Resolver, index: FileIndex) -> Iterator[FileIndex]:
     """Files of the functions and classes that a file gives something like data."""
     for call in index.all(ast.Call):
         values = [*call.args, *(k.value for k in call.keywords)]
-        if not any(_DATA.search((dotted(v) or "").rpartition(".")[2]) for v in values):
+        if not any(map(_sounds_like_data, values)):
             continue
         owner = resolver.class_of(call.func)
         for callee in resolver.callees(call) or ([owner] if owner is not None else []):
             if not index.holds(callee):
                 yield index.home(callee)
+
+
+def _sounds_like_data(node: ast.expr) -> bool:
+    """`loader`, `self.data`, `make_loader(paths)`."""
+    named = node.func if isinstance(node, ast.Call) else node
+    return _DATA.search((dotted(named) or "").rpartition(".")[2]) is not None
 
 
 def outside_loops(script: Script, loader: Loader) -> list[Loop]:

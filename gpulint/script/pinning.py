@@ -23,7 +23,6 @@ from gpulint.script.few_batches import takes_few
 from gpulint.script.generated import made_by_acting, made_on_device
 from gpulint.script.graphs import iterates_graphs
 from gpulint.script.in_memory import gathered
-from gpulint.script.loader_classes import LOADER
 from gpulint.script.loader_options import fed_by_framework
 from gpulint.script.loaders import Loader
 from gpulint.script.loops import iterated
@@ -41,6 +40,7 @@ _REASON = re.compile(
     r"#.*(pin|memory|ram|oom|wsl|windows|cuda|gpu|slow)", re.IGNORECASE
 )
 _DEVICE_WORD = re.compile(r"(^|[_.])(cuda|gpu|gpus|device)($|_)", re.IGNORECASE)
+_COUNTERS = ("range", "itertools.count", "tqdm.trange")
 _DEFAULT_DEVICE = frozenset(
     ["torch.set_default_device", "torch.set_default_tensor_type"]
 )
@@ -231,20 +231,24 @@ def _known_unpinned(script: Script, loop: Loop) -> list[Loader]:
 
 
 def loaders_of(script: Script, loop: Loop) -> list[Loader]:
-    """The loaders that a loop passes over; none where one of them is not known."""
+    """The loaders that a loop takes batches from; none where one is not known."""
     each = [o for i, _ in loop.items for o in iterated(script.resolver, i)]
     origins = [o for o in each if not isinstance(o.node, ast.Subscript)]
-    found = [_loader(script, o.call) for o in origins if o.call is not None]
+    asked = [c for c in loop.calls if script.index.qualified(c.func) == "next"]
+    if asked:  # by each iteration, whose number says nothing
+        origins = [o for o in origins if not _counts(script, o)]
+    taken = [script.of(call).batches.taken_from(call) for call in asked]
+    found = [script.loader_of(o.call) for o in origins if o.call is not None]
     loaders = [loader for loader in found if loader is not None]
-    return loaders if len(loaders) == len(origins) else []
+    if len(loaders) < len(origins) or not all(taken):
+        return []
+    return list(dict.fromkeys([*loaders, *(x for its in taken for x in its)]))
 
 
-def _loader(script: Script, call: ast.Call) -> Loader | None:
-    """The loader that a call of this or another file makes."""
-    if script.index.qualified(call.func) != LOADER:
-        return None
-    found = script.of(call).loaders
-    return next((loader for loader in found if loader.call is call), None)
+def _counts(script: Script, origin: Origin) -> bool:
+    """`range(n)`, whatever shows its progress."""
+    name = script.index.qualified(origin.call.func) if origin.call is not None else ""
+    return name in _COUNTERS
 
 
 def goes_to_gpu(script: Script, loader: Loader) -> bool:

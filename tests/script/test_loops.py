@@ -144,6 +144,34 @@ def test_a_batch_goes_through_helpers_and_iterators() -> None:
     assert script.step_loop(move.call) is loop
 
 
+@pytest.mark.parametrize(
+    "parts, kind",
+    [
+        ("range(0, len(x), size)", "train"),
+        ("range(0, len(x), 8)", "train"),
+        ("range(4)", "other"),
+        ("x.split(size)", "other"),
+    ],
+)
+def test_parts_of_a_batch_whose_gradients_add_up(parts: str, kind: str) -> None:
+    """The loop over them is no training of its own: the step is taken behind it."""
+    script = script_of(
+        "def run_step(x):\n  add(x)\n  opt.step()\n"
+        f"def add(x):\n  for i in {parts}:\n    model(x[i:i + size]).backward()\n"
+        "while True:\n  run_step(get(3))\n"
+    )
+    assert [loop.kind for loop in script.loops] == ["other", kind]
+
+
+def test_a_loop_around_the_epoch_of_a_method_is_one_of_epochs() -> None:
+    """Whether the file has it before or behind the loop that trains."""
+    run = " def run(self):\n  for e in range(9):\n   self.epoch(e)\n"
+    epoch = " def epoch(self, e):\n  for x, y in loader:\n   self.step(x, y)\n"
+    step = " def step(self, x, y):\n" + body("  ")
+    assert kinds(f"class T:\n{run}{epoch}{step}") == ["epoch", "train"]
+    assert kinds(f"class T:\n{epoch}{step}{run}") == ["train", "epoch"]
+
+
 def test_loaders_know_their_loops_and_purpose() -> None:
     script = script_of(
         "val = DataLoader(data, 4, False, num_workers=2)\n"
