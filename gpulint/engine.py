@@ -283,11 +283,12 @@ def trouble(
         message=str(error),
         severity=rule.severity,
         effect=Effect.NONE,
-        confidence=Confidence.HIGH,
+        confidence=Confidence.LOW if error.meant else Confidence.HIGH,
         place=Place(path, at, at),
         context=str(error),
     )
-    yield options.terms.applied(found)
+    if options.terms.admit(found):
+        yield options.terms.applied(found)
 
 
 # Fixing

@@ -34,6 +34,8 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _PYTHON_CELLS = re.compile(
     r"\s*%%(?:capture|debug|ipytest|prun|pypy|python3?|time|timeit)(?!\w)"
 )
+# What an exercise leaves to its reader: `model = # your code here`.
+_TO_FILL_IN = re.compile(r"\s*[\w.,\[\] ]+=\s*(#.*)?$")
 # A cell for another terminal, which begins with a command that IPython does not know.
 _SHELL = re.compile(
     r"""\s*(?:\#[^\n]*\n\s*)*\$?[ ]*
@@ -391,7 +393,9 @@ def _check(book: Notebook, cell: Cell) -> None:
             row = error.lineno or 1
             at = book.in_file(Position(cell.row + row - 1, 1)).row
             message = f"syntax error: {error.msg} (cell {cell.number}, line {row})"
-            raise SourceError(message, at, "GPU000") from None
+            lines = cell.python.splitlines()[row - 1 : row]
+            meant = any(map(_TO_FILL_IN.match, lines))
+            raise SourceError(message, at, "GPU000", meant) from None
     except (ValueError, RecursionError, MemoryError):
         return  # as in a script: parsing the whole says so
 

@@ -37,12 +37,18 @@ _NO_BRACKETS = bytes(c for c in range(256) if c not in b"()[]{}")
 
 
 class SourceError(Exception):
-    """A file that cannot be analysed; the message is one line for the user."""
+    """A file that cannot be analysed; the message is one line for the user.
 
-    def __init__(self, message: str, row: int = 1, code: str = "GPU001") -> None:
+    `meant`: its author knows, and leaves that to the reader.
+    """
+
+    def __init__(
+        self, message: str, row: int = 1, code: str = "GPU001", meant: bool = False
+    ) -> None:
         super().__init__(message)
         self.row = row
         self.code = code
+        self.meant = meant
 
 
 @dataclass(frozen=True)

@@ -89,9 +89,11 @@ or class: who sets that must be obeyed.
 
 ## When not
 In-memory data are copied between processes for nothing, also where an option that
-nothing sets would make samples take work. A pass that is one batch of all samples, or
-that stops after a few batches without training, leaves workers nothing to make ahead.
-A dataset whose samples are all the same is for a profile or a trial.
+nothing sets would make samples take work. Nor a loader of which one batch is shown, or
+none, nor one whose loops ask for no GPU, whatever file they are in. A pass that is one
+batch of all samples, or that stops after a few batches without training, leaves workers
+nothing to make ahead. A dataset whose samples are all the same is for a profile or a
+trial.
 Files that import Lightning have GPU251; nothing waits for what its trainers take on the
 CPU alone. Batches that a dataset makes on the GPU, and files opened in `__init__`
 (HDF5, LMDB), must not be shared with workers. A 0 with a comment that gives a reason
@@ -114,7 +116,9 @@ from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Value
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
+from gpulint.script.batches_taken import shown_once
 from gpulint.script.loader_options import (
+    feeds_cpu,
     into_loader_kwargs,
     trains_on_cpu,
     written_options,
@@ -139,6 +143,8 @@ class SerialLoading(Rule):
         if trains_on_cpu(script):
             return
         for loader in script.loaders:
+            if shown_once(script, loader) or feeds_cpu(script, loader):
+                continue
             sure = gains_by_workers(script, loader)
             if sure or may_gain_by_workers(script, loader):
                 values = loader.values("num_workers").known

@@ -45,7 +45,8 @@ another API.
 Old names behind a test of torch's version, or in an `except`, are a fallback. Lightning
 brings its own mixed precision. Tests that replace the old names or expect a warning.
 Projects that no torch from 2.4 on can run: they pin an older one, or import a module
-that is gone (`torch._six`).
+that is gone (`torch._six`). `apex.amp` in a file that has PyTorch's own mixed precision
+as well is for those who ask for it: low confidence.
 
 ## Source
 PyTorch documentation, Automatic Mixed Precision package: `torch.cuda.amp.autocast` and
@@ -59,7 +60,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index.walk import dotted
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
@@ -74,6 +75,8 @@ NEW = {
     "custom_fwd": ("amp.custom_fwd", (2, 4)),
     "custom_bwd": ("amp.custom_bwd", (2, 4)),
 }
+# Where a program has both, apex is for those who ask for it.
+NATIVE = re.compile(r"torch\.(cuda\.)?amp|\bautocast\(|GradScaler\(")
 REPLACES = re.compile(r"\b(mock|patch|monkeypatch|warns|filterwarnings)\b")
 DTYPES = {"cuda": "float16", "cpu": "bfloat16"}
 
@@ -106,7 +109,10 @@ class DeprecatedAmpApi(Rule):
                 return  # no other mixed precision yet
             message = "`apex.amp` is deprecated in favour of `torch.amp`"
             reason = "`apex.amp` changes model and optimizer, `torch.amp` does not"
-            yield self.finding(script, call.func, message, withheld=reason)
+            confidence = Confidence.LOW if script.source.has(NATIVE) else None
+            yield self.finding(
+                script, call.func, message, withheld=reason, confidence=confidence
+            )
 
     def _written_out(self, script: Script, old: OldAmp, use: Use) -> Finding:
         torch, imports = torch_as_written(script, use)
@@ -117,7 +123,8 @@ class DeprecatedAmpApi(Rule):
             edit = edit_of(script, use, f"{torch}.{name}")
             title = f"Spell it `{torch}.{name}`"
             fix = Rewrite(title, (edit,), imports, torch=lowest)
-        return self.finding(script, use.node, text(use), fix=fix, withheld=withheld)
+        message = text(script, use)
+        return self.finding(script, use.node, message, fix=fix, withheld=withheld)
 
     def _imported(
         self, script: Script, old: OldAmp, statement: Import, uses: list[Use]
@@ -137,7 +144,12 @@ class DeprecatedAmpApi(Rule):
         first, *others = uses
         related = [(u.node, f"`{u.written}`") for u in others]
         return self.finding(
-            script, first.node, text(first), fix=fix, withheld=withheld, related=related
+            script,
+            first.node,
+            text(script, first),
+            fix=fix,
+            withheld=withheld,
+            related=related,
         )
 
 
@@ -147,8 +159,12 @@ def torch_as_written(script: Script, use: Use) -> tuple[str, tuple[str, ...]]:
     return (head, ()) if found else script.torch
 
 
-def text(use: Use) -> str:
-    return f"`{use.written}` is deprecated since torch 2.4 and warns at each call"
+def text(script: Script, use: Use) -> str:
+    node = use.call or use.node
+    above = script.index.parent(node)
+    decorates = node in getattr(above, "decorator_list", ())
+    when = "where it decorates" if decorates else "at each call"
+    return f"`{use.written}` is deprecated since torch 2.4 and warns {when}"
 
 
 def why_not(old: OldAmp, use: Use) -> str | None:

@@ -65,9 +65,11 @@ of multiprocessing or nn.DataParallel".
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding, Severity
+from gpulint.index.walk import dotted
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.named_cards import leaves_one_card
@@ -78,6 +80,7 @@ WRAPPERS = (
     "torch.nn.parallel.DataParallel",
     "torch.nn.parallel.data_parallel.DataParallel",
 )
+ONE = re.compile(r"(cuda:)?\d+")
 BETTER = ("DistributedDataParallel", "DDP", "init_process_group")
 
 
@@ -124,4 +127,24 @@ def names_one_card(script: Script, call: ast.Call) -> bool:
         isinstance(origin.node, (ast.List, ast.Tuple)) and len(origin.node.elts) == 1
         for node in given
         for origin in script.resolver.origins(node)
+    ) or any(is_one_by_default(script, dotted(node) or "") for node in given)
+
+
+def is_one_by_default(script: Script, name: str) -> bool:
+    """Whether the option that `opt.gpu_ids` is made of has one card as its default."""
+    project, option = script.index.project, name.rpartition(".")[2]
+    paths = project.mentioning(f"--{option}") if project is not None and option else []
+    files = [script.index, *(project.index(p) for p in paths if project is not None)]
+    defaults = [
+        keyword.value
+        for index in files
+        if index is not None
+        for call in index.calls_by_name.get("add_argument", ())
+        if any(getattr(a, "value", None) == f"--{option}" for a in call.args)
+        for keyword in call.keywords
+        if keyword.arg == "default"
+    ]
+    return bool(defaults) and all(
+        isinstance(node, ast.Constant) and ONE.fullmatch(str(node.value))
+        for node in defaults
     )

@@ -166,6 +166,7 @@ def fixture(folder: str, name: str) -> str:
         ("gpu301_missing_amp", "few_kernels", "any_of_torchvision"),
         ("gpu302_missing_tf32", "small_with_attention", "bad"),
         ("gpu701_data_parallel", "beside_processes", "bad"),
+        ("gpu303_deprecated_amp_api", "apex_beside", "apex"),
     ],
 )
 def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:

@@ -201,6 +201,23 @@ def test_what_cannot_be_read(data: bytes, message: str) -> None:
     assert caught.value.code == "GPU000"
 
 
+@pytest.mark.parametrize(
+    "line, meant",
+    [
+        ("model = ", True),
+        ("    D_X = # TODO: make it", True),
+        ("x, y[0] =", True),
+        ("model = )", False),
+        ("model == ", False),
+        ("def f(:", False),
+    ],
+)
+def test_what_an_exercise_leaves_to_its_reader(line: str, meant: bool) -> None:
+    with pytest.raises(SourceError) as caught:
+        decode_notebook(dump(code(f"import torch\nif x:\n    y = 1\n{line}")), PATH)
+    assert caught.value.meant is meant
+
+
 def test_what_is_missing_or_of_no_use_in_the_form() -> None:
     cells = [{"cell_type": "code", "source": "x = 1", "metadata": None}]
     cells += [

@@ -196,10 +196,14 @@ class CommandLine:
 
     def _argparse_default(self, call: ast.Call) -> Values:
         keywords = {k.arg: k.value for k in call.keywords}
-        if "default" in keywords:
-            return self._of(keywords["default"])
         action = keywords.get("action")
         flag = action.value if isinstance(action, ast.Constant) else None
+        if "default" in keywords:
+            its = self.evaluator.values(keywords["default"])
+            stored = flag == "store_true"
+            if flag in ("store_true", "store_false") and its.all_in(stored):
+                return its  # whatever the user gives
+            return its.replaceable()
         if flag in ("store_true", "store_false"):
             return Values((Value(flag == "store_false", call, True),))
         return Values(complete=False)

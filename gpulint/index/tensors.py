@@ -120,6 +120,9 @@ _MODULE_NAME = re.compile(
 )
 
 
+MAX_NAMES = 3  # from a test back to what decides it
+
+
 class Tensors:
     """Host or device for the expressions of one file."""
 
@@ -202,7 +205,7 @@ class Tensors:
         if node not in self._targets:
             self._targets[node] = Target.UNKNOWN
             origins = self.resolver.origins(node)
-            named = [o for o in origins if not self._is_left_out(o)] or origins
+            named = [o for o in origins if self._is_meant(o)] or origins
             found = {self._origin_target(o) for o in named}
             if Target.UNKNOWN in found or not found:
                 last = (dotted(node) or "").rpartition(".")[2]
@@ -244,12 +247,36 @@ class Tensors:
                 return _one_target(its.known)
         return Target.UNKNOWN
 
-    def _is_left_out(self, origin: Origin) -> bool:
-        """Whether a value is the None of a device that known callers may leave out."""
+    def _is_meant(self, origin: Origin) -> bool:
+        """Whether a value is no None that callers may leave out, and ever taken."""
         node = origin.node
-        none = isinstance(node, ast.Constant) and node.value is None
-        function = self._defaulting(origin) if none else None
-        return function is not None and bool(self.resolver.callers(function))
+        if not isinstance(node, ast.Constant):
+            return True
+        above = self.index.parent(node)
+        if isinstance(above, ast.IfExp) and node is above.body:
+            return not self._never_holds(above.test)
+        function = self._defaulting(origin) if node.value is None else None
+        return function is None or not self.resolver.callers(function)
+
+    def _never_holds(self, test: ast.expr, depth: int = 0) -> bool:
+        """Whether nothing that a user or caller gives can make a test true.
+
+        `not args.no_cuda and …`, where `--no-cuda` stores what it is by default.
+        """
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+            return any(self._never_holds(part, depth) for part in test.values)
+        its = self.evaluator.values(test)
+        if its.known and its.complete:
+            return not any(v.constant or v.default for v in its.known)
+        chain = isinstance(test, (ast.Name, ast.Attribute)) and depth < MAX_NAMES
+        reached = self.resolver.definitions(test) if chain else ()
+        return bool(reached) and all(
+            d.kind == "assign"
+            and not d.path
+            and d.value is not None
+            and self._never_holds(d.value, depth + 1)
+            for d in reached
+        )
 
     def _is_open_default(self, origin: Origin) -> bool:
         """Whether a value is the default of a function that other files call."""

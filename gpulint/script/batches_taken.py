@@ -11,6 +11,7 @@ from gpulint.index.walk import LOOPS, walk
 from gpulint.script.loaders import Loader
 from gpulint.script.neighbours import run_together
 from gpulint.script.pageable import made
+from gpulint.source import NOTEBOOK
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -31,6 +32,13 @@ def taken_once(script: Script, loader: Loader) -> bool:
         return False
     takes = (p for p in places(script, loader) if not is_len(script, p))
     return all(_takes_one(script, p) for p in takes)
+
+
+def shown_once(script: Script, loader: Loader) -> bool:
+    """The same, but for scripts that make a loader and leave it to others."""
+    read = any(not is_len(script, place) for place in places(script, loader))
+    left = script.source.path.suffix != NOTEBOOK and not read
+    return not left and taken_once(script, loader)
 
 
 def places(script: Script, loader: Loader) -> Iterator[ast.AST]:

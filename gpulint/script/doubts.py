@@ -6,6 +6,7 @@ What is found there is no less true, so it is of low confidence and not left out
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Function
@@ -18,6 +19,8 @@ from gpulint.script.neighbours import programs
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
+# How a package may have names that it does not write.
+_MAKES_NAMES = re.compile(r"__getattr__|__all__|globals\(|setattr\(|_LazyModule|exec\(")
 MAX_CALLS = 3  # from a place, back to what surely runs
 
 
@@ -106,27 +109,37 @@ def _making(script: Script, function: Function) -> list[ast.Call]:
 
 
 def _cannot_be_imported(script: Script) -> bool:
-    """Whether a file imports a module that its project's own package does not have."""
+    """Whether a file imports what its project's own package does not have."""
     index = script.index
     return index.project is not None and any(
         _is_missing(index, statement.module)
+        or any(
+            _is_missing(index, f"{statement.module}.{alias.name}", written=True)
+            for alias in statement.names
+        )
         for statement in index.tree.body
         if isinstance(statement, ast.ImportFrom) and not statement.level
         if statement.module is not None
     )
 
 
-def _is_missing(index: FileIndex, module: str) -> bool:
-    """`from package.gone import name`, where the folder of `package` has no `gone`."""
+def _is_missing(index: FileIndex, name: str, written: bool = False) -> bool:
+    """`package.gone`, where the folder of `package` has no `gone`.
+
+    And nothing that the package binds, imports or makes up is of that name. `written`:
+    only of one with anything in its `__init__.py`; else another may be meant.
+    """
     project = index.project
-    found = project.resolve(index, module) if project is not None else None
-    if project is None or found is None or len(found[1]) != 1:
+    found = project.resolve(index, name) if project is not None else None
+    if project is None or found is None or not found[1]:
         return False
-    home, (name,) = found
-    if home.source.path.name != "__init__.py" or home.stars:
+    home, (gone, *_) = found
+    if home.source.path.name != "__init__.py" or home.stars or gone == "*":
         return False
-    if name in home.bound_names or name in home.imports:
+    if gone in home.bound_names or gone in home.imports:
+        return False
+    if home.source.has(_MAKES_NAMES) or (written and not home.tree.body):
         return False
     folder = home.source.path.parent
     named = (path.name.partition(".")[0] for path in project.in_folder(folder, "*"))
-    return name not in named  # nor as what is built or generated
+    return gone not in named  # nor as what is built or generated

@@ -75,6 +75,13 @@ def trains_on_cpu(script: Script) -> bool:
     return runs and not script.uses_gpu
 
 
+def feeds_cpu(script: Script, loader: Loader) -> bool:
+    """Whether what runs over a loader is known, and none of it asks for a GPU."""
+    runs = [loop for loop in loader.loops if loop.train or loop.eval]
+    files = [script, *(script.of(loop.node) for loop in runs)]
+    return bool(runs) and not any(its.uses_gpu for its in files)
+
+
 def unpicklable(script: Script, loader: Loader) -> str | None:
     """What spawned workers could not receive: a lambda or a local function."""
     parts: list[tuple[str, ast.expr]] = []

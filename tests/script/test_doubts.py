@@ -152,6 +152,30 @@ def test_names_that_a_package_binds_are_no_missing_modules(tmp_path: Path) -> No
     assert confidences(tmp_path, files)[12] is HIGH
 
 
+@pytest.mark.parametrize(
+    "package, sure",
+    [
+        ("from tools.options import parse\n", LOW),
+        ("from tools.output import write\n", HIGH),
+        ("write = print\n", HIGH),
+        ("", HIGH),
+        ("from tools.options import *\n", HIGH),
+        ("VERSION = 1\n\n\ndef __getattr__(name):\n    return print\n", HIGH),
+    ],
+    ids=["lacks it", "imports it", "binds it", "is empty", "has a star", "makes it up"],
+)
+def test_files_that_import_a_name_their_package_lacks(
+    tmp_path: Path, package: str, sure: Confidence
+) -> None:
+    parts = {
+        "tools/options.py": "parse = print\n",
+        "tools/output.py": "write = print\n",
+    }
+    text = f"from tools import write\n{LOOP}"
+    files = {"engine.py": text, "main.py": MAIN, "tools/__init__.py": package, **parts}
+    assert confidences(tmp_path, files)[12] is sure
+
+
 SELF = """\
 import torch
 from torch import nn
