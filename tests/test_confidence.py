@@ -501,3 +501,52 @@ for images in data:
 def test_steps_that_run_in_python_wait_for_it_in_any_precision() -> None:
     assert sure("GPU371", STEPS) == {Confidence.HIGH}
     assert sure("GPU371", STEPS.replace("@tf.function\n", "")) == {Confidence.LOW}
+
+
+PICTURES = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from torchvision import datasets, transforms
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, WIDTH, 3, padding=1)
+        self.second = nn.Conv2d(WIDTH, 64, 3, padding=1)
+        self.third = nn.Linear(4096, 128)
+        self.last = nn.Linear(128, 10)
+
+    def forward(self, x):
+        x = nn.functional.max_pool2d(torch.relu(self.first(x)), 2)
+        x = nn.functional.max_pool2d(torch.relu(self.second(x)), 2)
+        return self.last(torch.relu(self.third(x.flatten(1))))
+
+
+data = datasets.CIFAR10("data", transform=transforms.ToTensor())
+loader = DataLoader(data, batch_size=20, num_workers=4)
+model = Net().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(20):
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new, expected",
+    [
+        ("", "", Confidence.LOW),
+        ("WIDTH", "1024", Confidence.HIGH),
+        ('CIFAR10("data"', 'ImageFolder("data"', Confidence.HIGH),
+    ],
+    ids=["as it is", "wider", "of any size"],
+)
+def test_networks_for_small_pictures(old: str, new: str, expected: Confidence) -> None:
+    """Less than a million weights take less time than the kernels take to start."""
+    text = PICTURES.replace(old, new) if old else PICTURES
+    assert sure("GPU301", text.replace("WIDTH", "32")) == {expected}

@@ -13,6 +13,8 @@ from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk
 from gpulint.script.bounds import at_most
 from gpulint.script.models import makers
 from gpulint.script.networks import LAYERS, NARROW, is_product
+from gpulint.script.small_samples import SMALL as SMALL_SAMPLES
+from gpulint.script.small_samples import small_samples
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 
 SMALL = 10_000  # weights: less keeps no GPU busy, in whatever precision
 MODEST = 100_000  # weights: less keeps it busy for large inputs alone
-MODEST_IF_LINEAR = 1_000_000  # each is used once for a sample: launches take longer
+# Each is used once for a sample, or a few times for a small one: launches take longer.
+MODEST_IF_LINEAR = 1_000_000
 # Linear layers use a weight once for a sample: less than the start of a kernel takes.
 SMALL_IF_LINEAR = 200_000
 # The most numbers that an environment of control observes, which are no picture.
@@ -68,9 +71,17 @@ def is_tiny(script: Script, step: Step) -> bool:
 def is_modest(script: Script, step: Step) -> bool:
     """Whether what precision saves in a step hangs on the size of its inputs."""
     size = _of_step(script, step)
-    if size is None:
+    if size is None or size.weights >= MODEST_IF_LINEAR:
         return False
-    return size.weights < (MODEST_IF_LINEAR if size.linear else MODEST)
+    return size.weights < MODEST or size.linear or _takes_small(script, step)
+
+
+def _takes_small(script: Script, step: Step) -> bool:
+    """Whether all samples of a step are known to be small: pictures of 64 x 64."""
+    found = [small_samples(script, loader) for loader in step.loop.loaders]
+    return bool(found) and all(
+        its is not None and its.enough >= SMALL_SAMPLES for its in found
+    )
 
 
 def weights(script: Script, step: Step) -> float | None:
