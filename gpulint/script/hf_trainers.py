@@ -76,7 +76,28 @@ class HfTrainer:
 
 
 def hf_trainers(script: Script) -> list[HfTrainer]:
-    """The Trainers that a file makes, of its own classes too."""
+    """The Trainers that a file makes and uses, of its own classes too."""
+    return [its for its in _all_trainers(script) if not _is_left(script, its.call)]
+
+
+def _is_left(script: Script, call: ast.Call) -> bool:
+    """Whether nothing reads the name of what a call makes: a notebook's last cell."""
+    above = script.index.parent(call)
+    target = above.targets[0] if isinstance(above, ast.Assign) else None
+    if not isinstance(above, ast.Assign) or len(above.targets) > 1:
+        return isinstance(above, ast.Expr)
+    if not isinstance(target, ast.Name):
+        return False
+    reads = script.index.reads.get(target.id, ())
+    return not any(
+        definition.node is target
+        for read in reads
+        if isinstance(read, ast.Name)
+        for definition in script.definitions(read)
+    )
+
+
+def _all_trainers(script: Script) -> list[HfTrainer]:
     found = [
         HfTrainer(made.call, None, script)
         for made in trainer_calls(script, Maker.HF_TRAINER)
