@@ -84,13 +84,13 @@ Lightning, Accelerate, DeepSpeed, fastai, Ignite and the Hugging Face Trainer ha
 setting for it.
 
 Of low confidence: models known to have less than 100 000 weights (1 000 000 in linear
-layers alone, or for pictures of at most 64 x 64), which gain on large inputs alone, and
-those not surely large.
-Convolutions over pictures, models of a package, attention beside layer norms, and
-layers of 256 features or more are. Also a project that allows no torch from 1.6 on,
-which has no mixed precision of its own, loops in which no optimizer is seen to step, a
-program in which an option that is off turns the whole model into float16, one whose
-files use an environment to play in, and models of Fourier transforms.
+layers, alone or behind small convolutions of pictures of at most 64 x 64), which gain
+on large inputs alone, and those not surely large. Convolutions over pictures, models of
+a package, attention beside layer norms, and layers of 256 features or more are. Also a
+project that allows no torch from 1.6 on, which has no mixed precision of its own, loops
+in which no optimizer is seen to step, a program in which an option that is off turns
+the whole model into float16, one whose files use an environment to play in, and models
+of Fourier transforms.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and

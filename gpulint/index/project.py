@@ -490,12 +490,25 @@ class Project:
 
     def _beside(self, path: Path | None, *search: str) -> tuple[Path, ...] | None:
         """What a search finds beside a file; None: too many."""
-        self.noted.searches.add(search)
+        searches = [search, *self._through_package(path, search)]
+        self.noted.searches.update(searches)
         key = (path or self.root, search)
         if key not in self._asked:
-            self._asked[key] = tuple(sorted(self.words.search(search) - {path}))
+            files = frozenset().union(*map(self.words.search, searches))
+            self._asked[key] = tuple(sorted(files - {path}))
         found = self._asked[key]
         return found if len(found) <= MAX_IMPORTERS else None
+
+    def _through_package(self, path: Path | None, search: Search) -> Iterator[Search]:
+        """The search for who has a module's names by its package: `models.Net()`."""
+        if path is None or path.name == "__init__.py" or len(search) < 3:
+            return
+        kind, stem, name, *rest = search
+        package = path.parent / "__init__.py"
+        if name and self.lists(package):
+            self.noted.files.add(package)
+            if stem in self.words.of(package, "imports"):
+                yield (kind, path.parent.name, name, *rest)
 
     def defines(self, name: str) -> bool:
         """Whether a function or method of a name may be defined in any file."""

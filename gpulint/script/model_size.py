@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SMALL = 10_000  # weights: less keeps no GPU busy, in whatever precision
 MODEST = 100_000  # weights: less keeps it busy for large inputs alone
-# Each is used once for a sample, or a few times for a small one: launches take longer.
+# Where each is used once for a sample, but for a modest number in small pictures.
 MODEST_IF_LINEAR = 1_000_000
 # Linear layers use a weight once for a sample: less than the start of a kernel takes.
 SMALL_IF_LINEAR = 200_000
@@ -44,13 +44,15 @@ _SPACES = frozenset(["observation_space", "action_space"])
 class Size(NamedTuple):
     """The weights of a model; whether each is used once for a sample; its width.
 
-    The width is the most features that a product of matrices reads or gives. Either
-    number is infinite where it is not known.
+    The width is the most features that a product of matrices reads or gives; `reused`
+    are the weights that are used several times for a sample. A number is infinite where
+    it is not known.
     """
 
     weights: float
     linear: bool
     width: float = 0
+    reused: float = 0
 
     @property
     def tiny(self) -> bool:
@@ -73,7 +75,9 @@ def is_modest(script: Script, step: Step) -> bool:
     size = _of_step(script, step)
     if size is None or size.weights >= MODEST_IF_LINEAR:
         return False
-    return size.weights < MODEST or size.linear or _takes_small(script, step)
+    if size.weights < MODEST or size.linear:
+        return True
+    return size.reused < MODEST and _takes_small(script, step)
 
 
 def _takes_small(script: Script, step: Step) -> bool:
@@ -108,6 +112,7 @@ def _total(sizes: Iterable[Size | None]) -> Size | None:
         sum(size.weights for size in known),
         all(size.linear for size in known),
         max(size.width for size in known),
+        sum(size.reused for size in known),
     )
 
 
@@ -130,7 +135,7 @@ def _made(script: Script, call: ast.Call | None, depth: int) -> Size | None:
     if size is not None and any(is_product(script, n) for n in walk(*_run(methods))):
         # Attention; its products are as narrow as the features that layers give it.
         width = size.width if 0 < size.width <= NARROW else inf
-        return Size(size.weights, linear=False, width=width)
+        return Size(size.weights, linear=False, width=width, reused=size.weights)
     return size
 
 
@@ -206,10 +211,11 @@ def _layer(script: Script, call: ast.Call, name: str) -> Size | None:
     if last.startswith("Conv"):
         narrow = last == "Conv1d" or sizes[2] == 1
         weights = prod(sizes) * (sizes[2] if last == "Conv2d" else 1)
-        return Size(weights, linear=False, width=max(sizes) if narrow else inf)
+        width = max(sizes) if narrow else inf
+        return Size(weights, linear=False, width=width, reused=weights)
     if last == "Linear":
         return Size(prod(sizes), linear=True, width=max(sizes))
-    return Size(inf, linear=False, width=max(sizes))
+    return Size(inf, linear=False, width=max(sizes), reused=inf)
 
 
 def _number(script: Script, call: ast.Call, option: str, position: int) -> float:
