@@ -13,7 +13,7 @@ from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk
 from gpulint.script.bounds import at_most
 from gpulint.script.models import makers
 from gpulint.script.networks import LAYERS, NARROW, is_product
-from gpulint.script.small_samples import SMALL as SMALL_SAMPLES
+from gpulint.script.small_samples import SMALL as ENOUGH
 from gpulint.script.small_samples import small_samples
 
 if TYPE_CHECKING:
@@ -81,10 +81,11 @@ def is_modest(script: Script, step: Step) -> bool:
 
 
 def _takes_small(script: Script, step: Step) -> bool:
-    """Whether all samples of a step are known to be small: pictures of 64 x 64."""
+    """Whether all samples of a step are known to be pictures of at most 64 x 64."""
     found = [small_samples(script, loader) for loader in step.loop.loaders]
     return bool(found) and all(
-        its is not None and its.enough >= SMALL_SAMPLES for its in found
+        its is not None and its.what.startswith("pictures") and its.enough >= ENOUGH
+        for its in found
     )
 
 
