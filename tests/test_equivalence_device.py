@@ -109,6 +109,17 @@ assert torch.equal(there, torch.rand(3, device="cuda"))
 assert not torch.equal(there.cpu(), host)
 """
 
+UNWRITTEN = """
+import torch
+
+there = torch.ones(3, device="cuda")
+made = [torch.empty(3, device="cuda"), torch.empty_like(there), there.new_empty(2)]
+assert all(torch.isnan(memory).all() for memory in made)
+assert (torch.empty(3, dtype=torch.long, device="cuda") > 2**62).all()
+assert torch.isnan(torch.empty(2, dtype=torch.complex64, device="cuda")).all()
+assert torch.empty(3, device="cuda").zero_().tolist() == [0.0] * 3
+"""
+
 # The dtypes of results under CUDA autocast, and what it refuses.
 DTYPES = """
 import torch
@@ -187,7 +198,7 @@ def run(script: str, situation: Situation = GPU) -> Outcome:
     return shared_runner().run(script, situation)
 
 
-@pytest.mark.parametrize("script", [MOVES, REFUSED, NUMBERS])
+@pytest.mark.parametrize("script", [MOVES, REFUSED, NUMBERS, UNWRITTEN])
 def test_the_pretended_gpu_is_one(script: str) -> None:
     assert run(script).error == ""
 

@@ -10,7 +10,8 @@ device is the CPU, this shows:
 - the device has random numbers of its own;
 - a copy to the device from pinned memory that need not be waited for reads its source
   late: `gpu_memory.Race` if it has changed by the next wait;
-- a copy to the host that need not be waited for holds rubbish until the next wait.
+- a copy to the host that need not be waited for holds rubbish until the next wait;
+- memory of the device that nothing has written to holds rubbish.
 
 What differs on a real GPU only, such as the order of a reduction, does not show.
 Arguments that change the shape of a tensor in place are not supported.
@@ -41,6 +42,14 @@ WAITS = {
 }
 # Their last argument asks for float32, which only CUDA's kernels give.
 HALF_TO_FLOAT = {aten._softmax.default, aten._log_softmax.default}
+# What they make holds whatever lay there.
+UNWRITTEN = {
+    aten.empty.memory_format,
+    aten.empty_like.default,
+    aten.empty_strided.default,
+    aten.new_empty.default,
+    aten.new_empty_strided.default,
+}
 # The first argument says where the result lies, the others may lie on the host.
 TAKES_HOST_INDICES = {
     aten.index.Tensor,
@@ -182,6 +191,8 @@ def run(func: Any, args: Any, kwargs: Any, there: bool) -> Any:
     """Run on the host, in float32 what its kernels cannot do in half precision."""
     if there and facts(func).draws:
         return NUMBERS.draw(func, args, kwargs)
+    if there and func in UNWRITTEN:
+        return rubbish(func(*args, **kwargs))
     if func in HALF_TO_FLOAT and args[2]:
         return func(args[0].float(), args[1], False)
     try:
@@ -282,13 +293,18 @@ def received(value: torch.Tensor, late: bool) -> torch.Tensor:
     if not late:
         QUEUE.wait()
         return value
-    seen = torch.empty_like(value)
-    if value.dtype.is_floating_point:
-        seen.fill_(float("nan"))
-    elif value.dtype is not torch.bool:
-        seen.fill_(torch.iinfo(value.dtype).max)
+    seen = rubbish(torch.empty_like(value))
     QUEUE.writes.append((seen, value))
     return seen
+
+
+def rubbish(memory: torch.Tensor) -> torch.Tensor:
+    """The memory, filled with what nobody wants to have read."""
+    if memory.dtype.is_floating_point or memory.dtype.is_complex:
+        return memory.fill_(float("nan"))
+    if memory.dtype is torch.bool:
+        return memory
+    return memory.fill_(torch.iinfo(memory.dtype).max)
 
 
 class Operations(TorchDispatchMode):
