@@ -62,7 +62,8 @@ The flag is True in any place that is known, or its value is not known. Autocast
 is off beside an autocast that is on is what bfloat16 needs. Autocast in evaluation
 only, on the CPU, or under Lightning, Accelerate, DeepSpeed, fastai, Ignite and the
 Hugging Face Trainer. A default that a command line or a caller may replace, and a
-setting for debugging, are notes.
+setting for debugging, are notes. What may train a network of Fourier transforms, which
+float16 fails in but for lengths that are powers of two, is of low confidence.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package": with `enabled=False`
@@ -74,7 +75,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.amp_guards import switched_off, why_not_on
@@ -85,6 +86,7 @@ from gpulint.script.amp_switches import (
     parameter_of,
 )
 from gpulint.script.edits import ReplaceCode, Rewrite
+from gpulint.script.networks import transforms_spectra
 from gpulint.script.old_torch import runs_only_before
 from gpulint.script.setting_values import is_setting
 
@@ -126,6 +128,7 @@ class AmpSwitchedOff(Rule):
             withheld=withheld,
             related=related,
             severity=Severity.NOTE if note else None,
+            confidence=Confidence.LOW if transforms_spectra(script) else None,
         )
 
 

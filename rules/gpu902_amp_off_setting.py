@@ -40,7 +40,8 @@ None: the file is the user's choice, and half precision rounds otherwise.
 ## When not
 What GPU306 leaves alone: a flag that is not known everywhere, evaluation, the CPU,
 frameworks with settings of their own. Files and sections for debugging and tests, and a
-value with a comment that gives a reason.
+value with a comment that gives a reason. Networks of Fourier transforms, which float16
+mostly fails in, are of low confidence.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package": with `enabled=False`
@@ -51,10 +52,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.amp_guards import switched_off
+from gpulint.script.networks import transforms_spectra
 from gpulint.script.setting_values import is_meant, is_setting, setting_name
 
 
@@ -82,4 +84,5 @@ class AmpOffSetting(Rule):
                     (s.call.func, f"`{script.text(s.call.func)}`, which it switches")
                     for s in flag.switches
                 ],
+                confidence=Confidence.LOW if transforms_spectra(script) else None,
             )

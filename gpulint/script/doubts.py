@@ -10,13 +10,15 @@ import re
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Function
+from gpulint.script.batches_taken import places
 from gpulint.script.branches import branches_of
 from gpulint.script.doubtful import may_never_run
-from gpulint.script.failures import fails_around
+from gpulint.script.failures import fails, fails_around
 from gpulint.script.left_over import is_only_imported
 from gpulint.script.neighbours import programs
 
 if TYPE_CHECKING:
+    from gpulint.script.loaders import Loader
     from gpulint.script.model import Script
 
 # How a package may have names that it does not write.
@@ -25,19 +27,41 @@ MAX_CALLS = 3  # from a place, back to what surely runs
 
 
 def is_doubtful(script: Script, node: ast.AST) -> bool:
-    """Whether a place is behind what is off, called by nobody, or in a broken file."""
-    return _is_spared(script, node, MAX_CALLS) or _cannot_be_imported(script)
+    """Whether a place is behind what is off, called by nobody, or in a broken file.
+
+    A loader also where that holds for all that iterates it.
+    """
+    if _is_spared(script, node, MAX_CALLS) or _cannot_be_imported(script):
+        return True
+    call = script.index.parent(node)
+    loader = next((x for x in script.loaders if x.call is call), None)
+    return loader is not None and _is_left(script, loader)
+
+
+def _is_left(script: Script, loader: Loader) -> bool:
+    """Whether nothing that runs iterates a loader, or reads it in a file of loops."""
+    if loader.loops:
+        return all(
+            _is_spared(script.of(loop.node), loop.node, MAX_CALLS)
+            for loop in loader.loops
+        )
+    read = any(True for _ in places(script, loader))
+    return not read and any(map(script.index.all, (ast.For, ast.While)))
 
 
 def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
     """Whether a place, or each known way to it, is off by default or nobody's."""
     if may_never_run(script, node) or _is_left_out(script, node):
         return True
-    if is_only_imported(script, node) or fails_around(script, node):
+    if is_only_imported(script, node) or fails_around(
+        script, node, names=depth < MAX_CALLS
+    ):
         return True
     function = script.index.function(node)
     if function is None or not depth:
         return False
+    if depth < MAX_CALLS and function.name == "__init__" and fails(script, function, 0):
+        return True  # there is no object that could do anything
     callers = script.resolver.callers(function) or _by_name(script, function)
     callers = callers or _making(script, function)
     return bool(callers) and all(

@@ -1,17 +1,20 @@
 """Statements that raise whenever they run, as far as the project's own code shows.
 
 A call that its function does not take, a result of another number of parts than are
-unpacked: what stands behind one of these never runs, and a loop around one makes no
-second pass. Names that nothing defines do not count: a script may be part of another.
+unpacked, a name that nothing defines: what stands behind one of these never runs, and a
+loop around one makes no second pass. Such names count in functions that are called
+alone: a script may be part of another.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.index import Function
+from gpulint.index import FileIndex, Function
 from gpulint.index.walk import COMPREHENSIONS, LOOPS, walk_scope
 
 if TYPE_CHECKING:
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 
 MAX_CALLS = 1  # into functions that a statement calls
 MAX_EMPTY = 2  # statements of a method that does nothing: a docstring, `pass`
+# How a file may have names that no line of it binds.
+_MAKES_NAMES = re.compile(r"\b(globals|exec|__dict__|vars)\b|%(pylab|run|load|store)\b")
+_GIVEN = frozenset("__file__ __name__ __doc__ __path__ __class__ display".split())
 _BODIES = ("body", "orelse", "finalbody", "handlers")
 _LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
 # Decorators that leave a function's parameters and result as they are.
@@ -26,29 +32,34 @@ _PLAIN = ("staticmethod", "classmethod", "torch.no_grad", "torch.inference_mode"
 _BASES = ("object", "torch.nn.Module", "torch.utils.data.Dataset", "abc.ABC")
 
 
-def fails_around(script: Script, node: ast.AST) -> bool:
+def fails_around(script: Script, node: ast.AST, names: bool = False) -> bool:
     """Whether a statement that raises is always run with a place, or after one pass.
 
     Its own, one before it in a block around it, or one behind it in a loop that it
     stands in. Only in the function of the place; whether its callers fail is another
-    question.
+    question. `names`: also by a name that nothing defines, in a function.
     """
+    names = names and script.index.function(node) is not None
+
+    def raises(statement: ast.stmt) -> bool:
+        return _raises(script, statement, MAX_CALLS, names)
+
     child = node
     own = True  # the statement that holds the place, not one around it
     for above in script.index.ancestors(node):
         if own and isinstance(child, ast.stmt):
             own = False
-            if _raises(script, child, MAX_CALLS):
+            if raises(child):
                 return True
         for block in _blocks(above):
             if child in block:
                 number = block.index(child)
-                if any(_raises(script, s, MAX_CALLS) for s in block[:number]):
+                if any(map(raises, block[:number])):
                     return True
                 if isinstance(above, LOOPS) and block is above.body:
                     behind = _until_left(block[number + 1 :])
                     stays = not _leaves(child)
-                    if stays and any(_raises(script, s, MAX_CALLS) for s in behind):
+                    if stays and any(map(raises, behind)):
                         return True
         if isinstance(above, Function):
             return False
@@ -68,7 +79,7 @@ def fails(script: Script, function: Function, depth: int) -> bool:
     if isinstance(function, ast.AsyncFunctionDef) or _yields(script, function):
         return False
     its = script.of(function)
-    return any(_raises(its, s, depth) for s in _until_left(function.body))
+    return any(_raises(its, s, depth, names=True) for s in _until_left(function.body))
 
 
 def _until_left(block: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -92,21 +103,41 @@ def _exits(node: ast.AST) -> bool:
     return name in ("exit", "_exit", "quit", "error", "abort")
 
 
-def _raises(script: Script, statement: ast.stmt, depth: int) -> bool:
+def _raises(script: Script, statement: ast.stmt, depth: int, names: bool) -> bool:
     """Whether a statement raises in each run; a loop is taken to make a pass."""
     if isinstance(statement, (*LOOPS, ast.With, ast.AsyncWith)):
         body = _until_left(statement.body)
-        if any(_raises(script, inner, depth) for inner in body):
+        if any(_raises(script, inner, depth, names) for inner in body):
             return not isinstance(statement, (ast.With, ast.AsyncWith)) or all(
                 _lets_through(script, item.context_expr) for item in statement.items
             )
     if _unpacks_another_number(script, statement):
         return True
     return any(
-        isinstance(node, ast.Call) and _call_raises(script, node, depth)
+        (isinstance(node, ast.Call) and _call_raises(script, node, depth))
+        or (names and isinstance(node, ast.Name) and _is_unbound(script, node))
         for head in _heads(statement)
         for node in _evaluated(head)
     )
+
+
+def _is_unbound(script: Script, name: ast.Name) -> bool:
+    """Whether nothing gives a name a value: no line of the file, nor Python itself."""
+    index = script.index
+    if name.id in index.bound_names or name.id in index.imports or index.stars:
+        return False
+    if hasattr(builtins, name.id) or name.id in _GIVEN:
+        return False
+    return name.id not in _other_names(index) and not index.source.has(_MAKES_NAMES)
+
+
+def _other_names(index: FileIndex) -> set[str]:
+    """Names that `except` and `match` bind."""
+    handlers = {h.name for h in index.all(ast.ExceptHandler) if h.name}
+    matched = {m.name for m in index.all(ast.MatchAs) if m.name}
+    starred = {m.name for m in index.all(ast.MatchStar) if m.name}
+    rests = {m.rest for m in index.all(ast.MatchMapping) if m.rest}
+    return handlers | matched | starred | rests
 
 
 def _lets_through(script: Script, context: ast.expr) -> bool:
@@ -140,7 +171,10 @@ def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
         if isinstance(its, ast.Lambda):
             continue
         if isinstance(its, COMPREHENSIONS):
-            todo.append(its.generators[0].iter)
+            first, *others = its.generators
+            todo.append(first.iter)
+            if not (others or first.ifs or isinstance(its, ast.GeneratorExp)):
+                todo += _made(its)
         elif isinstance(its, ast.IfExp):
             todo.append(its.test)
         elif isinstance(its, ast.BoolOp):
@@ -149,6 +183,12 @@ def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
             todo += [its.left, its.comparators[0]]
         else:
             todo += ast.iter_child_nodes(its)
+
+
+def _made(its: ast.expr) -> list[ast.expr]:
+    """What a comprehension evaluates in each pass; like a loop it makes one."""
+    parts = ("elt", "key", "value")
+    return [part for name in parts if (part := getattr(its, name, None)) is not None]
 
 
 def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:

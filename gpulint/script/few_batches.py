@@ -23,6 +23,8 @@ def takes_few(script: Script, loader: Loader) -> bool:
 
     Loops of functions that the loader is handed to are looked at where they stand.
     """
+    if loader.loops:
+        return all(_stops_early(script.of(x.node), x) for x in loader.loops)
     taken = [p for p in places(script, loader) if not is_len(script, p)]
     loops = [loop for place in taken for loop in _loops(script, place)]
     return bool(loops) and all(

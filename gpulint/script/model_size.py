@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from itertools import takewhile
 from math import inf, prod
@@ -37,6 +38,15 @@ _NO_PRODUCTS = frozenset(
 )
 _NO_LAYERS = frozenset(
     "super range len int float max min append extend to cuda".split()
+)
+# Methods of tensors, and what makes them.
+_NO_WEIGHTS = frozenset(
+    "expand view reshape unsqueeze squeeze transpose permute contiguous repeat float "
+    "long flatten detach clone cpu numpy items keys values".split()
+)
+_TENSORS = re.compile(
+    r"torch\.((cuda\.)?\w+Tensor|tensor|zeros|ones|full|arange|linspace|eye|empty|"
+    r"rand|randn|randint|from_numpy|as_tensor|cat|stack|triu|tril)$"
 )
 _SPACES = frozenset(["observation_space", "action_space"])
 
@@ -160,8 +170,14 @@ def _own_method(script: Script, call: ast.Call) -> Function | None:
     return script.resolver.methods(owner).get(func.attr)
 
 
-def _makes_no_layer(name: str) -> bool:
-    return name in _NO_LAYERS or name.endswith("_")  # in place
+def _makes_no_layer(script: Script, call: ast.Call) -> bool:
+    """Whether a call makes no weights: tensors, which only `Parameter` trains."""
+    name = getattr(call.func, "attr", None) or dotted(call.func) or ""
+    if name in _NO_LAYERS or name.endswith("_"):  # in place
+        return True
+    if isinstance(call.func, ast.Attribute) and name in _NO_WEIGHTS:
+        return True
+    return bool(_TENSORS.match(script.index.qualified(call.func) or ""))
 
 
 def _run(methods: dict[str, Function]) -> list[Function]:
@@ -184,7 +200,7 @@ def _part(script: Script, call: ast.Call, whole: ast.AST, depth: int) -> Size | 
     name = script.index.qualified(call.func) or ""
     if name.startswith("torch.nn."):
         size = _layer(script, call, name)
-    elif _makes_no_layer(getattr(call.func, "attr", None) or dotted(call.func) or ""):
+    elif _makes_no_layer(script, call):
         return NOTHING
     elif (method := _own_method(script, call)) is not None:
         size = _layers_in(script, method, depth + 1)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MAX_FILES = 15
 MAX_DEPTH = 4
+MAX_HANDED = 2  # from a file that has it on to another, and from there
 _STEPS = re.compile(r"\.backward\(|no_grad|inference_mode|\.eval\(|\.step\(")
 _DATA = re.compile(
     r"loader|data|(^|_)(dl|iter|train|val|valid|test)(_|$)|batches", re.IGNORECASE
@@ -34,8 +35,11 @@ def files_around(script: Script, loader: Loader) -> tuple[FileIndex, ...]:
             found[user] = None
         if loader.maker is not None:
             found.update(dict.fromkeys(users(script.resolver, loader.maker)))
-        for user in list(found):
-            found.update(dict.fromkeys(script.receivers(user)))
+        given = list(found)
+        for _ in range(MAX_HANDED):
+            given = [to for user in given for to in script.receivers(user)]
+            given = [to for to in dict.fromkeys(given) if to not in found]
+            found.update(dict.fromkeys(given))
     owner = loader.dataset.owner
     if owner is not None:
         found[script.index.home(owner)] = None

@@ -51,6 +51,31 @@ def asked(parser):
     make()
 
 
+def undefined():
+    return width_of_all(3)
+
+
+def caught():
+    try:
+        open("widths")
+    except OSError as error:
+        print(error)
+    import os.path
+
+    print(os, __file__, len([error]))
+
+
+def matched(width):
+    match width:
+        case [first, *others]:
+            pass
+        case {"width": first, **more}:
+            pass
+        case int() as number:
+            pass
+    print(first, others, more, number)
+
+
 def lazy():
     yield make()
 
@@ -113,6 +138,9 @@ FAIL = [
     "if make():\n    print(args)",
     "found = make() or 3",
     "found = [width for width in make()]",
+    "found = [make() for width in args.widths]",
+    "found = {make(): width for width in args.widths}",
+    "undefined()",
 ]
 RUN = [
     "make(1)",
@@ -137,7 +165,12 @@ RUN = [
     "with contextlib.suppress(TypeError):\n    make()",
     "found = args.width or make()",
     "found = make() if args.width else 3",
-    "found = [make() for width in args.widths]",
+    "found = [make() for width in args.widths if width]",
+    "found = [make() for width in args.widths for depth in width]",
+    "found = (make() for width in args.widths)",
+    "found = width_of_all",
+    "caught()",
+    "matched(1)",
     "found = lambda: make()",
     "found = 1 < args.width < make()",
 ]

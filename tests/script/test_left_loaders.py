@@ -1,0 +1,224 @@
+"""Loaders that nothing which runs iterates, or of which a pass takes one batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpulint.engine import Options, check_path
+from gpulint.finding import Confidence
+from gpulint.index import Projects
+from gpulint.registry import select_rules
+
+LOW, HIGH = Confidence.LOW, Confidence.HIGH
+
+DATA = """\
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+
+class Photos(Dataset):
+    def __init__(self, paths):
+        self.paths = paths
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        return torch.tensor(list(Image.open(self.paths[index]).getdata()))
+"""
+MAKE = """
+
+def make_loader(paths):
+    return DataLoader(Photos(paths), batch_size=4)
+"""
+FIT = """\
+import torch
+
+from show import show
+
+
+def fit(model, optimizer, loader, test_loader):
+    for epoch in range(9):
+        for x in loader:
+            loss = model(x.cuda()).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        show(model, test_loader)
+"""
+SHOW = """\
+import torch
+
+
+def show(model, loader):
+    with torch.no_grad():
+        for x in loader:
+            print(model(x.cuda()))
+            break
+"""
+MAIN = """\
+import sys
+
+import torch
+
+from data import make_loader
+from fit import fit
+
+model = torch.nn.Linear(4, 4).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = torch.utils.data.DataLoader([torch.ones(4)], num_workers=2)
+test_loader = make_loader(sys.argv[1:])
+fit(model, optimizer, loader, test_loader)
+"""
+
+
+def confidences(folder: Path, name: str, files: dict[str, str]) -> list[Confidence]:
+    """Of GPU201 in the file of that name."""
+    for file, text in files.items():
+        (folder / file).write_text(text)
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options(select_rules(("GPU201",)), projects=projects)
+    return [f.confidence for f in check_path(folder / name, options).findings]
+
+
+@pytest.mark.parametrize(
+    "old, new, found",
+    [
+        ("", "", []),
+        ("            break\n", "", [HIGH]),
+        ("            break\n", "            if x.sum() > 0:\n                break\n", [HIGH]),
+    ],
+    ids=["one batch", "all batches", "some batches"],
+)  # fmt: skip
+def test_a_loader_handed_on_twice(
+    tmp_path: Path, old: str, new: str, found: list[Confidence]
+) -> None:
+    show = SHOW.replace(old, new)
+    assert (show == SHOW) is (old == new)
+    files = {"data.py": DATA + MAKE, "fit.py": FIT, "show.py": show, "main.py": MAIN}
+    assert confidences(tmp_path, "data.py", files) == found
+
+
+PROGRAM = f"""\
+{DATA}
+
+loader = DataLoader(Photos(["a.png", "b.png"]), batch_size=4)
+model = torch.nn.Linear(4, 4).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def embed(x, norm):
+    return norm(model(x))
+
+
+def train(loader):
+    for x in loader:
+        loss = embed(x.cuda(), torch.tanh).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+train(loader)
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new, sure",
+    [
+        ("", "", HIGH),
+        ("embed(x.cuda(), torch.tanh)", "embed(x.cuda())", LOW),
+        ("return norm(model(x))", "return normalise(model(x))", LOW),
+        ("return norm(model(x))", "return torch.tanh(model(x))", HIGH),
+    ],
+    ids=["trains", "loop fails", "undefined", "defined"],
+)
+def test_loaders_that_nothing_running_iterates(
+    tmp_path: Path, old: str, new: str, sure: Confidence
+) -> None:
+    text = PROGRAM.replace(old, new)
+    assert (text == PROGRAM) is (old == new)
+    assert confidences(tmp_path, "train.py", {"train.py": text}) == [sure]
+
+
+READ = """
+for epoch in range(9):
+    model.load_state_dict(torch.load(f"{epoch}.pt"))
+    print(model(torch.ones(1, 4).cuda()))
+    metrics(model, loader)
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new, sure",
+    [
+        ("    metrics(model, loader)\n", "", LOW),
+        ("", "", HIGH),
+        ("for epoch in range(9):\n    ", "if model:\n    epoch = 9\n    ", HIGH),
+    ],
+    ids=["not read", "read", "no program"],
+)
+def test_loaders_that_nobody_reads(
+    tmp_path: Path, old: str, new: str, sure: Confidence
+) -> None:
+    text = PROGRAM.partition("optimizer =")[0] + READ.replace(old, new)
+    assert confidences(tmp_path, "test.py", {"test.py": text}) == [sure]
+
+
+MODEL = """\
+import torch
+from torch import nn
+
+from layers import Block
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(self.block(x))
+
+
+model = Net().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in loader:
+    loss = model(x.cuda()).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+LAYERS = """\
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3)
+        self.norm = nn.BatchNorm2d(8)
+
+    def forward(self, x):
+        return self.norm(self.conv(x)).mean((2, 3))
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new, sure",
+    [("", "", HIGH), ("nn.Linear(8, 2)", "Head(8, 2)", LOW)],
+    ids=["made", "raises"],
+)
+def test_layers_of_a_model_that_cannot_be_made(
+    tmp_path: Path, old: str, new: str, sure: Confidence
+) -> None:
+    (tmp_path / "layers.py").write_text(LAYERS)
+    (tmp_path / "train.py").write_text(MODEL.replace(old, new))
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options(select_rules(("GPU506",)), projects=projects)
+    found = check_path(tmp_path / "layers.py", options).findings
+    assert [f.confidence for f in found] == [sure]
