@@ -3,11 +3,10 @@ r"""The torch that people are told to run a project with, where nothing declares
 READMEs, installation notes, Dockerfiles and installation scripts. Every release they
 name is a lower bound: what is older than the oldest must still run. An upper bound
 (`highest`) is taken from commands alone (`pip install torch==1.8.0`,
-`FROM pytorch/pytorch:1.7.1-cuda11.0`): whoever follows them has that release and no
-other, from lists of requirements ("- torch == 1.7.1") and from limits that are written
-out ("PyTorch >= 1.1, < 1.5"). "Tested on
-PyTorch 1.6" forbids nothing newer. None is an upper bound where a text also says "or
-later".
+`FROM pytorch/pytorch:1.7.1-cuda11.0`, or an image of NVIDIA's): whoever follows them
+has that release and no other, from lists of requirements ("- torch == 1.7.1") and from
+limits that are written out ("PyTorch >= 1.1, < 1.5"). "Tested on PyTorch 1.6" forbids
+nothing newer. None is an upper bound where a text also says "or later".
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _MENTION = re.compile(
     (?<![\w.-])(?:py)?torch
     (?P<between>(?:                    # what may stand between a name and a release
         [ \t`*_"'\]|):(-] | \(https?://[^()\s]*\) | \[\d+\] | </?\w+>
-        | (?:versions?|ver|releases?|library|framework|tested|recommended|stable
+        | (?:versions?|ver|releases?|install|library|framework|tested|recommended|stable
            |minimum|or|on|with|using|is|we|use[ds]?|at|least
            |(?:newer|later|higher|greater|equal)|than|to)\b\.?
         | 版本[在为是]?
@@ -89,6 +88,16 @@ _NUMBER = re.compile(
 )
 _OPEN = re.compile(r"(?i)least|minimum|newer|later|higher|greater")
 _IMAGE = re.compile(r"\bpytorch/pytorch:(\d+\.\d+[\d.]*)")
+# The month of the first NVIDIA image with a torch, or one on the way to it.
+_NVIDIA_IMAGE = re.compile(r"\bnvcr\.io/nvidia/pytorch:(\d\d\.\d\d)-py3")
+_NVIDIA_TORCH = {
+    "19.02": "1.1", "19.07": "1.2", "19.10": "1.3", "19.11": "1.4", "20.03": "1.5",
+    "20.06": "1.6", "20.08": "1.7", "20.11": "1.8", "21.03": "1.9", "21.07": "1.10",
+    "21.11": "1.11", "22.03": "1.12", "22.06": "1.13", "22.12": "2.0", "23.04": "2.1",
+    "23.11": "2.2", "24.02": "2.3", "24.05": "2.4", "24.08": "2.5", "24.11": "2.6",
+    "25.02": "2.7", "25.05": "2.8", "25.09": "2.9", "25.11": "2.10",
+}  # fmt: skip
+_LAST_KNOWN = "25.12"
 _COMMAND = re.compile(
     r"""\b(?:pip[\d.]*|conda|mamba|micromamba|uv|poetry)\s
     (?:[^\n`;&|]|\\\n){0,200}?\b(?:install|create|add)\b
@@ -102,7 +111,11 @@ _PACKAGE = re.compile(
     re.VERBOSE,
 )
 # An item of a list that is written as a requirement is.
-_PINNED = re.compile(r"\s*(?:[-*+]\s+)?`?(?:py)?torch\s*==\s*", re.IGNORECASE)
+_PINNED = re.compile(
+    r"\s*(?:[-*+]\s+)?[`*_\[]*(?:py)?torch[`*_\]]*(?:\([^()\s]*\))?"
+    r"(?:\s+(?:install|version))?\s*={1,2}\s*",
+    re.IGNORECASE,
+)
 _OLD_CUDA = "cudatoolkit"  # where it is named, an unnamed torch is not the newest
 
 
@@ -186,6 +199,10 @@ def _commands(text: str) -> Iterator[tuple[Range, int]]:
     """What commands install, and where; an empty range: whatever is the newest."""
     for image in _IMAGE.finditer(text):
         yield allowed(image[1]), image.start()
+    for image in _NVIDIA_IMAGE.finditer(text):
+        known = [torch for month, torch in _NVIDIA_TORCH.items() if month <= image[1]]
+        if known and image[1] <= _LAST_KNOWN:
+            yield allowed(known[-1]), image.start()
     for command in _COMMAND.finditer(text):
         for package in _PACKAGE.finditer(command["packages"]):
             written = package["wheel"] or re.sub(r"\s", "", package["bounds"])

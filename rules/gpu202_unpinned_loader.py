@@ -59,7 +59,8 @@ data modules of projects without a trainer, that Lightning's trainers take on th
 alone, or that no file names where others train or notebooks lie beside it, Lightning's
 test and prediction loaders where nothing runs them, functions that say nothing of
 devices beside others that do, scripts for the CPU or MPS, and `pin_memory=False` with a
-comment that gives a reason.
+comment that gives a reason. Batches that a dataset has made by objects it holds, in the
+training process perhaps by a model on the GPU, are of low confidence.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on
@@ -76,6 +77,7 @@ from gpulint.rule import Hardware, Loaders, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.beyond import loops_beyond
 from gpulint.script.edits import Edit, Replace, ReplaceCode, Rewrite
+from gpulint.script.generated import made_by_objects
 from gpulint.script.loader_options import DERIVED, takes_any_options
 from gpulint.script.pageable import cast_on_host, sends_labels_alone
 from gpulint.script.pinning import (
@@ -123,6 +125,10 @@ class UnpinnedLoader(Rule):
         if changed is not None and withheld is None:
             line = getattr(changed, "lineno", 0)
             withheld = f"line {line} changes the batch, which may be the dataset's own"
+        made = made_by_objects(script, loader)
+        if made is not None and withheld is None:
+            what = script.text(made.func)
+            withheld = f"what `{what}` gives may be on the device already"
         whole = needs_tuple(script, loader)
         if whole is not None and withheld is None:
             line = getattr(whole, "lineno", 0)
@@ -147,6 +153,7 @@ def _may_not_gain(script: Script, loader: Loader) -> bool:
         or (joined is not None and script.text(joined) == "list")
         or cast_on_host(script, loops)
         or sends_labels_alone(script, loops)
+        or made_by_objects(script, loader) is not None
     )
 
 

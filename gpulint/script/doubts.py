@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Function
+from gpulint.index.walk import walk
 from gpulint.script.batches_taken import places
-from gpulint.script.branches import branches_of
+from gpulint.script.branches import all_of, branches_of
 from gpulint.script.doubtful import may_never_run
 from gpulint.script.failures import fails, fails_around
 from gpulint.script.left_over import is_only_imported
@@ -70,13 +72,18 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
 
 
 def _is_left_out(script: Script, node: ast.AST) -> bool:
-    """Whether a branch is not taken by what defaults give, as far as they are known.
+    """Whether a branch is for no GPU, for no step, or not taken by default.
 
-    `if not args.prefetcher:`, behind `args.prefetcher = not args.no_prefetcher`. What
-    tests give counts for nothing.
+    As far as defaults are known: `if not args.prefetcher:`, behind `args.prefetcher =
+    not args.no_prefetcher`. What tests give counts for nothing.
     """
     for branch, holds in branches_of(script.index, node):
+        if isinstance(branch, ast.If) and _is_without_step(branch, holds):
+            return True
         if isinstance(branch, (ast.If, ast.IfExp)):
+            tests = all_of(branch.test, holds)
+            if any(_has_gpu(script, test) is (not holds) for test in tests):
+                return True
             values = script.evaluator.values(branch.test).known
             known = [v for v in values if not script.of(v.node).is_test]
             if known and all(v.default and bool(v.constant) != holds for v in known):
@@ -84,6 +91,46 @@ def _is_left_out(script: Script, node: ast.AST) -> bool:
             if holds and _is_never_chosen(script, branch.test):
                 return True
     return False
+
+
+def _has_gpu(script: Script, test: ast.expr, depth: int = 0) -> bool | None:
+    """What a test is on a machine with a GPU; None: it asks for something else."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _has_gpu(script, test.operand, depth)
+        return None if inner is None else not inner
+    if isinstance(test, ast.Call):
+        asks = script.index.qualified(test.func) == "torch.cuda.is_available"
+        return True if asks else None
+    if not isinstance(test, (ast.Name, ast.Attribute)) or depth:
+        return None
+    origins = script.resolver.origins(test)
+    found = {
+        _has_gpu(script, o.expression, 1) if o.expression is not None else None
+        for o in origins
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _is_without_step(branch: ast.If, holds: bool) -> bool:
+    """Whether a branch is for losses that are not good for a step: the other has it.
+
+    `if loss < limit: loss.backward() … else: skipped += 1`.
+    """
+    own, other = branch.body, branch.orelse
+    if not holds:
+        own, other = other, own
+    losses = {name for call in _backward(other) for name in _names(call)}
+    return not losses.isdisjoint(_names(branch.test)) and not any(_backward(own))
+
+
+def _backward(statements: list[ast.stmt]) -> Iterator[ast.Call]:
+    for node in walk(*statements):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "backward":
+            yield node
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in walk(node) if isinstance(n, ast.Name)} - {"self"}
 
 
 def _is_never_chosen(script: Script, test: ast.expr) -> bool:

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function
+from gpulint.index.resolve import TENSOR_METHODS
 from gpulint.index.walk import dotted, walk
 from gpulint.script.datasets import functions_of, reachable, sent_to_device
 from gpulint.script.waits import acts
@@ -24,6 +25,34 @@ def made_on_device(script: Script, loader: Loader) -> bool:
     given = [k for f in makers for k in walk(*f.body) if isinstance(k, ast.keyword)]
     sent = any(map(sent_to_device, makers))
     return sent or any(k.arg == "device" for k in given)
+
+
+def made_by_objects(script: Script, loader: Loader) -> ast.Call | None:
+    """A call of what a dataset holds, where the dataset itself makes whole batches.
+
+    `self.algo.make_batch(…)`: in the training process that may be a model's output, and
+    on its device.
+    """
+    if not loader.values("batch_size").all_in(None):
+        return None
+    methods = [*loader.dataset.methods, *_makers(script, loader)]
+    bodies = [statement for method in methods for statement in method.body]
+    calls = (node for node in walk(*bodies) if isinstance(node, ast.Call))
+    asked = filter(_asks_what_it_holds, calls)
+    return next((c for c in asked if not script.resolver.callees(c)), None)
+
+
+def _asks_what_it_holds(call: ast.Call) -> bool:
+    """`self.sampler.draw()`, which is no method of a tensor or list."""
+    func = call.func
+    if not isinstance(func, ast.Attribute) or func.attr in TENSOR_METHODS:
+        return False
+    held = func.value
+    return (
+        isinstance(held, ast.Attribute)
+        and isinstance(held.value, ast.Name)
+        and held.value.id == "self"
+    )
 
 
 def made_by_acting(script: Script, loader: Loader) -> bool:

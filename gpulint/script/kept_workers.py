@@ -30,9 +30,11 @@ def stays_the_same(script: Script, loader: Loader) -> bool:
 
 def starts_workers_anew(script: Script, loader: Loader) -> bool:
     """Whether a loader has workers, or may be given some, and ends them with a pass."""
-    workers = loader.argument("num_workers")
-    if not workers.given or loader.values("num_workers").all_in(0, None):
+    if not loader.argument("num_workers").given:
         return False
+    known = [v.constant for v in loader.values("num_workers").known]
+    if known and all(number in (0, None) for number in known):
+        return False  # none where nothing else is asked for
     return ends_workers(script, loader)
 
 

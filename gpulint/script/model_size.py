@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from math import inf, prod
 from typing import TYPE_CHECKING, NamedTuple
@@ -48,6 +48,7 @@ _TENSORS = re.compile(
     r"torch\.((cuda\.)?\w+Tensor|tensor|zeros|ones|full|arange|linspace|eye|empty|"
     r"rand|randn|randint|from_numpy|as_tensor|cat|stack|triu|tril)$"
 )
+_TRAINED = ("Parameter", "nn.Parameter", "torch.nn.Parameter")
 _SPACES = frozenset(["observation_space", "action_space"])
 
 
@@ -171,13 +172,23 @@ def _own_method(script: Script, call: ast.Call) -> Function | None:
 
 
 def _makes_no_layer(script: Script, call: ast.Call) -> bool:
-    """Whether a call makes no weights: tensors, which only `Parameter` trains."""
+    """Whether a call makes no weights: tensors that are not trained."""
+    if any(dotted(a.func) in _TRAINED for a in _calls_around(script, call)):
+        return False
     name = getattr(call.func, "attr", None) or dotted(call.func) or ""
     if name in _NO_LAYERS or name.endswith("_"):  # in place
         return True
     if isinstance(call.func, ast.Attribute) and name in _NO_WEIGHTS:
         return True
     return bool(_TENSORS.match(script.index.qualified(call.func) or ""))
+
+
+def _calls_around(script: Script, call: ast.Call) -> Iterator[ast.Call]:
+    """The calls of the same statement that a call stands in."""
+    inside = takewhile(
+        lambda a: not isinstance(a, ast.stmt), script.index.ancestors(call)
+    )
+    return (above for above in inside if isinstance(above, ast.Call))
 
 
 def _run(methods: dict[str, Function]) -> list[Function]:

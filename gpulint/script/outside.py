@@ -86,10 +86,13 @@ def outside_loops(script: Script, loader: Loader) -> list[Loop]:
     """Loops of other files that iterate a loader, in tests apart."""
     found = []
     for index in loader.files:
-        if index is script.index or not index.source.has(_STEPS):
+        if index is script.index:
             continue
         other = script.of(index.tree)
+        steps = index.source.has(_STEPS)
         for loop in () if other.is_test else other.loops:
+            if not (steps or loop.train):
+                continue
             for iterable, _ in loop.items:
                 origins = script.resolver.origins(iterable)
                 if any(loader.is_made_by(o.node) for o in origins):

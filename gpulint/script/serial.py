@@ -11,6 +11,7 @@ from gpulint.script.changes import everywhere
 from gpulint.script.dataset_size import gives_one_batch
 from gpulint.script.datasets import Work
 from gpulint.script.few_batches import takes_few
+from gpulint.script.generated import made_by_objects
 from gpulint.script.loader_options import fed_by_framework, has_reason, unpicklable
 from gpulint.script.loaders import Loader
 from gpulint.script.reuse import built_again
@@ -66,6 +67,8 @@ def _may_have_more(script: Script, loader: Loader) -> bool:
         return False  # nothing to make ahead
     if script.training_loops and taken_once(script, loader):
         return False
+    if made_by_objects(script, loader) is not None:
+        return False  # such as models, which worker processes do not have
     return not feeds_no_gpu(script, loader)
 
 

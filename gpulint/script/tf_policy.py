@@ -64,17 +64,17 @@ def output_layers(script: Script) -> list[ast.Call]:
         raise CannotFix("the file is imported: the line belongs where the run starts")
     if any(is_model_class(script, c) for c in script.index.all(ast.ClassDef)):
         raise CannotFix("which layer of its own model gives the outputs is not known")
-    made = {call: _outputs_of(script, call) for call in script.index.all(ast.Call)}
-    found = [layer for layers in made.values() for layer in layers]
-    if not found:
-        raise CannotFix("the layer that gives the outputs, in float32, is not known")
+    found: list[ast.Call] = []
     for call in fits(script):
         assert isinstance(call.func, ast.Attribute)
         origins = script.resolver.origins(call.func.value)
-        plain = [o for o in origins if o.call is not None and made.get(o.call)]
-        if not plain or len(plain) < len(origins):
+        made = [_outputs_of(script, o.call) for o in origins if o.call is not None]
+        if not made or len(made) < len(origins) or not all(made):
             name = script.text(call.func.value)
             raise CannotFix(f"`{name}` may be a model with steps of its own")
+        found += [layer for layers in made for layer in layers]
+    if not found:
+        raise CannotFix("the layer that gives the outputs, in float32, is not known")
     return [layer for layer in dict.fromkeys(found) if not _is_float32(layer)]
 
 

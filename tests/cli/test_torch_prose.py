@@ -104,7 +104,8 @@ def test_release_and_what_comes_after(
         "| PyTorch | 71.3 | 0.2 |",
         "| PyTorch | 1.25 s |",
         "PyTorch 0.93 accuracy",
-        "FROM nvcr.io/nvidia/pytorch:22.03-py3",
+        "FROM nvcr.io/nvidia/pytorch:18.03-py3",
+        "FROM nvcr.io/nvidia/pytorch:99.01-py3",
         "docker pull name/pytorch-tool:v1.3",
         "pytorch==${PYTORCH_VERSION}",
         'ENV TORCH_CUDA_ARCH_LIST="2.0 2.1"',
@@ -130,6 +131,10 @@ def test_no_release(tmp_path: Path, text: str) -> None:
         ("uv pip install torch == 1.12.1", (1, 12)),
         ("pip install https://x.org/whl/torch-0.4.1-cp36-cp36m-linux.whl", (0, 4)),
         ("FROM pytorch/pytorch:1.7.1-cuda11.0-cudnn8-devel", (1, 7)),
+        ("FROM nvcr.io/nvidia/pytorch:22.03-py3", (1, 12)),
+        ("ARG FROM_IMAGE_NAME=nvcr.io/nvidia/pytorch:21.04-py3", (1, 9)),
+        ("- [PyTorch](http://pytorch.org) install = 1.4.0", (1, 4)),
+        ("* torch = 1.5", (1, 5)),
     ],
 )
 def test_command_leaves_nothing_newer(

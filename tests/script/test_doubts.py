@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from gpulint.finding import Confidence
 from gpulint.index import Projects
 from gpulint.registry import select_rules
 from gpulint.source import Source
+from tests.script.code import script_of
 
 LOOP = """\
 import torch
@@ -228,3 +230,57 @@ for x, y in loader:
     options = Options(select_rules(("GPU301", "GPU302")))
     found = check_source(Source(Path("train.py"), text), options).findings
     assert {f.code: f.confidence for f in found} == {"GPU301": sure, "GPU302": sure}
+
+
+@pytest.mark.parametrize(
+    "test, sure",
+    [
+        ("torch.cuda.is_available()", LOW),
+        ("use_cuda", LOW),
+        ("use_cuda and args.evaluate", HIGH),
+        ("use_cuda or args.evaluate", LOW),
+        ("args.fast", HIGH),
+    ],
+)
+def test_branches_of_machines_without_a_gpu(
+    tmp_path: Path, test: str, sure: Confidence
+) -> None:
+    text = MAIN.replace("import argparse\n", "import argparse\n\nimport torch\n")
+    text = text.replace(
+        "trainer.fit(model",
+        "use_cuda = torch.cuda.is_available()\n"
+        f"if {test}:\n    print(args)\nelse:\n    trainer.fit(model",
+    )
+    found = confidences(tmp_path, {"engine.py": LOOP, "main.py": text})
+    assert found[11] is sure
+    if "args.evaluate" not in test:
+        text = text.replace(f"if {test}:", f"if not {test}:")
+        assert confidences(tmp_path, {"main.py": text})[11] is HIGH
+
+
+SKIPPED = """\
+for loss in losses:
+    if loss < limit:
+        loss.backward()
+        optimizer.step()
+    else:
+        skipped += 1
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new, doubtful",
+    [
+        ("", "", True),
+        ("loss < limit", "model.training", False),
+        ("        skipped", "        loss.backward()\n        skipped", False),
+        ("    else:\n", "", False),
+    ],
+    ids=["bad loss", "another question", "has a step", "beside the step"],
+)
+def test_branches_for_losses_that_are_no_good(
+    old: str, new: str, doubtful: bool
+) -> None:
+    script = script_of(SKIPPED.replace(old, new))
+    (count,) = script.index.all(ast.AugAssign)
+    assert script.is_doubtful(count) is doubtful
