@@ -39,12 +39,13 @@ performance with the TensorFlow Profiler" (gaps between steps).
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, TensorFlow
 from gpulint.script import Script
-from gpulint.script.tf_waits import step_loops, waits
+from gpulint.script.tf_waits import step_loops, updates_weights, waits
 
 
 class TfSyncPerStep(Rule):
@@ -55,15 +56,19 @@ class TfSyncPerStep(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each loop, at its first wait."""
+        trains = updates_weights(script)
+        seen: set[ast.AST] = set()  # a loop may call what another one stands in
         for loop in step_loops(script):
             found = waits(script, loop)
-            if not found:
+            if not found or found[0].place in seen:
                 continue
             first, *others = found
+            seen.add(first.place)
             yield self.finding(
                 script,
                 first.place,
                 f"`{script.text(first.value)}` waits for the GPU in every step",
                 severity=Severity.WARNING if others else Severity.NOTE,
                 related=[(other.value, "waits as well") for other in others],
+                confidence=None if trains else Confidence.LOW,
             )

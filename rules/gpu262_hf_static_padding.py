@@ -74,7 +74,9 @@ that names `input_ids`, TensorFlow.
 ## When not
 Static shapes are wanted: `torch_compile`, TPUs, ONNX. Texts are cut into blocks of one
 length, the length is at most 32, or at most 128 are padded together. `padding` is an
-option that a user may set. Nothing is trained with a Trainer in this file.
+option that a user may set. Nothing is trained with a Trainer in this file. Where the
+file names FlashAttention or ModernBERT, which may leave padding out, it is of low
+confidence.
 
 ## Source
 Transformers documentation, "Padding and truncation" and `DataCollatorWithPadding`.
@@ -84,9 +86,10 @@ Measured with transformers 5.23: of 8 texts in rows of 128, 12 columns were left
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.edits import CannotFix, Rewrite
@@ -99,6 +102,8 @@ from gpulint.script.tokenized import (
     wants_one_length,
 )
 
+# Models and attention that may leave the padding out themselves.
+_UNPADS = re.compile(r"flash[-_]?att|modern-?bert", re.IGNORECASE)
 LITTLE = 32  # tokens
 BATCH = 128  # rows: as many may be one batch of the training too
 ROWS = 1000  # of a batch that `map` gives, if nothing else is said
@@ -130,6 +135,7 @@ class HfStaticPadding(Rule):
                 fix=fix,
                 withheld=withheld,
                 related=[(call, "the texts") for call in tokenizing.maps[:1]],
+                confidence=Confidence.LOW if script.source.has(_UNPADS) else None,
             )
 
 

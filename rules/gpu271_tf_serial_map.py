@@ -46,7 +46,7 @@ element finds (`assign_add`, `global`) is left alone.
 
 A function without random numbers, Python or state is a note: TensorFlow's default
 optimizations (`map_parallelization`) make it parallel where nothing switches them off.
-Where the project allows a TensorFlow from 2.11 on, that is of low confidence, as is a
+Where the project allows a TensorFlow from 2.6 on, that is of low confidence, as is a
 function that calls what is not known, but nothing of the kind as far as is seen.
 
 ## When not
@@ -54,7 +54,7 @@ A function that only chooses among the parts of an element. A dataset of which t
 few elements are looked at. The number is given, or may be by `**kwargs`. Methods called
 `map` of other things than datasets.
 A `map` before `cache` makes each element once, and is of low confidence; so is one in a
-script that trains and evaluates nothing.
+script that trains and evaluates nothing, and of a dataset of which nothing is taken.
 
 ## Source
 TensorFlow guide, "Better performance with the tf.data API", Parallelizing data
@@ -77,7 +77,7 @@ from gpulint.script.edits import Replace, Rewrite
 from gpulint.script.started import is_started
 from gpulint.script.syntax import set_keywords
 from gpulint.script.tf_mapped import Mapped, gives_up_order
-from gpulint.script.tf_names import autotune, may_optimize_itself
+from gpulint.script.tf_names import autotune, maps_at_once
 from gpulint.script.tf_pipelines import is_looked_at, spot
 
 TITLE = "Make elements on several CPUs"
@@ -93,6 +93,13 @@ def _trains(script: Script) -> bool:
     runs = ("fit", "evaluate", "predict", "GradientTape", "distribute", "minimize")
     called = script.index.calls_by_name
     return not is_started(script) or any(name in called for name in runs)
+
+
+def _is_left(script: Script, call: ast.Call) -> bool:
+    """Whether a script makes a dataset of which it takes nothing, or has a look."""
+    if script.index.function(call) is not None:
+        return False
+    return all(use.kind == "look" for use in script.pipelines.final_uses(call))
 
 
 class TfSerialMap(Rule):
@@ -120,9 +127,10 @@ class TfSerialMap(Rule):
         edit = Replace(call, set_keywords(num_parallel_calls=code))
         withheld = "the function changes what the next element finds"
         exact = mapped.exact and not gives_up_order(script, call)
-        parallel = not (mapped.draws or mapped.python) and may_optimize_itself(script)
+        parallel = not (mapped.draws or mapped.python) and maps_at_once(script)
         behind = map(last_name, script.pipelines.behind(call))
         unsure = parallel or "cache" in behind or not _trains(script)
+        unsure = unsure or _is_left(script, call)
         reasons = (
             (mapped.draws, "it draws random numbers here"),
             (mapped.python, "it goes back to Python here"),

@@ -76,6 +76,8 @@ use for workers. A stream behind `__getitem__`, which takes the next sample at w
 index: each worker would have its own copy. Samples made by MindSpore's own operators,
 which it runs with one worker itself. `**kwargs` and values that are not known. A
 comment that gives a reason.
+What is used by programs that train nothing, such as those that prepare files, is of low
+confidence.
 
 ## Source
 MindSpore documentation, `mindspore.dataset.GeneratorDataset` (`num_parallel_workers`
@@ -87,7 +89,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.datasets import Work
@@ -161,6 +163,7 @@ class MsSerialPipeline(Rule):
             withheld=withheld,
             related=related,
             effect=Effect.EXACT if exact else Effect.RANDOM,
+            confidence=_confidence(stage),
         )
 
     def _map(self, script: Script, stage: Stage) -> Finding:
@@ -175,6 +178,7 @@ class MsSerialPipeline(Rule):
             fix=None if withheld else _fix(script, stage, python),
             withheld=withheld,
             effect=Effect.EXACT if exact else Effect.RANDOM,
+            confidence=_confidence(stage),
         )
 
     def _too_many(self, script: Script, stage: Stage) -> Finding:
@@ -208,6 +212,11 @@ class MsSerialPipeline(Rule):
             fix=Rewrite(TITLE, (Replace(given, code(chosen)),), imports),
             effect=Effect.EXACT if number > MANY else Effect.RANDOM,
         )
+
+
+def _confidence(stage: Stage) -> Confidence | None:
+    trained = stage.script.ms_pipelines.may_be_trained(stage.call)
+    return None if trained else Confidence.LOW
 
 
 def _too_many(stage: Stage) -> bool:

@@ -17,7 +17,10 @@ dataset = ds.GeneratorDataset(source, ["video"], num_parallel_workers=4, max_row
 None: leave the argument out where the project requires MindSpore 2.3 or newer.
 
 ## When not
-None, -1 and a number that is not known. Projects that allow no release from 2.3 on.
+None, -1 and a number that is not known. Stages without worker processes, which hand
+nothing over: a source in Python of one worker, which it has where nothing is said, and
+`map` and `batch` without `python_multiprocessing`. Projects that allow no release from
+2.3 on. A number of workers that is not known is of low confidence.
 
 ## Source
 MindSpore documentation, `mindspore.dataset.GeneratorDataset` (`max_rowsize`: default
@@ -28,10 +31,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.ms_context import allows
+from gpulint.script.ms_workers import has_processes
 
 AUTOMATIC = (2, 3)
 
@@ -49,9 +53,13 @@ class MsMaxRowsize(Rule):
             direct = stage.argument("max_rowsize").direct
             size = script.evaluator.constant(direct) if direct is not None else None
             if direct is not None and type(size) is int and size > 0:
+                sure = has_processes(stage)
+                if sure is False:
+                    continue
                 yield self.finding(
                     script,
                     direct,
                     f"each worker keeps {size} MiB of shared memory for a sample: "
                     "where nothing is said MindSpore takes what it needs",
+                    confidence=None if sure else Confidence.LOW,
                 )

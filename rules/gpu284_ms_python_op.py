@@ -25,6 +25,8 @@ Python, or `python_multiprocessing=True`, which runs it in processes.
 ## When not
 `python_multiprocessing` is set. Stages behind `.batch`, which run once for a batch. A
 function that only casts, indexes or does a single array operation, or is not known.
+What is used by programs that train nothing, such as those that prepare files, is of low
+confidence.
 
 ## Source
 MindSpore documentation, `mindspore.dataset.Dataset.map` (`python_multiprocessing`:
@@ -35,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.ms_workers import operations, python_work
@@ -53,6 +55,7 @@ class MsPythonOp(Rule):
                 continue
             if not stage.argument("python_multiprocessing").absent:
                 continue
+            trained = script.ms_pipelines.may_be_trained(stage.call)
             for operation in operations(stage) or ():
                 work = python_work(script, operation)
                 if work is not None:
@@ -61,6 +64,7 @@ class MsPythonOp(Rule):
                         stage.call.func,
                         f"`map` runs Python for each sample: {_clause(work[1])}",
                         related=[(work[0], "here")],
+                        confidence=None if trained else Confidence.LOW,
                     )
                     break
 

@@ -69,7 +69,7 @@ from gpulint.script.syntax import set_keywords
 from gpulint.script.tf_names import is_for_tf1
 from gpulint.script.tf_policy import is_decided, is_large, output_layers
 from gpulint.script.tf_steps import eager_steps, fits
-from gpulint.script.tf_waits import step_loops
+from gpulint.script.tf_waits import step_loops, updates_weights
 from gpulint.script.written_sizes import is_seen_large
 
 TITLE = "Train in mixed precision where there is a GPU"
@@ -110,9 +110,8 @@ def _training(script: Script) -> ast.AST | None:
     """The first `fit`, or loop of own steps."""
     for call in fits(script):
         return call.func
-    for loop in step_loops(script):
-        return loop.node
-    return None
+    loops = step_loops(script) if updates_weights(script) else []
+    return loops[0].node if loops else None
 
 
 def rewrite(script: Script) -> Rewrite:

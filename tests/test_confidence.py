@@ -312,26 +312,34 @@ def up_to(code: str, text: str, *highest: int) -> set[Confidence]:
     return sure(code, text, (("tensorflow", Range(None, (major, minor))),))
 
 
-@pytest.mark.parametrize("folder", ["gpu271_tf_serial_map", "gpu273_tf_no_prefetch"])
-def test_releases_that_optimize_themselves(folder: str) -> None:
+@pytest.mark.parametrize(
+    "folder, since", [("gpu271_tf_serial_map", 6), ("gpu273_tf_no_prefetch", 11)]
+)
+def test_releases_that_optimize_themselves(folder: str, since: int) -> None:
     code, text = folder[:6].upper(), fixture(folder, "bad").replace(".cache()", "")
     assert Confidence.LOW in sure(code, text)
-    assert sure(code, text) == up_to(code, text, 2, 11)
-    assert up_to(code, text, 2, 10) == {Confidence.HIGH}
+    assert sure(code, text) == up_to(code, text, 2, since)
+    assert up_to(code, text, 2, since - 1) == {Confidence.HIGH}
 
 
 @pytest.mark.parametrize("function", [READ, ""], ids=["known", "not known"])
 def test_functions_that_may_be_made_parallel(function: str) -> None:
     text = BEFORE_BATCHES.replace("images = ", f"{function}images = ", 1)
     assert sure("GPU271", text) == {Confidence.LOW}
-    assert up_to("GPU271", text, 2, 10) == {Confidence.HIGH}
+    assert up_to("GPU271", text, 2, 5) == {Confidence.HIGH}
     drawn = text.replace("channels=3)", "channels=3) * tf.random.uniform(())")
     assert sure("GPU271", drawn) == {Confidence.HIGH if function else Confidence.LOW}
 
 
 def test_elements_that_are_kept_are_made_once() -> None:
     text = BEFORE_BATCHES.replace("images.map(read)", "images.map(read).cache()")
-    assert up_to("GPU271", text, 2, 10) == {Confidence.LOW}
+    assert up_to("GPU271", text, 2, 5) == {Confidence.LOW}
+
+
+def test_datasets_of_which_nothing_is_taken() -> None:
+    left = BEFORE_BATCHES.replace("model.fit(images", "model.fit(others")
+    assert left != BEFORE_BATCHES
+    assert up_to("GPU271", left, 2, 5) == {Confidence.LOW}
 
 
 HOOKS = """\
@@ -550,3 +558,123 @@ def test_networks_for_small_pictures(old: str, new: str, expected: Confidence) -
     """Linear weights are used once for a sample, those of convolutions often."""
     text = PICTURES.replace(old, new) if old else PICTURES
     assert sure("GPU301", text.replace("WIDTH", "32")) == {expected}
+
+
+PREPARED = """\
+import mindspore as ms
+import mindspore.dataset as ds
+import numpy as np
+
+
+def loud(sound):
+    return np.stack([np.abs(part) for part in sound])
+
+
+sounds = ds.GeneratorDataset(Sounds(paths), ["sound"], num_parallel_workers=4)
+sounds = sounds.map(operations=[loud], input_columns=["sound"])
+for number, sound in enumerate(sounds.create_tuple_iterator()):
+    np.save(f"{number}.npy", sound)
+"""
+TRAINED = """
+model = ms.Model(network, loss_fn=loss, optimizer=optimizer)
+model.train(10, sounds)
+"""
+
+
+def test_files_that_mindspore_prepares() -> None:
+    assert sure("GPU284", PREPARED) == {Confidence.LOW}
+    assert sure("GPU284", PREPARED + TRAINED) == {Confidence.HIGH}
+
+
+DREAM = """\
+import tensorflow as tf
+
+
+def ascend(image, rate):
+    with tf.GradientTape() as tape:
+        tape.watch(image)
+        loss = tf.reduce_mean(network(image))
+    image += rate * tape.gradient(loss, image)
+    return loss
+
+
+for image in images:
+    loss = ascend(image, 0.1)
+    print(f"{loss:.2f}")
+"""
+STEP = """\
+optimizer = tf.keras.optimizers.Adam()
+
+
+def step(x, y):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(network(x) - y)
+    optimizer.apply_gradients([(tape.gradient(loss, w), w) for w in weights])
+    return loss
+
+
+"""
+LOOPS = "for number in range(40):\n    loss = step(INPUTS)\n    print(f'{loss:.2f}')\n"
+
+
+def test_gradients_that_update_no_weights() -> None:
+    assert sure("GPU171", DREAM) == {Confidence.LOW}
+    updated = DREAM.replace(
+        "    return", "    optimizer.apply_gradients(found)\n    return"
+    )
+    assert sure("GPU171", updated) == {Confidence.HIGH}
+
+
+@pytest.mark.parametrize(
+    "given, found",
+    [
+        ("x, y", set()),
+        ("x[number], y[number]", {Confidence.HIGH}),
+        ("*next(batches)", {Confidence.HIGH}),
+    ],
+)
+def test_steps_that_take_all_data(given: str, found: set[Confidence]) -> None:
+    text = (
+        "import tensorflow as tf\nfrom nets import network, weights\n\n"
+        + STEP
+        + LOOPS.replace("INPUTS", given)
+    )
+    assert sure("GPU171", text) == found
+
+
+PADDED = "gpu262_hf_static_padding"
+
+
+def test_models_that_leave_padding_out() -> None:
+    text = fixture(PADDED, "bad")
+    assert sure("GPU262", text) == {Confidence.HIGH}
+    assert sure("GPU262", f"# pip install flash-attn\n{text}") == {Confidence.LOW}
+
+
+COUNTED = """\
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+
+class Labels(Dataset):
+    def __init__(self, paths):
+        self.paths = paths
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        return torch.tensor(list(Image.open(self.paths[index]).getdata()))
+
+
+total = 0
+for labels in DataLoader(Labels(paths), batch_size=64):
+    total += int(torch.sum(labels != -100).item())
+"""
+
+
+def test_loops_that_only_count() -> None:
+    assert sure("GPU201", COUNTED) == set()
+    fed = COUNTED.replace("torch.sum(labels", "engine.step(labels")
+    assert sure("GPU201", fed) == {Confidence.HIGH}

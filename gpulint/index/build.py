@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import itertools
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -39,6 +41,11 @@ _LINKS = frozenset(
 
 
 _NUMBERS = itertools.count(1)
+# How a file may have names that no line of it binds, and those that it always has.
+_MAKES_NAMES = re.compile(r"\b(globals|exec|__dict__|vars)\b|%(pylab|run|load|store)\b")
+_GIVEN = frozenset(
+    [*dir(builtins), *"__file__ __path__ __class__ display get_ipython".split()]
+)
 
 
 def number_of(node: ast.AST) -> int:
@@ -217,6 +224,23 @@ class FileIndex:
         names.update(f.name for f in self.functions)
         names.update(self.classes)
         return frozenset(names)
+
+    @cached_property
+    def unbound_names(self) -> frozenset[str]:
+        """Names that are read, and that no line of the file nor Python itself binds.
+
+        None where they may come from elsewhere: `import *`, `exec`, `%run`.
+        """
+        if self.stars or self.source.has(_MAKES_NAMES):
+            return frozenset()
+        read = {n.id for n in self.all(ast.Name) if isinstance(n.ctx, ast.Load)}
+        read -= self.bound_names | self.imports.keys() | _GIVEN
+        read -= {handler.name for handler in self.all(ast.ExceptHandler)}
+        read -= {matched.name for matched in self.all(ast.MatchAs)}
+        read -= {matched.name for matched in self.all(ast.MatchStar)}
+        return frozenset(
+            read - {matched.rest for matched in self.all(ast.MatchMapping)}
+        )
 
     def qualified(self, node: ast.AST | None) -> str | None:
         """`torch.utils.data.DataLoader` for a name or attribute chain.

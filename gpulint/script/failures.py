@@ -9,22 +9,18 @@ alone: a script may be part of another.
 from __future__ import annotations
 
 import ast
-import builtins
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.index import FileIndex, Function
+from gpulint.index import Function
 from gpulint.index.walk import COMPREHENSIONS, LOOPS, walk_scope
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_CALLS = 1  # into functions that a statement calls
+MAX_UNBOUND = 2  # names that somebody has forgotten
 MAX_EMPTY = 2  # statements of a method that does nothing: a docstring, `pass`
-# How a file may have names that no line of it binds.
-_MAKES_NAMES = re.compile(r"\b(globals|exec|__dict__|vars)\b|%(pylab|run|load|store)\b")
-_GIVEN = frozenset("__file__ __name__ __doc__ __path__ __class__ display".split())
 _BODIES = ("body", "orelse", "finalbody", "handlers")
 _LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
 # Decorators that leave a function's parameters and result as they are.
@@ -122,22 +118,12 @@ def _raises(script: Script, statement: ast.stmt, depth: int, names: bool) -> boo
 
 
 def _is_unbound(script: Script, name: ast.Name) -> bool:
-    """Whether nothing gives a name a value: no line of the file, nor Python itself."""
-    index = script.index
-    if name.id in index.bound_names or name.id in index.imports or index.stars:
-        return False
-    if hasattr(builtins, name.id) or name.id in _GIVEN:
-        return False
-    return name.id not in _other_names(index) and not index.source.has(_MAKES_NAMES)
+    """Whether nothing gives a name a value: no line of the file, nor Python itself.
 
-
-def _other_names(index: FileIndex) -> set[str]:
-    """Names that `except` and `match` bind."""
-    handlers = {h.name for h in index.all(ast.ExceptHandler) if h.name}
-    matched = {m.name for m in index.all(ast.MatchAs) if m.name}
-    starred = {m.name for m in index.all(ast.MatchStar) if m.name}
-    rests = {m.rest for m in index.all(ast.MatchMapping) if m.rest}
-    return handlers | matched | starred | rests
+    A file with many such names is a part of another, or an example.
+    """
+    unbound = script.index.unbound_names
+    return name.id in unbound and len(unbound) <= MAX_UNBOUND
 
 
 def _lets_through(script: Script, context: ast.expr) -> bool:
@@ -195,7 +181,7 @@ def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:
     """Whether a call gives what its function does not take, or that function fails."""
     found = _called(script, call)
     if not found:
-        return False
+        return bool(call.args or call.keywords) and _takes_nothing(script, call.func)
     if not any(script.resolver.takes(function, call) for function in found):
         return True
     return depth > 0 and all(fails(script, f, depth - 1) for f in found)
@@ -241,6 +227,23 @@ def _constructor(script: Script, func: ast.expr, owner: ast.ClassDef) -> list[Fu
     its = methods.get("__init__")
     own = its is not None and its in owner.body
     return [its] if its is not None and (own or _has_plain_bases(script, owner)) else []
+
+
+def _takes_nothing(script: Script, func: ast.expr) -> bool:
+    """Whether a class is made without arguments: nothing of it says how it is made."""
+    resolver = script.resolver
+    owner = resolver.class_of(func)
+    if owner is None or not isinstance(func, ast.Name) or resolver.is_record(owner):
+        return False
+    if {f.node for d in script.definitions(func) for f in resolver.final(d)} != {owner}:
+        return False
+    classes = resolver.bases(owner)
+    if any(c.decorator_list or c.keywords for c in classes):
+        return False
+    if not {"__init__", "__new__"}.isdisjoint(resolver.methods(owner)):
+        return False
+    outside = (b for c in classes for b in c.bases if resolver.class_of(b) is None)
+    return all(script.index.qualified(base) == "object" for base in outside)
 
 
 def _has_plain_bases(script: Script, owner: ast.ClassDef) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gpulint.index import Target
+from gpulint.index.build import last_name
+from gpulint.index.resolve import TENSOR_METHODS
 from gpulint.index.values import LOADER_OPTIONS
 from gpulint.index.walk import walk
 from gpulint.script.edits import Replace, Rewrite
@@ -16,6 +19,7 @@ from gpulint.script.syntax import move_to_spread
 from gpulint.script.worker_state import main_guard
 
 if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
     from gpulint.script.model import Script
 
 _REASON = re.compile(
@@ -78,8 +82,21 @@ def trains_on_cpu(script: Script) -> bool:
 def feeds_cpu(script: Script, loader: Loader) -> bool:
     """Whether what runs over a loader is known, and none of it asks for a GPU."""
     runs = [loop for loop in loader.loops if loop.train or loop.eval]
+    if not runs and all(_only_counts(script, loop) for loop in loader.loops):
+        runs = loader.loops
     files = [script, *(script.of(loop.node) for loop in runs)]
     return bool(runs) and not any(its.uses_gpu for its in files)
+
+
+def _only_counts(script: Script, loop: Loop) -> bool:
+    """Whether a loop only looks at its batches: it calls nothing but torch itself."""
+    calls = (n for n in walk(*loop.node.body) if isinstance(n, ast.Call))
+    return all(
+        last_name(call) in TENSOR_METHODS
+        or (script.index.qualified(call.func) or "").startswith(("torch.", "numpy."))
+        or (isinstance(call.func, ast.Name) and hasattr(builtins, call.func.id))
+        for call in calls
+    )
 
 
 def unpicklable(script: Script, loader: Loader) -> str | None:

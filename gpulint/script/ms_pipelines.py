@@ -11,6 +11,7 @@ from gpulint.index import Argument, Function, Values
 from gpulint.index.build import last_name
 from gpulint.index.known import joined
 from gpulint.index.walk import walk, walk_scope
+from gpulint.script.neighbours import find_programs
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -30,6 +31,9 @@ _STAGES = frozenset(
 _ITERATORS = ("create_tuple_iterator", "create_dict_iterator")
 _WRAPPERS = frozenset("enumerate tqdm trange zip iter list".split())
 _STEP = re.compile(r"train_?one_?step|train_?step|train_?net|net_?train", re.IGNORECASE)
+_TRAINS = re.compile(
+    r"TrainOneStep|value_and_grad|GradOperation|\bgrad\(|\.(train|fit)\(|set_train\((?!False)",
+)
 MAX_CALLERS = 3  # functions between where a dataset is made and where it is used
 
 
@@ -119,6 +123,21 @@ class MsPipelines:
             scripts |= {self.script.index.home(c): self.script.of(c) for c in callers}
             functions = [index.function(c) for c in callers]
         return any(call in s.ms_pipelines.trained for s in scripts.values())
+
+    def may_be_trained(self, call: ast.Call) -> bool:
+        """Whether a stage is trained on, or nobody is known who uses it otherwise.
+
+        Programs that never update weights prepare files, or evaluate.
+        """
+        if self.is_trained(call):
+            return True
+        function = self.script.index.function(call)
+        callers = () if function is None else self.script.resolver.callers(function)
+        if function is not None and not callers:
+            return True
+        using = [self.script.of(call) for call in callers] or [self.script]
+        files = (index for its in using for index in find_programs(its))
+        return any(index.source.has(_TRAINS) for index in files)
 
     @property
     def trained(self) -> set[ast.AST]:

@@ -28,6 +28,24 @@ def is_one(stage: Stage) -> bool:
     return stage.values(WORKERS).all_in(1)
 
 
+def has_processes(stage: Stage) -> bool | None:
+    """Whether a stage runs Python in worker processes; None: not known.
+
+    A source does from two workers on, `map` and `batch` where they are told to.
+    """
+    shared = stage.values("python_multiprocessing")
+    if stage.argument("python_multiprocessing").absent:
+        if stage.kind != GENERATOR:
+            return False
+    elif shared.all_in(False):
+        return False
+    if is_one(stage):
+        return False
+    known = stage.kind == GENERATOR or shared.all_in(True)
+    workers = stage.argument(WORKERS).absent or stage.values(WORKERS).complete
+    return True if known and workers else None
+
+
 def is_stream(script: Script, dataset: Dataset) -> bool:
     """Whether samples come in the order in which they are asked for, at any index."""
     if not dataset.mutated or dataset.owner is None:

@@ -15,6 +15,7 @@ KERAS_3 = (3, 0)
 TF_WITH_KERAS_3 = (2, 16)
 _LEGACY = "TF_USE_LEGACY_KERAS"
 _ESTIMATORS = ("tensorflow.estimator.", "tensorflow.compat.v1.estimator.")
+PARALLEL_MAPS = (2, 6)
 OWN_OPTIMIZATIONS = (2, 11)  # parallel maps and prefetching of its own, by default
 AUTOTUNE_SINCE = (2, 4)  # before that it is in tf.data.experimental
 # One module under several names: the later ones stand for the first.
@@ -84,6 +85,15 @@ def _wants_keras_2(script: Script) -> bool:
         return False
     program = [index, *run_together(script)]
     return any(_LEGACY in file.source.text for file in program)
+
+
+def maps_at_once(script: Script) -> bool:
+    """Whether the newest TensorFlow that is allowed makes maps parallel itself.
+
+    Those without state: `map_parallelization` is on by default from 2.6 on.
+    """
+    highest = script.releases("tensorflow").highest
+    return highest is None or highest >= PARALLEL_MAPS
 
 
 def may_optimize_itself(script: Script) -> bool:

@@ -20,6 +20,14 @@ _SHOWS = re.compile(
     r"^(print|info|debug|write|set_postfix|set_postfix_str|set_description|format|"
     r"set_description_str)$"
 )
+_UPDATES = (
+    "apply_gradients",
+    "apply",
+    "minimize",
+    "assign",
+    "assign_sub",
+    "assign_add",
+)
 _EPOCHS = re.compile(r"epoch", re.IGNORECASE)
 
 
@@ -28,8 +36,14 @@ def step_loops(script: Script) -> list[Loop]:
     nodes = [n for kind in LOOPS for n in script.index.all(kind)]
     steps = [n for n in nodes if isinstance(n, ast.For) and _steps(script, n)]
     inner = [n for n in steps if not any(m is not n and m in walk(n) for m in steps)]
-    found = [script.loop_at(n) for n in inner if not _is_epoch(n)]
+    many = [n for n in inner if not (_is_epoch(n) or _takes_all(script, n))]
+    found = [script.loop_at(n) for n in many]
     return [loop for loop in found if loop is not None]
+
+
+def updates_weights(script: Script) -> bool:
+    """Whether anything of a file changes what it computes gradients of."""
+    return any(name in script.index.calls_by_name for name in _UPDATES)
 
 
 def _steps(script: Script, node: ast.For) -> bool:
@@ -38,6 +52,47 @@ def _steps(script: Script, node: ast.For) -> bool:
         return True
     functions = [script.resolver.callee(call) for call in below]
     return any(f is not None and holds_tape(script, f) for f in functions)
+
+
+def _takes_all(script: Script, node: ast.For) -> bool:
+    """`for step in range(40): loss = step(inputs, targets)`: all data in each step."""
+    if not isinstance(node.iter, ast.Call) or last_name(node.iter) != "range":
+        return False
+    bound = _stored(node.target, *node.body)
+    calls = [n for n in walk(*node.body) if isinstance(n, ast.Call)]
+    if any(last_name(call) in ("next", "sample") for call in calls):
+        return False
+    for call in calls:
+        function = script.resolver.callee(call)
+        if function is not None and holds_tape(script, function):
+            own = {a.arg for a in (*function.args.posonlyargs, *function.args.args)}
+            given = _given(call)
+            return not given & bound and bool(own & _read_under_tapes(script, function))
+    read = _read_under_tapes(script, node)
+    return bool(read) and not read & bound
+
+
+def _read_under_tapes(script: Script, node: ast.AST) -> set[str]:
+    """The names that calls under a tape are given, but for what is made there."""
+    made = tapes(script)
+    blocks = [
+        n
+        for n in walk(node)
+        if isinstance(n, ast.With) and any(i.context_expr in made for i in n.items)
+    ]
+    inside = [statement for block in blocks for statement in block.body]
+    calls = (n for n in walk(*inside) if isinstance(n, ast.Call))
+    return {name for c in calls for name in _given(c)} - _stored(*inside)
+
+
+def _given(call: ast.Call) -> set[str]:
+    values = [*call.args, *(k.value for k in call.keywords)]
+    return {n.id for n in walk(*values) if isinstance(n, ast.Name)}
+
+
+def _stored(*nodes: ast.AST) -> set[str]:
+    names = (n for n in walk(*nodes) if isinstance(n, ast.Name))
+    return {n.id for n in names if isinstance(n.ctx, ast.Store)}
 
 
 def _is_epoch(node: ast.For) -> bool:

@@ -51,6 +51,19 @@ def asked(parser):
     make()
 
 
+class Bare:
+    def init(self, width):
+        self.width = width
+
+
+class Named(str):
+    pass
+
+
+class Wrong(Exception):
+    pass
+
+
 def undefined():
     return width_of_all(3)
 
@@ -141,6 +154,8 @@ FAIL = [
     "found = [make() for width in args.widths]",
     "found = {make(): width for width in args.widths}",
     "undefined()",
+    "Bare(3)",
+    "Bare(width=3)",
 ]
 RUN = [
     "make(1)",
@@ -169,6 +184,9 @@ RUN = [
     "found = [make() for width in args.widths for depth in width]",
     "found = (make() for width in args.widths)",
     "found = width_of_all",
+    "Bare()",
+    "Named(3)",
+    "Wrong(3)",
     "caught()",
     "matched(1)",
     "found = lambda: make()",
