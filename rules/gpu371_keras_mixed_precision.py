@@ -46,9 +46,10 @@ than TensorFlow. Then it is a note.
 
 ## When not
 Any file of the program names a precision, a policy or a TPU. No convolution and no
-attention is seen: small dense networks gain nothing. Where neither layers of 128
-features nor a large model by its name are seen, or no `tf.function` compiles the
-steps, which then wait for Python, the confidence is low.
+attention is seen: small dense networks gain nothing. Loops that update no weights. The
+confidence is low where neither convolutions of 128 features, other layers of 512 nor a
+large model by its name are seen, no `tf.function` compiles the steps, which then wait
+for Python, or the file writes numbers that float16 does not hold (`1e-24`).
 
 ## Source
 TensorFlow guide, "Mixed precision". Tried with Keras 3.15: `compile` puts a
@@ -58,6 +59,7 @@ TensorFlow guide, "Mixed precision". Tried with Keras 3.15: `compile` puts a
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding, Severity
@@ -72,6 +74,8 @@ from gpulint.script.tf_steps import eager_steps, fits
 from gpulint.script.tf_waits import step_loops, updates_weights
 from gpulint.script.written_sizes import is_seen_large
 
+# Numbers that no half format holds: `tf.math.log(x + 1e-24)`, `mask * -(2 ** 32)`.
+_OUT_OF_RANGE = re.compile(r"\b1e-(?:1\d|2\d|3\d)\b|\b2\s*\*\*\s*(?:1[6-9]|[23]\d)\b")
 TITLE = "Train in mixed precision where there is a GPU"
 
 
@@ -95,6 +99,7 @@ class KerasMixedPrecision(Rule):
             withheld = str(error)
         eager = any(step.loop is place for step in eager_steps(script))
         gains = is_seen_large(script) and not eager
+        gains = gains and not script.source.has(_OUT_OF_RANGE)
         yield self.finding(
             script,
             place,

@@ -107,6 +107,7 @@ _DEVICE_NAME = re.compile(
     r"device.*|.*_gpu|.*local_rank|cuda_.*)$",
     re.IGNORECASE,
 )
+_GPU = re.compile(r"gpu|cuda", re.IGNORECASE)
 # Classes that are loaded as models are, and are none.
 _NO_MODEL = re.compile(r"Tokenizer|Processor|Config|Extractor|Scheduler\b")
 _MODULE_NAME = re.compile(
@@ -202,6 +203,8 @@ class Tensors:
 
     def target(self, node: ast.expr) -> Target:
         """What a device expression names, on all paths together."""
+        if isinstance(node, ast.IfExp) and _asks_for_gloo(node.test):
+            return Target.CPU
         if node not in self._targets:
             self._targets[node] = Target.UNKNOWN
             origins = self.resolver.origins(node)
@@ -347,7 +350,9 @@ class Tensors:
         if isinstance(node, (ast.Subscript, ast.Starred, ast.Await)):
             return self.where(node.value)
         if isinstance(node, ast.IfExp):
-            return self.where(node.body) | self.where(node.orelse)
+            sides = (node.body, node.orelse)
+            back = filter(_comes_back, sides if _asks_for_gpu(node.test) else ())
+            return _union(map(self.where, list(back) or sides))
         if isinstance(node, ast.NamedExpr):
             return self.where(node.value)
         return self._container(node)
@@ -373,7 +378,16 @@ class Tensors:
         definitions = self.resolver.definitions(node)
         if not definitions:
             return Where.UNKNOWN
-        return self._defined(definitions)
+        back = [d for d in definitions if self._is_brought_back(d)]
+        return self._defined(back or definitions)
+
+    def _is_brought_back(self, definition: Definition) -> bool:
+        """`if cfg.num_gpus: preds = preds.cpu()`: without a GPU it lies there anyway."""
+        value = definition.value
+        if definition.kind != "assign" or value is None or not _comes_back(value):
+            return False
+        block = self.index.parent(self.index.statement(definition.node))
+        return isinstance(block, ast.If) and _asks_for_gpu(block.test)
 
     def _defined(self, definitions: Iterable[Definition]) -> Where:
         found = Where.NOTHING
@@ -717,6 +731,24 @@ def _named_target(name: object) -> Target:
     return (
         Target.ANY if kind in ("xpu", "hip", "npu", "gpu", "auto") else Target.UNKNOWN
     )
+
+
+def _asks_for_gpu(test: ast.expr) -> bool:
+    """`cfg.num_gpus`, `torch.cuda.is_available()`."""
+    names = (dotted(n) or "" for n in ast.walk(test))
+    return any(_GPU.search(name) for name in names)
+
+
+def _comes_back(node: ast.expr) -> bool:
+    """`preds.detach().cpu()`."""
+    func = node.func if isinstance(node, ast.Call) else None
+    return isinstance(func, ast.Attribute) and func.attr == "cpu"
+
+
+def _asks_for_gloo(test: ast.expr) -> bool:
+    """`backend == "gloo"`: what objects are gathered through lies on the host then."""
+    constants = (n.value for n in ast.walk(test) if isinstance(n, ast.Constant))
+    return "gloo" in constants
 
 
 def _one_target(values: Iterable[Value]) -> Target:

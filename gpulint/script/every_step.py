@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_HELPERS = 12
 _INTERVAL = re.compile(
     r"(^|_)(log|logging|print|display|report|verbose|debug|interval|freq|frequency|every|"
-    r"plot|vis|visualize|save|saving|summary|dump|profile|dry_run)(_|$)",
+    r"plot|vis|visualize|save|saving|summary|dump|profile|dry_run|tick)(_|$)",
     re.IGNORECASE,
 )
 _TYPE_TESTS = frozenset("isinstance hasattr callable issubclass".split())
