@@ -151,12 +151,15 @@ def _find_commands(folder: Path, rooted: bool) -> dict[str, Range]:
     Torch has a search of its own; here only releases that all commands pin count, from
     the oldest to the newest of them.
     """
-    from gpulint.torch_prose import prose, text_of
+    from gpulint.torch_prose import prose, tensorflow_images, text_of
 
     texts = prose(folder)
     named: dict[str, list[Range]] = {}
-    for name, its in (pair for path in texts for pair in _installed(text_of(path))):
-        named.setdefault(name, []).append(its)
+    for text in map(text_of, texts):
+        for name, its in _installed(text):
+            named.setdefault(name, []).append(its)
+        if images := tensorflow_images(text):
+            named.setdefault("tensorflow", []).extend(images)
     found: dict[str, Range] = {}
     for name, ranges in named.items():
         lows = [its.lowest for its in ranges if its.lowest is not None]

@@ -258,7 +258,8 @@ def _is_no_training_code(source: Source, options: Options) -> bool:
     if newest is not None and newest < (1, 0):
         return True
     template = any("{{" in part for part in source.path.parts)
-    return template or not any(name in source.text for name in FRAMEWORKS)
+    code = re.sub(r"#.*", "", source.text)
+    return template or not any(name in code for name in FRAMEWORKS)
 
 
 def _is_of_python_2(source: Source, error: SourceError) -> bool:

@@ -98,6 +98,13 @@ _NVIDIA_TORCH = {
     "25.02": "2.7", "25.05": "2.8", "25.09": "2.9", "25.11": "2.10",
 }  # fmt: skip
 _LAST_KNOWN = "25.12"
+_TENSORFLOW_IMAGE = re.compile(r"\bnvcr\.io/nvidia/tensorflow:(\d\d\.\d\d)-tf2-py3")
+_TENSORFLOW = {
+    "20.03": "2.1", "20.06": "2.2", "20.09": "2.3", "21.02": "2.4", "21.06": "2.5",
+    "21.09": "2.6", "22.01": "2.7", "22.04": "2.8", "22.06": "2.9", "22.10": "2.10",
+    "23.01": "2.11", "23.04": "2.12", "23.08": "2.13", "23.11": "2.14", "24.02": "2.15",
+    "24.06": "2.16", "24.12": "2.17",
+}  # fmt: skip
 _COMMAND = re.compile(
     r"""\b(?:pip[\d.]*|conda|mamba|micromamba|uv|poetry)\s
     (?:[^\n`;&|]|\\\n){0,200}?\b(?:install|create|add)\b
@@ -200,14 +207,25 @@ def _commands(text: str) -> Iterator[tuple[Range, int]]:
     for image in _IMAGE.finditer(text):
         yield allowed(image[1]), image.start()
     for image in _NVIDIA_IMAGE.finditer(text):
-        known = [torch for month, torch in _NVIDIA_TORCH.items() if month <= image[1]]
-        if known and image[1] <= _LAST_KNOWN:
-            yield allowed(known[-1]), image.start()
+        yield _of_image(image[1], _NVIDIA_TORCH), image.start()
     for command in _COMMAND.finditer(text):
         for package in _PACKAGE.finditer(command["packages"]):
             written = package["wheel"] or re.sub(r"\s", "", package["bounds"])
             if written or _OLD_CUDA not in command["packages"]:
                 yield allowed(written), command.start("packages") + package.start()
+
+
+def tensorflow_images(text: str) -> list[Range]:
+    """The releases of TensorFlow 2 in the images of NVIDIA that a text names."""
+    months = (image[1] for image in _TENSORFLOW_IMAGE.finditer(text))
+    found = (_of_image(month, _TENSORFLOW) for month in months)
+    return [its for its in found if its]
+
+
+def _of_image(month: str, releases: dict[str, str]) -> Range:
+    """What an image of a month has; no bound where that is not known."""
+    known = [release for first, release in releases.items() if first <= month]
+    return allowed(known[-1]) if known and month <= _LAST_KNOWN else Range()
 
 
 def _mentions(text: str) -> Iterator[tuple[Range, int]]:

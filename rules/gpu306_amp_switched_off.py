@@ -63,7 +63,8 @@ is off beside an autocast that is on is what bfloat16 needs. Autocast in evaluat
 only, on the CPU, or under Lightning, Accelerate, DeepSpeed, fastai, Ignite and the
 Hugging Face Trainer. A default that a command line or a caller may replace, and a
 setting for debugging, are notes. What may train a network of Fourier transforms, which
-float16 fails in but for lengths that are powers of two, is of low confidence.
+float16 fails in but for lengths that are powers of two, is of low confidence, and so is
+an option that a command in the README or a shell script passes.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package": with `enabled=False`
@@ -85,6 +86,7 @@ from gpulint.script.amp_switches import (
     option_of,
     parameter_of,
 )
+from gpulint.script.commands import passes_option
 from gpulint.script.edits import ReplaceCode, Rewrite
 from gpulint.script.networks import transforms_spectra
 from gpulint.script.old_torch import runs_only_before
@@ -128,8 +130,17 @@ class AmpSwitchedOff(Rule):
             withheld=withheld,
             related=related,
             severity=Severity.NOTE if note else None,
-            confidence=Confidence.LOW if transforms_spectra(script) else None,
+            confidence=None if _is_sure(script, flag) else Confidence.LOW,
         )
+
+
+def _is_sure(script: Script, flag: OffFlag) -> bool:
+    """Whether nothing speaks against it: spectra, and commands that switch it on."""
+    if transforms_spectra(script):
+        return False
+    option = option_of(script, flag.value)
+    name = getattr(_long_name(option), "value", "") if option is not None else ""
+    return not name or not passes_option(script, flag.value.node, name)
 
 
 def _place(script: Script, flag: OffFlag) -> ast.AST:

@@ -48,8 +48,9 @@ than TensorFlow. Then it is a note.
 Any file of the program names a precision, a policy or a TPU. No convolution and no
 attention is seen: small dense networks gain nothing. Loops that update no weights. The
 confidence is low where neither convolutions of 128 features, other layers of 512 nor a
-large model by its name are seen, no `tf.function` compiles the steps, which then wait
-for Python, or the file writes numbers that float16 does not hold (`1e-24`).
+large model by its name are seen, nor in the list of layers that is trained; where no
+`tf.function` compiles the steps, which then wait for Python; and where the file writes
+numbers that float16 does not hold (`1e-24`).
 
 ## Source
 TensorFlow guide, "Mixed precision". Tried with Keras 3.15: `compile` puts a
@@ -72,7 +73,7 @@ from gpulint.script.tf_names import is_for_tf1
 from gpulint.script.tf_policy import is_decided, is_large, output_layers
 from gpulint.script.tf_steps import eager_steps, fits
 from gpulint.script.tf_waits import step_loops, updates_weights
-from gpulint.script.written_sizes import is_seen_large
+from gpulint.script.written_sizes import is_seen_large, names_large
 
 # Numbers that no half format holds: `tf.math.log(x + 1e-24)`, `mask * -(2 ** 32)`.
 _OUT_OF_RANGE = re.compile(r"\b1e-(?:1\d|2\d|3\d)\b|\b2\s*\*\*\s*(?:1[6-9]|[23]\d)\b")
@@ -99,6 +100,9 @@ class KerasMixedPrecision(Rule):
             withheld = str(error)
         eager = any(step.loop is place for step in eager_steps(script))
         gains = is_seen_large(script) and not eager
+        trained = fits(script)
+        small = bool(trained) and all(_is_small(script, call) for call in trained)
+        gains = gains and not small
         gains = gains and not script.source.has(_OUT_OF_RANGE)
         yield self.finding(
             script,
@@ -113,10 +117,26 @@ class KerasMixedPrecision(Rule):
 
 def _training(script: Script) -> ast.AST | None:
     """The first `fit`, or loop of own steps."""
-    for call in fits(script):
+    trained = fits(script)
+    for call in [*(c for c in trained if not _is_small(script, c)), *trained]:
         return call.func
     loops = step_loops(script) if updates_weights(script) else []
     return loops[0].node if loops else None
+
+
+def _is_small(script: Script, fit: ast.Call) -> bool:
+    """Whether a model is written as one list of layers, none of which is wide."""
+    assert isinstance(fit.func, ast.Attribute)
+    made = [origin.call for origin in script.resolver.origins(fit.func.value)]
+    return bool(made) and all(
+        call is not None
+        and last_name(call) == "Sequential"
+        and len(call.args) == 1
+        and isinstance(call.args[0], ast.List)
+        and bool(call.args[0].elts)
+        and not names_large(script.text(call))
+        for call in made
+    )
 
 
 def rewrite(script: Script) -> Rewrite:

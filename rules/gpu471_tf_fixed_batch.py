@@ -42,7 +42,9 @@ rate as a number.
 
 ## When not
 One sample a batch; gradients that are accumulated; batches that are only evaluated; a
-written number of `steps_per_epoch`, which larger batches leave as it is.
+written number of `steps_per_epoch`, which larger batches leave as it is. Where a file
+loads a language model, whose few samples are thousands of tokens, it is of low
+confidence.
 
 ## Source
 Goyal et al. 2017, "Accurate, Large Minibatch SGD"; Malladi et al. 2022, "On the SDEs
@@ -51,14 +53,18 @@ and Scaling Rules for Adaptive Gradient Algorithms".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.edits import CannotFix
 from gpulint.script.tf_batches import larger_batch, small_batches
 from gpulint.script.tf_pipelines import spot
+
+# Language models of packages, whose few samples are thousands of tokens.
+_LARGE = re.compile(r"from_preset\(|from_pretrained\(|keras_(?:hub|nlp)|(?i:bert)")
 
 
 class TfFixedBatch(Rule):
@@ -88,4 +94,5 @@ class TfFixedBatch(Rule):
                 else (),
                 fix=fix,
                 withheld=withheld,
+                confidence=Confidence.LOW if script.source.has(_LARGE) else None,
             )

@@ -20,7 +20,8 @@ takes arrays may not expect; one `model.predict(dataset)` gives all of them at o
 
 ## When not
 The model is trained in the same loop, or the loop goes over models or epochs. Models
-that are not seen to be of Keras: those of scikit-learn have a `predict` as well.
+that are not seen to be of Keras: those of scikit-learn have a `predict` as well. A loop
+of 16 turns or fewer is of low confidence.
 
 ## Source
 Keras documentation, `Model.predict` ("not intended for use inside of loops") and the
@@ -32,13 +33,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index.build import last_name
 from gpulint.index.walk import LOOPS, dotted, walk
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.tf_steps import is_keras_model
 
+FEW_TURNS = 16
 _TRAINS = frozenset("fit train_on_batch load_weights compile".split())
 
 
@@ -61,6 +63,7 @@ class TfPredictInLoop(Rule):
                 call.func,
                 "`predict` sets itself up anew in each turn of the loop",
                 related=[(loop, "this loop")],
+                confidence=Confidence.LOW if _is_short(script, loop) else None,
             )
 
 
@@ -76,6 +79,16 @@ def _loop(script: Script, call: ast.Call) -> ast.For | ast.While | None:
             names = " ".join(dotted(n) or "" for n in walk(target)).lower()
             return above if inside and "epoch" not in names else None
     return None
+
+
+def _is_short(script: Script, loop: ast.For | ast.While) -> bool:
+    """`for step in range(10):`, whose turns set up less than a prediction may take."""
+    if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
+        return False
+    if last_name(loop.iter) != "range" or len(loop.iter.args) != 1:
+        return False
+    number = script.evaluator.constant(loop.iter.args[0])
+    return isinstance(number, int) and number <= FEW_TURNS
 
 
 def _changes(model: ast.expr, loop: ast.For | ast.While) -> bool:

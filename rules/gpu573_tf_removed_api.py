@@ -33,7 +33,8 @@ No fix where the project also allows a release that does not have the new name.
 ## When not
 The project allows no Keras 3, the file imports `tf_keras` or asks for the legacy Keras,
 or it is a script for TensorFlow 1 (sessions, placeholders) or has estimators, which
-left TensorFlow with the release that brought Keras 3.
+left TensorFlow with the release that brought Keras 3. A method of generators beside an
+import of the standalone Keras that Keras 3 does not have either is of low confidence.
 
 ## Source
 Keras documentation, "Migrating Keras 2 code to multi-backend Keras 3"; each name was
@@ -43,9 +44,10 @@ tried with TensorFlow 2.21 and Keras 3.15.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.edits import Build, Replace, ReplaceCode, Rewrite
@@ -74,6 +76,10 @@ GONE = (
     "keras.optimizers.legacy.",
     "keras.wrappers.scikit_learn.",
     "tensorflow.train.experimental.enable_mixed_precision_graph_rewrite",
+)
+# What a program of Keras 2 imports, and Keras 3 fails at before anything is called.
+_KERAS_2 = re.compile(
+    r"from keras\.preprocessing\.image import[^\n]*ImageDataGenerator"
 )
 NEW_NAMES = {
     "keras.mixed_precision.experimental.set_policy": "set_global_policy",
@@ -124,6 +130,7 @@ class TfRemovedApi(Rule):
             f"Keras 3 has no `{old}`: the call fails",
             fix=None if withheld else fix,
             withheld=withheld,
+            confidence=Confidence.LOW if script.source.has(_KERAS_2) else None,
         )
 
     def _optimizer(self, script: Script, call: ast.Call) -> Iterator[Finding]:

@@ -678,3 +678,63 @@ def test_loops_that_only_count() -> None:
     assert sure("GPU201", COUNTED) == set()
     fed = COUNTED.replace("torch.sum(labels", "engine.step(labels")
     assert sure("GPU201", fed) == {Confidence.HIGH}
+
+
+PREDICTED = """\
+from tensorflow import keras
+
+model = keras.models.load_model("model.keras")
+for step in range(10):
+    scores = model.predict(batches[step])
+"""
+
+
+def test_loops_of_a_few_predictions() -> None:
+    assert sure("GPU572", PREDICTED) == {Confidence.LOW}
+    more = PREDICTED.replace("range(10)", "range(1000)")
+    assert sure("GPU572", more) == {Confidence.HIGH}
+
+
+def test_small_batches_of_language_models() -> None:
+    text = fixture("gpu471_tf_fixed_batch", "bad")
+    assert sure("GPU471", text) == {Confidence.HIGH}
+    assert sure("GPU471", f"# like RoBERTa\n{text}") == {Confidence.LOW}
+
+
+def test_programs_of_keras_2() -> None:
+    text = "from tensorflow import keras\nmodel = keras.Sequential([])\n"
+    text += "model.fit_generator(batches, epochs=3)\n"
+    old = "from keras.preprocessing.image import ImageDataGenerator\n"
+    assert sure("GPU573", text) == {Confidence.HIGH}
+    assert sure("GPU573", old + text) == {Confidence.LOW}
+
+
+LATCHED = """\
+import torch
+
+model = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+queue = torch.zeros(99, 8).cuda()
+full = False
+for x in loader:
+    if full or not torch.all(queue[-1] == 0):
+        full = True
+    loss = model(x.cuda()).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new, found",
+    [
+        ("", "", set()),
+        ("full = True", "count = 1", {Confidence.HIGH}),
+        ("full or", "open and", {Confidence.HIGH}),
+    ],
+)
+def test_questions_that_are_asked_until_a_flag_is_set(
+    old: str, new: str, found: set[Confidence]
+) -> None:
+    assert sure("GPU106", LATCHED.replace(old, new)) == found

@@ -22,7 +22,7 @@ FUSED = "import mindspore as ms\n\nms.set_context(enable_graph_kernel=True)\n"
 ROWS = """\
 import mindspore.dataset as ds
 
-data = ds.GeneratorDataset(source, ["x"], max_rowsize=64)
+data = ds.GeneratorDataset(source, ["x"], num_parallel_workers=4, max_rowsize=64)
 """
 UNSUNK = """\
 import mindspore as ms

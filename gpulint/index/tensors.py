@@ -241,7 +241,9 @@ class Tensors:
         if isinstance(node, ast.Call):
             return self._called_target(node)
         if isinstance(node, ast.Attribute) and node.attr == "device":
-            return Target.ANY
+            made = isinstance(self.index.parent(node), ast.keyword)
+            beside = self.where(node.value) if made else Where.UNKNOWN
+            return Target.CPU if beside is Where.HOST else Target.ANY
         if isinstance(node, ast.expr) and self.is_dtype(node):
             return Target.NOT_A_DEVICE
         if isinstance(node, ast.expr):
@@ -382,7 +384,7 @@ class Tensors:
         return self._defined(back or definitions)
 
     def _is_brought_back(self, definition: Definition) -> bool:
-        """`if cfg.num_gpus: preds = preds.cpu()`: without a GPU it lies there anyway."""
+        """`if cfg.gpus: preds = preds.cpu()`: without a GPU it lies there anyway."""
         value = definition.value
         if definition.kind != "assign" or value is None or not _comes_back(value):
             return False

@@ -168,9 +168,10 @@ class EveryStep:
                 value = root.body if holds else root.orelse
                 yield from self._behind(root, holds, self._nodes(value, inner, helper))
             return
+        above = self.script.index.parent(root)
         for value in root.values:
             yield from self._nodes(value, inner, helper)
-            if self.rare(value, helper) is not None:
+            if self.rare(value, helper) is not None or is_latch(root, value, above):
                 return
 
     def _called(self, call: ast.Call, inner: bool) -> Iterator[Part]:
@@ -258,3 +259,20 @@ class EveryStep:
             if isinstance(name, (ast.Name, ast.Attribute))
             for d in self.script.definitions(name)
         )
+
+
+def is_latch(root: ast.BoolOp, value: ast.expr, above: ast.AST | None) -> bool:
+    """`full or test():`, where the branch sets `full`: asked until then."""
+    if not isinstance(above, ast.If) or above.test is not root:
+        return False
+    wanted = isinstance(root.op, ast.Or)
+    if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not):
+        wanted, value = not wanted, value.operand
+    name = dotted(value)
+    return name is not None and any(
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Constant)
+        and node.value.value is wanted
+        and any(dotted(target) == name for target in node.targets)
+        for node in walk(*above.body)
+    )

@@ -12,7 +12,7 @@ from gpulint.index.walk import dotted
 from gpulint.script.branches import Branches, all_of
 from gpulint.script.drained import is_all_but_drained, is_drained, is_read_again
 from gpulint.script.evaluation import called_module
-from gpulint.script.every_step import EveryStep, Part
+from gpulint.script.every_step import EveryStep, Part, is_latch
 from gpulint.script.losses import differentiated
 from gpulint.script.members import SAME_PLACE, member_on_device
 from gpulint.script.neighbours import run_together
@@ -234,7 +234,7 @@ def _tested(
     ):
         return
     if getattr(parent, "test", None) is node:
-        for value in _operands(node):
+        for value in _operands(node, parent):
             if _is_truth(script, value) and on_device(script, value, loop):
                 yield value, value
                 return
@@ -245,12 +245,15 @@ def _is_text(node: ast.expr) -> bool:
     return text or isinstance(node, ast.JoinedStr)
 
 
-def _operands(test: ast.expr) -> Iterator[ast.expr]:
+def _operands(test: ast.expr, above: ast.AST | None) -> Iterator[ast.expr]:
+    """The values that a test asks in every step."""
     if isinstance(test, ast.BoolOp):
         for value in test.values:
-            yield from _operands(value)
+            yield from _operands(value, None)
+            if is_latch(test, value, above):
+                return
     elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _operands(test.operand)
+        yield from _operands(test.operand, None)
     else:
         yield test
 

@@ -39,3 +39,8 @@ def is_seen_large(script: Script) -> bool:
         index.source.has(_WIDE) or index.source.has(_LARGE)
         for index in run_together(script)
     )
+
+
+def names_large(text: str) -> bool:
+    """The same, of the code of one model."""
+    return bool(_WIDE.search(text) or _LARGE.search(text))

@@ -339,3 +339,20 @@ def test_a_bound_counts_beside_names_without_one(tmp_path: Path) -> None:
     found = find_torch_version(tmp_path)
     assert found is not None
     assert found.version == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "image, release",
+    [
+        ("22.12-tf2-py3", (2, 10)),
+        ("20.06-tf2-py3", (2, 2)),
+        ("21.10-tf1-py3", None),
+        ("99.01-tf2-py3", None),
+    ],
+)
+def test_images_of_tensorflow(
+    tmp_path: Path, image: str, release: tuple[int, int] | None
+) -> None:
+    (tmp_path / "Dockerfile").write_text(f"FROM nvcr.io/nvidia/tensorflow:{image}\n")
+    wanted = {} if release is None else {"tensorflow": Range(release, release)}
+    assert find_versions(tmp_path) == wanted

@@ -1,0 +1,43 @@
+"""Commands of READMEs and shell scripts that pass an option to a program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpulint.engine import Options, check_path
+from gpulint.finding import Confidence
+from gpulint.index import Projects
+from gpulint.registry import select_rules
+
+OPTION = (
+    Path(__file__).parents[2] / "fixtures/gpu306_amp_switched_off/option.py"
+).read_text()
+
+
+@pytest.mark.parametrize(
+    "name, text, sure",
+    [
+        ("README.md", "Run\n\n    python src/train.py --amp --epochs 20\n", Confidence.LOW),
+        ("README.md", "    python train.py \\\n      --epochs 20 \\\n      --amp\n", Confidence.LOW),
+        ("README.md", "`--amp` - use mixed precision. Without it float32.\n", Confidence.HIGH),
+        ("README.md", "    python train.py --amp-level O2\n", Confidence.HIGH),
+        ("README.md", "    python train.py --no-amp --epochs 20\n", Confidence.HIGH),
+        ("run.sh", "torchrun --nproc 8 train.py --amp\n", Confidence.LOW),
+        ("scripts/run.sh", "CMD=x\npython train.py ${MORE} --amp\n", Confidence.LOW),
+        ("scripts/run.txt", "python train.py --amp\n", Confidence.HIGH),
+    ],
+)  # fmt: skip
+def test_options_that_commands_pass(
+    tmp_path: Path, name: str, text: str, sure: Confidence
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text(OPTION)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(text)
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options(select_rules(("GPU306",)), projects=projects)
+    found = check_path(tmp_path / "src" / "train.py", options).findings
+    assert [f.confidence for f in found] == [sure]
