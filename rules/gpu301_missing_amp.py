@@ -90,7 +90,7 @@ a package, attention beside layer norms, and layers of 256 features or more are.
 project that allows no torch from 1.6 on, which has no mixed precision of its own, loops
 in which no optimizer is seen to step, a program in which an option that is off turns
 the whole model into float16, one whose files use an environment to play in, and models
-of Fourier transforms.
+of Fourier transforms, or with recurrent cells that make a step for each frame.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and
@@ -118,6 +118,7 @@ from gpulint.script.networks import (
     is_large,
     is_surely_large,
     may_be_large,
+    steps_by_cells,
     transforms_spectra,
 )
 from gpulint.script.old_torch import runs_only_before
@@ -208,9 +209,12 @@ def _is_candidate(script: Script) -> bool:
 
 
 def _is_of_other_work(script: Script) -> bool:
-    """Whether it plays, or its model may work on spectra, which are never halves."""
+    """Whether it plays, or its model may work on spectra, or frame by frame.
+
+    Spectra are never halves; small products of cells wait for their launches.
+    """
     plays = any(map(imports_environments, run_together(script)))
-    return plays or transforms_spectra(script)
+    return plays or transforms_spectra(script) or steps_by_cells(script)
 
 
 def _gains(script: Script, step: Step) -> bool:

@@ -41,6 +41,28 @@ def shown_once(script: Script, loader: Loader) -> bool:
     return not left and taken_once(script, loader)
 
 
+def kept_once(script: Script, loader: Loader) -> bool:
+    """Whether batches are taken a single time, into a list: `list(loader)`."""
+    taken = [p for p in places(script, loader) if not is_len(script, p)]
+    return bool(taken) and all(_is_kept(script, place) for place in taken)
+
+
+def _is_kept(script: Script, node: ast.AST) -> bool:
+    above = script.index.parent(node)
+    if isinstance(above, ast.comprehension):
+        whole = script.index.parent(above)
+        kept = isinstance(whole, ast.ListComp) and above.iter is node
+    else:
+        callee = above.func if isinstance(above, ast.Call) else None
+        kept = callee is not None and script.index.qualified(callee) in (
+            "list",
+            "tuple",
+        )
+    scope = script.index.scope(node)
+    around = script.index.ancestors(node)
+    return kept and not any(isinstance(a, LOOPS) for a in around if a is not scope)
+
+
 def places(script: Script, loader: Loader) -> Iterator[ast.AST]:
     """Where the loader is read: its call, or the local name that it is put under."""
     index = script.index

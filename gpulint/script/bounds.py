@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_DEPTH = 8
+MAX_POWER = 8
 
 
 def at_most(script: Script, node: ast.expr, depth: int = 0) -> float:
@@ -43,6 +44,8 @@ def _written(script: Script, node: ast.expr | None, depth: int) -> float:
         right = at_most(script, node.right, depth + 1)
         if isinstance(node.op, ast.Mult):
             return left * right if left and right else 0
+        if isinstance(node.op, ast.Pow):
+            return left**right if left < inf and 0 <= right <= MAX_POWER else inf
         return left + right if isinstance(node.op, ast.Add) else inf
     return inf
 

@@ -67,6 +67,7 @@ _OF_LARGE = re.compile(
     r"segmentation_models_pytorch\.)"
 )
 _SPECTRAL = re.compile(r"(^|\.)fft\.i?r?fft[2n]?$")
+_CELLS = re.compile(r"^torch\.nn\.(LSTM|GRU|RNN)Cell$")
 _OF_GRAPHS = ("torch_geometric.", "dgl.")
 # The options that say how many features a token has.
 _FEATURES = frozenset(
@@ -137,6 +138,11 @@ def surely_multiplies(script: Script) -> bool:
 def transforms_spectra(script: Script) -> bool:
     """Whether a model that is trained may be one of Fourier transforms."""
     return _trains_one(script, "transforms_spectra", ())
+
+
+def steps_by_cells(script: Script) -> bool:
+    """Whether a model that is trained may make a step of its own for each frame."""
+    return _trains_one(script, "steps_by_cells", ())
 
 
 def has_large(script: Script) -> bool:
@@ -324,6 +330,11 @@ class Network:
     def transforms_spectra(self) -> bool:
         """Whether it works on frequencies, which no half format holds."""
         return self._has(_SPECTRAL)
+
+    @property
+    def steps_by_cells(self) -> bool:
+        """Whether recurrent cells are called one by one, each product a small one."""
+        return self._has(_CELLS)
 
     @property
     def multiplies_beside(self) -> bool:

@@ -168,6 +168,22 @@ def test_loaders_that_nobody_reads(
     assert confidences(tmp_path, "test.py", {"test.py": text}) == [sure]
 
 
+@pytest.mark.parametrize(
+    "kept, sure",
+    [
+        ("loader = [b for b in loader]\n", LOW),
+        ("loader = list(loader)\n", LOW),
+        ("for n in range(9):\n    batches = list(loader)\n", HIGH),
+        ("batches = zip(loader, loader)\n", HIGH),
+    ],
+)
+def test_loaders_that_are_put_into_a_list(
+    tmp_path: Path, kept: str, sure: Confidence
+) -> None:
+    text = PROGRAM.partition("optimizer =")[0] + kept + READ
+    assert confidences(tmp_path, "test.py", {"test.py": text}) == [sure]
+
+
 MODEL = """\
 import torch
 from torch import nn

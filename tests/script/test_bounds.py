@@ -1,0 +1,31 @@
+"""The largest number that an expression can be."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from gpulint.script.bounds import at_most
+from tests.script.code import with_last
+
+
+@pytest.mark.parametrize(
+    "text, most",
+    [
+        ("20 ** 2", 400),
+        ("width = 20\nwidth ** 2", 400),
+        ("3 * 4 + 2", 14),
+        ("width = 64 if small else 128\nwidth * 2", 256),
+        ("widths = [8, 16]\nwidths[i]", 16),
+        ("100 // parts", 100),
+        ("100 - skipped", 100),
+        ("width ** 2", inf),
+        ("2 ** number", inf),
+        ("2 ** 99", inf),
+        ("100 / 3", inf),
+    ],
+)
+def test_bounds(text: str, most: float) -> None:
+    script, node = with_last(text)
+    assert at_most(script, node) == most
