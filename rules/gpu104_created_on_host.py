@@ -44,7 +44,7 @@ a loop runs, a package that no file outside it names, and what a test lets happe
 `if step == 0:`, or `if total is None:` around what sets it; or never, where all callers
 give the argument that is tested, no known one of a `forward` leaves it out, or the test
 is one of an argument's type. What is made once, before the loop, costs nothing worth
-saying.
+saying; what a generator of the host draws has to be drawn there.
 Without a fix: a host tensor that takes the gradient (`requires_grad=True`) would become
 another leaf, the legacy constructors (`torch.FloatTensor(n)`) take no CUDA device, and
 NumPy has no device at all.
@@ -121,6 +121,8 @@ class CreatedOnHost(Rule):
         runner = script.runners.of(made.call)
         if runner is None or serves_single_inputs(script) or is_left_behind(script):
             return
+        if _draws_on_host(script, made.call):
+            return
         withheld = hindrance(script, move, made)
         name = script.text(made.call.func)
         what = "NumPy fills an array" if made.numpy else f"`{name}` fills its tensor"
@@ -170,6 +172,22 @@ class CreatedOnHost(Rule):
                 withheld="NumPy has no device",
                 evidence=[(runner, "runs in every step")],
             )
+
+
+def _draws_on_host(script: Script, call: ast.Call) -> bool:
+    """`generator=gen` after `gen = torch.Generator("cpu")`, as seeds may want it."""
+    given = [k.value for k in call.keywords if k.arg == "generator"]
+    for origin in (o for node in given for o in script.resolver.origins(node)):
+        made = origin.call
+        if made is not None and isinstance(made.func, ast.Attribute):
+            inner = made.func.value  # `torch.Generator().manual_seed(0)`
+            made = inner if isinstance(inner, ast.Call) else made
+        if made is None or script.index.qualified(made.func) != "torch.Generator":
+            return False
+        device = [*made.args, *(k.value for k in made.keywords)]
+        if any(script.tensors.target(d) is not Target.CPU for d in device):
+            return False
+    return bool(given)
 
 
 def _is_of_host(script: Script, device: ast.expr | None) -> bool:

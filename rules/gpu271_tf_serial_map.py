@@ -74,11 +74,11 @@ from gpulint.index.build import last_name
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.edits import Replace, Rewrite
-from gpulint.script.started import is_started
 from gpulint.script.syntax import set_keywords
 from gpulint.script.tf_mapped import Mapped, gives_up_order
 from gpulint.script.tf_names import autotune, maps_at_once
 from gpulint.script.tf_pipelines import is_looked_at, spot
+from gpulint.script.tf_steps import trains
 
 TITLE = "Make elements on several CPUs"
 SERIAL = "`map` makes one element at a time: `num_parallel_calls` is not set"
@@ -88,15 +88,10 @@ STATELESS = (
 )
 
 
-def _trains(script: Script) -> bool:
-    """Whether the file trains or evaluates a model, or is a part of what does."""
-    runs = ("fit", "evaluate", "predict", "GradientTape", "distribute", "minimize")
-    called = script.index.calls_by_name
-    return not is_started(script) or any(name in called for name in runs)
-
-
 def _is_left(script: Script, call: ast.Call) -> bool:
     """Whether a script makes a dataset of which it takes nothing, or has a look."""
+    if any(map(is_looked_at, script.pipelines.behind(call))):
+        return True
     if script.index.function(call) is not None:
         return False
     return all(use.kind == "look" for use in script.pipelines.final_uses(call))
@@ -129,7 +124,7 @@ class TfSerialMap(Rule):
         exact = mapped.exact and not gives_up_order(script, call)
         parallel = not (mapped.draws or mapped.python) and maps_at_once(script)
         behind = map(last_name, script.pipelines.behind(call))
-        unsure = parallel or "cache" in behind or not _trains(script)
+        unsure = parallel or "cache" in behind or not trains(script)
         unsure = unsure or _is_left(script, call)
         reasons = (
             (mapped.draws, "it draws random numbers here"),

@@ -30,7 +30,8 @@ elements come in the same order. Without one TensorFlow chooses it, for parallel
 another one: the order of the elements changes, and the effect is `random`.
 
 ## When not
-The number is given, or may be by `**kwargs`.
+The number is given, or may be by `**kwargs`. In a script that trains and evaluates
+nothing it is of low confidence.
 
 ## Source
 TensorFlow guide, "Better performance with the tf.data API", Parallelizing data
@@ -43,7 +44,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.edits import Replace, Rewrite
@@ -51,6 +52,7 @@ from gpulint.script.syntax import set_keywords
 from gpulint.script.tf_mapped import Mapped, gives_up_order
 from gpulint.script.tf_names import autotune
 from gpulint.script.tf_pipelines import spot
+from gpulint.script.tf_steps import trains
 
 TITLE = "Read several files at a time"
 
@@ -73,6 +75,7 @@ class TfSerialInterleave(Rule):
                 "`interleave` reads in one thread: `num_parallel_calls` is not set",
                 fix=Rewrite(TITLE, (edit,), imports),
                 effect=Effect.EXACT if _keeps_order(script, call) else Effect.RANDOM,
+                confidence=None if trains(script) else Confidence.LOW,
             )
 
 

@@ -27,7 +27,8 @@ in front of the random part; what reads and decodes stays before it.
 ## When not
 Functions that are not seen to draw. A `cache` that a parameter switches on and nobody
 does. A dataset that is passed over once, as for a validation set whose random crop
-shall stay, or a few elements that are repeated on purpose (`take(1).cache()`).
+shall stay, or a few elements that are repeated on purpose (`take(1).cache()`). An order
+that another `shuffle` behind the `cache` draws anew; what a test draws.
 
 ## Source
 TensorFlow guide, "Better performance with the tf.data API", Caching; documentation of
@@ -48,6 +49,7 @@ from gpulint.script import Script
 from gpulint.script.tf_mapped import Mapped
 from gpulint.script.tf_pipelines import is_looked_at, spot
 
+ORDER = "one order"
 _ONE_PASS = frozenset("evaluate predict look".split())
 _EVALUATES = re.compile(r"(^|_)(val|valid|validation|test|eval|dev)", re.IGNORECASE)
 
@@ -67,6 +69,9 @@ class TfCacheAfterRandom(Rule):
             if _is_off(script, call) or (uses and uses <= _ONE_PASS):
                 continue
             place, what = found
+            again = "shuffle" in map(last_name, script.pipelines.behind(call))
+            if (what == ORDER and again) or script.of(place).is_test:
+                continue
             yield self.finding(
                 script,
                 _place(call),
@@ -89,7 +94,7 @@ def drawn_before(script: Script, call: ast.Call) -> tuple[ast.AST, str] | None:
         if name == "shuffle":
             again = script.evaluator.argument(operation, "reshuffle_each_iteration", 2)
             if again.absent:
-                return operation.args[0] if operation.args else operation, "one order"
+                return operation.args[0] if operation.args else operation, ORDER
     return None
 
 

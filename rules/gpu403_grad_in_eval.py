@@ -59,7 +59,8 @@ Evaluations that need gradients are not reported: `autograd.grad`, `backward` or
 `requires_grad` in the loop or in what it calls (physics residuals, adversarial attacks,
 saliency maps, adaptation at test time), nor losses that are collected for a later
 `backward()`, nor functions whose callers switch gradients off, nor a single pass in a
-function that is handed on, as a factory of step functions does.
+function that is handed on, as a factory of step functions does. Pipelines of diffusers
+and transformers switch gradients off themselves.
 
 ## Source
 "Autograd mechanics, Locally disabling gradient computation" in the PyTorch

@@ -23,7 +23,9 @@ once, when it is traced. By hand, the body of the loop becomes a function of `x`
 
 ## When not
 `tf.function` around the step, at any call on the way to it; `train_step` of a Keras
-model, which `fit` compiles; tapes whose gradients update no weights; a tape in no loop.
+model, which `fit` compiles; tapes whose gradients update no weights; a tape in no loop,
+or on the CPU (`tf.device`). Where what the tape runs is compiled itself, the confidence
+is low.
 
 ## Source
 TensorFlow guide, "Better performance with tf.function". Measured with TensorFlow 2.21
@@ -34,10 +36,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
-from gpulint.script.tf_steps import eager_steps
+from gpulint.script.tf_steps import eager_steps, on_cpu, runs_compiled
 
 
 class TfEagerStep(Rule):
@@ -48,10 +50,13 @@ class TfEagerStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each step, at its first tape."""
         for step in eager_steps(script):
+            if on_cpu(script, step.tape):
+                continue
             yield self.finding(
                 script,
                 step.tape,
                 "the training step runs operation by operation: no `tf.function` "
                 "compiles it",
                 related=[(step.loop, "this loop runs it")],
+                confidence=Confidence.LOW if runs_compiled(script, step) else None,
             )

@@ -738,3 +738,100 @@ def test_questions_that_are_asked_until_a_flag_is_set(
     old: str, new: str, found: set[Confidence]
 ) -> None:
     assert sure("GPU106", LATCHED.replace(old, new)) == found
+
+
+EAGER = """\
+import tensorflow as tf
+
+from nets import network, optimizer
+
+for x, y in dataset:
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(network(x) - y)
+    optimizer.minimize(loss, network.trainable_variables, tape=tape)
+"""
+COMPILED = """\
+@tf.function
+def predict(x):
+    return network(x)
+
+
+for x"""
+
+
+def test_steps_of_tensorflow_that_are_compiled_or_on_the_cpu() -> None:
+    assert sure("GPU571", EAGER) == {Confidence.HIGH}
+    on_cpu = EAGER.replace("with tf.G", "with tf.device('/cpu:0'), tf.G")
+    assert sure("GPU571", on_cpu) == set()
+    on_gpu = EAGER.replace("with tf.G", "with tf.device('/gpu:0'), tf.G")
+    assert sure("GPU571", on_gpu) == {Confidence.HIGH}
+    inside = EAGER.replace("for x", COMPILED).replace("(network(x) -", "(predict(x) -")
+    assert sure("GPU571", inside) == {Confidence.LOW}
+
+
+FIXED = """\
+import tensorflow as tf
+
+from nets import network, optimizer
+
+data = tf.data.Dataset.from_tensor_slices(rows).repeat().shuffle(500).batch(16)
+for x, y in data.take(1000):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(network(x) - y)
+    optimizer.minimize(loss, network.trainable_variables, tape=tape)
+"""
+
+
+def test_numbers_of_steps_that_are_taken() -> None:
+    assert sure("GPU471", FIXED) == set()
+    assert sure("GPU471", FIXED.replace(".take(1000)", "")) == {Confidence.HIGH}
+
+
+KEPT = """\
+import tensorflow as tf
+
+data = tf.data.Dataset.from_tensor_slices(rows).shuffle(500).batch(16).cache()
+model.fit(data, epochs=10)
+"""
+
+
+def test_orders_that_are_drawn_anew_behind_a_cache() -> None:
+    assert sure("GPU276", KEPT) == {Confidence.HIGH}
+    assert sure("GPU276", KEPT.replace("cache()", "cache().shuffle(50)")) == set()
+
+
+INTERLEAVED = """\
+import tensorflow as tf
+
+files = tf.data.Dataset.list_files("*.tfrecord")
+for record in files.interleave(tf.data.TFRecordDataset, cycle_length=4):
+    print(record)
+"""
+
+
+def test_files_that_are_only_printed() -> None:
+    main = "\n\nif __name__ == '__main__':\n    network.fit(files)\n"
+    assert sure("GPU272", INTERLEAVED + main.replace(".fit", ".show")) == {
+        Confidence.LOW
+    }
+    assert sure("GPU272", INTERLEAVED + main) == {Confidence.HIGH}
+
+
+SHOWN = """\
+import torch
+from diffusers import StableDiffusionPipeline
+
+pipe = StableDiffusionPipeline.from_pretrained("runwayml/stable-diffusion-v1-5")
+pipe = pipe.to("cuda")
+
+
+def evaluate(loader):
+    for prompts, seeds in loader:
+        images.append(pipe(prompts.cuda()))
+"""
+
+
+def test_pipelines_build_no_graphs() -> None:
+    assert sure("GPU403", SHOWN) == set()
+    own = SHOWN.replace("diffusers import Stable", "mine import Stable")
+    assert sure("GPU403", own) != set()

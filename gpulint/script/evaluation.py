@@ -11,6 +11,7 @@ from gpulint.index import Function, Where
 from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.every_step import EveryStep
 from gpulint.script.loops import is_backward, is_step
+from gpulint.script.models import makers
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -28,6 +29,7 @@ _GRADIENTS = re.compile(
     re.IGNORECASE,
 )
 _SWITCH = re.compile(r"grad|eval|infer|test", re.IGNORECASE)
+_PIPELINE = re.compile(r"^(diffusers|transformers)\..*[Pp]ipeline")
 _LOSS = re.compile(r"loss|crit|metric|(^|_)(ce|bce|mse|l1)$|objective", re.IGNORECASE)
 
 
@@ -48,8 +50,15 @@ def graph_builder(script: Script, loop: Loop) -> ast.Call | None:
     if _graph_is_wanted(script, loop):
         return None
     for call in model_calls(script, loop):
-        return call
+        return None if _is_pipeline(script, call) else call
     return None
+
+
+def _is_pipeline(script: Script, call: ast.Call) -> bool:
+    """Whether a model is a pipeline of diffusers or transformers: it has `no_grad`."""
+    made = makers(script, call.func)
+    names = (script.index.qualified(m.func) or "" for m in made if m is not None)
+    return any(map(_PIPELINE.search, names))
 
 
 def is_evaluation(script: Script, loop: Loop) -> bool:

@@ -44,8 +44,9 @@ def has_tests(index: FileIndex) -> bool:
 
 
 def _is_test_case(node: ast.ClassDef) -> bool:
-    """`class TransferTest(unittest.TestCase)`."""
-    return any((dotted(base) or "").endswith("TestCase") for base in node.bases)
+    """`class TransferTest(unittest.TestCase)`, or one of `tf.test.Benchmark`."""
+    names = (dotted(base) or "" for base in node.bases)
+    return any(name.endswith(("TestCase", "test.Benchmark")) for name in names)
 
 
 def _folders(index: FileIndex) -> list[Path]:

@@ -96,6 +96,8 @@ def _feeds_training(script: Script, call: ast.Call, steps: set[ast.AST]) -> bool
     """Whether `fit` or a loop of steps takes the batches, through other operations."""
     if _EVALUATES.search(_name(script, call)):
         return False
+    if "take" in map(last_name, script.pipelines.behind(call)):
+        return False  # a written number of steps
     for use in script.pipelines.final_uses(call):
         home = script.of(use.node)
         own = steps if home is script else {x.node for x in step_loops(home)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpulint.index import Function
 from gpulint.index.build import last_name
 from gpulint.index.walk import LOOPS, walk, walk_scope
+from gpulint.script.started import is_started
 from gpulint.script.tf_names import name_of
 
 if TYPE_CHECKING:
@@ -100,6 +101,34 @@ def eager_steps(script: Script) -> Iterator[EagerStep]:
         if place not in seen:
             seen.add(place)
             yield EagerStep(tape, loop)
+
+
+def on_cpu(script: Script, node: ast.AST) -> bool:
+    """Whether a place stands in `with tf.device("/cpu:0"):`."""
+    for above in script.index.ancestors(node):
+        for item in above.items if isinstance(above, ast.With) else ():
+            call = item.context_expr
+            if isinstance(call, ast.Call) and call.args:
+                given = getattr(call.args[0], "value", None)
+                if name_of(script, call.func) == "tensorflow.device":
+                    return isinstance(given, str) and "cpu" in given.lower()
+    return False
+
+
+def runs_compiled(script: Script, step: EagerStep) -> bool:
+    """Whether what runs under a tape is a function that is compiled itself."""
+    block = script.index.statement(step.tape)
+    body = block.body if isinstance(block, ast.With) else []
+    calls = (n for n in walk(*body) if isinstance(n, ast.Call))
+    called = (script.resolver.callee(call) for call in calls)
+    return any(f is not None and is_compiled(script, f) for f in called)
+
+
+def trains(script: Script) -> bool:
+    """Whether a file trains or evaluates a model, or is a part of what does."""
+    runs = ("fit", "evaluate", "predict", "GradientTape", "distribute", "minimize")
+    called = script.index.calls_by_name
+    return not is_started(script) or any(name in called for name in runs)
 
 
 def is_compiled(script: Script, function: Function) -> bool:
