@@ -60,7 +60,8 @@ Evaluations that need gradients are not reported: `autograd.grad`, `backward` or
 saliency maps, adaptation at test time), nor losses that are collected for a later
 `backward()`, nor functions whose callers switch gradients off, nor a single pass in a
 function that is handed on, as a factory of step functions does. Pipelines of diffusers
-and transformers switch gradients off themselves.
+and transformers switch gradients off themselves. A single pass that is made once, such
+as a last test behind the training, is of low confidence.
 
 ## Source
 "Autograd mechanics, Locally disabling gradient computation" in the PyTorch
@@ -73,7 +74,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index.walk import FUNCTIONS, walk, walk_scope
 from gpulint.rule import Rule, StepLoops
 from gpulint.script import Loop, Script
@@ -87,6 +88,7 @@ from gpulint.script.evaluation import (
 from gpulint.script.loops import is_backward, is_step
 from gpulint.script.single_pass import modes_without_grad, single_passes
 
+CALLS = 2  # that are followed back from a single pass
 MASKED = "attention with a padding mask gives other values without gradients"
 
 
@@ -142,6 +144,7 @@ class GradInEval(Rule):
             fix=None if withheld else rewrite,
             withheld=withheld,
             effect=Effect.NUMERICS if attention else Effect.EXACT,
+            confidence=Confidence.LOW if _runs_once(script, call, CALLS) else None,
         )
 
     def _finding(self, script: Script, loop: Loop, call: ast.Call) -> Finding:
@@ -160,6 +163,19 @@ class GradInEval(Rule):
             related=[(call.func, "the model runs here")],
             effect=Effect.NUMERICS if attention else Effect.EXACT,
         )
+
+
+def _runs_once(script: Script, node: ast.AST, calls: int) -> bool:
+    """Whether a place is known to be in no loop, nor what leads to it."""
+    if script.loops_around(node):
+        return False
+    function = script.index.function(node)
+    if function is None:
+        return True
+    callers = script.resolver.callers(function) if calls else ()
+    return bool(callers) and all(
+        _runs_once(script.of(call), call, calls - 1) for call in callers
+    )
 
 
 def _binds_locally(script: Script, statement: ast.stmt) -> bool:

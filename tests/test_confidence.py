@@ -835,3 +835,34 @@ def test_pipelines_build_no_graphs() -> None:
     assert sure("GPU403", SHOWN) == set()
     own = SHOWN.replace("diffusers import Stable", "mine import Stable")
     assert sure("GPU403", own) != set()
+
+
+SINGLE = """\
+import torch
+
+from nets import GNN
+from graphs import graph, features, labels, train, test
+
+model = GNN().cuda()
+optimizer = torch.optim.Adam(model.parameters())
+features, labels = features.cuda(), labels.cuda()
+
+
+def assess():
+    model.eval()
+    scores = model(graph, features)
+    print((scores[test].argmax(1) == labels[test]).sum().item())
+
+
+for epoch in range(200):
+    model.train()
+    loss = torch.nn.functional.cross_entropy(model(graph, features)[train], labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_last_pass_behind_the_training() -> None:
+    assert sure("GPU403", SINGLE + "assess()\n") == {Confidence.LOW}
+    assert sure("GPU403", SINGLE + "    assess()\n") == {Confidence.HIGH}
