@@ -16,7 +16,7 @@ SITE := .docs-env
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := test
-.PHONY: .venv demo test test-frameworks equivalence lint format docs snapshots bench clean distclean
+.PHONY: .venv demo test test-frameworks test-gpu equivalence lint format docs snapshots bench clean distclean
 
 .venv: $(STAMP)
 
@@ -41,6 +41,13 @@ test: $(STAMP)
 FRAMEWORKS ?=
 test-frameworks:
 	$(PYTHON) tests/frameworks/run.py $(FRAMEWORKS)
+
+# What only a GPU shows, with the Python and the torch that the machine has for it:
+# make test-gpu GPU_PYTHON=python3
+GPU_PYTHON ?= $(BIN)/python
+test-gpu:
+	PYTHONPATH=tests:. $(GPU_PYTHON) -m pytest -p no:cacheprovider tests/gpu
+	PYTHONPATH=tests:. $(GPU_PYTHON) -m equivalence --scripts $(N) --jobs $(JOBS) --real-gpu
 
 equivalence: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m equivalence --scripts $(N) --jobs $(JOBS)

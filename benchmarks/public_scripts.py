@@ -1,13 +1,15 @@
 """Trains scripts of public repositories before and after `gpulint fix`.
 
-    python benchmarks/public_scripts.py --checkouts DIR [NAME ...]
+    python benchmarks/public_scripts.py --checkouts DIR [--gpu] [--jobs N] [NAME ...]
 
-`DIR` holds the repositories as OWNER__NAME. Each script is copied with its repository,
-given a small made data set, shortened to a few seconds on a CPU, and trained: twice as
-it is (what does not repeat itself is no case), after `fix`, after `fix --allow all`,
-and once more with bfloat16 where that has put autocast. Exact fixes must leave every
-loss that it prints as it was. After all fixes the last loss must lie within the spread
-of five seeds of the original, at least 2 %. A second `fix` must change nothing.
+`DIR` holds the repositories as OWNER__NAME, with git's folder or the commit in a file
+`.commit`. Each script is copied with its repository, given a small made data set,
+shortened to a few seconds on a CPU, and trained there, or with `--gpu` on the GPU:
+twice as it is (what does not repeat itself is no case), after `fix`, after
+`fix --allow all`, and once more with bfloat16 where that has put autocast. Exact fixes
+must leave every loss that it prints as it was. After all fixes the last loss must lie
+within the spread of five seeds of the original, at least 2 %. A second `fix` must
+change nothing.
 
 Prints one JSON object a script. torchvision is needed by some; see `Case.needs`.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import functools
 import gzip
 import importlib.util
 import json
@@ -29,7 +32,8 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -49,6 +53,8 @@ import os, random, runpy, sys, types
 import numpy, torch
 sys.modules["torchvision._meta_registrations"] = types.ModuleType("absent")
 seed, name = int(sys.argv[1]), sys.argv[2]
+if os.environ["CUDA_VISIBLE_DEVICES"]:
+    torch.use_deterministic_algorithms(True, warn_only=True)
 random.seed(seed); numpy.random.seed(seed); torch.manual_seed(seed)
 set_seed = torch.manual_seed
 torch.manual_seed = lambda given: set_seed(given + seed)
@@ -67,6 +73,13 @@ FIXED = {
     "OMP_NUM_THREADS": "1",
     "PYTHONHASHSEED": "0",
 }
+# Sums in the same order each time, and no minutes for a compiler.
+ON_GPU = {
+    **FIXED,
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+    "CUDA_VISIBLE_DEVICES": "0",
+    "GPULINT_COMPILE": "off",
+}
 
 
 class CaseError(Exception):
@@ -79,6 +92,7 @@ class Case(NamedTuple):
     `folder` is where it runs, below the repository; `script` a file there.
     `shorten` replaces text of the script before anything is run, so that before and
     after are shortened alike. `losses` matches each printed loss (group 1).
+    `gpu` are more arguments for a GPU, `environment` the variables it runs with.
     """
 
     name: str
@@ -90,6 +104,12 @@ class Case(NamedTuple):
     prepare: Callable[[Path], None] | None = None
     shorten: tuple[tuple[str, str], ...] = ()
     needs: tuple[str, ...] = ()
+    gpu: tuple[str, ...] = ()
+    environment: Mapping[str, str] = FIXED
+
+    def on_gpu(self) -> Case:
+        """The same on the GPU of this machine."""
+        return self._replace(args=(*self.args, *self.gpu), environment=ON_GPU)
 
 
 class Trained(NamedTuple):
@@ -234,6 +254,7 @@ CASES = (
         rf"[Ll]oss: {NUMBER}",
         mnist,
         needs=("torchvision",),
+        gpu=("--accel",),
     ),
     Case(
         "vae",
@@ -253,6 +274,7 @@ CASES = (
         ("--epochs", "2", "--emsize", "64", "--nhid", "64", "--log-interval", "5"),
         rf"loss\s+{NUMBER}",
         wikitext,
+        gpu=("--accel",),
     ),
     Case(
         "word_language_model with a transformer",
@@ -265,6 +287,7 @@ CASES = (
         ),
         rf"loss\s+{NUMBER}",
         wikitext,
+        gpu=("--accel",),
     ),
     Case(
         "dcgan",
@@ -277,6 +300,7 @@ CASES = (
         ),
         rf"Loss_[DG]: {NUMBER}",
         needs=("torchvision",),
+        gpu=("--accel",),
     ),
     Case(
         "nanoGPT",
@@ -291,6 +315,7 @@ CASES = (
         ),
         rf"loss {NUMBER}",
         characters,
+        gpu=("--device=cuda",),
     ),
     Case(
         "minGPT adder",
@@ -299,6 +324,7 @@ CASES = (
         "projects/adder/adder.py",
         ("--trainer.max_iters=120", "--trainer.device=cpu", "--trainer.num_workers=0"),
         rf"train loss {NUMBER}",
+        gpu=("--trainer.device=cuda",),
     ),
     Case(
         "pygcn",
@@ -415,10 +441,12 @@ def train(case: Case, root: Path, seed: int = 0, **variables: str) -> Trained:
     with tempfile.TemporaryDirectory(prefix="public-") as work:
         ran = Path(work) / "repository"
         shutil.copytree(root, ran, symlinks=True)
+        others = os.environ.get("PYTHONPATH", "")
+        paths = {"PYTHONPATH": os.pathsep.join([str(ran), *others.split(os.pathsep)])}
         done = subprocess.run(
             [sys.executable, "-c", RUNNER, str(seed), case.script, *case.args],
             cwd=ran / case.folder,
-            env={**os.environ, **FIXED, "PYTHONPATH": str(ran), **variables},
+            env={**os.environ, **case.environment, **paths, **variables},
             capture_output=True,
             text=True,
             check=False,
@@ -519,6 +547,9 @@ def near(after: Trained, before: Trained, allowed: float) -> bool:
 
 def commit(checkout: Path) -> str:
     """The commit that is checked out."""
+    noted = checkout / ".commit"
+    if noted.exists():
+        return noted.read_text("utf-8").strip()
     command = ["git", "-C", str(checkout), "rev-parse", "HEAD"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout.strip()
@@ -529,23 +560,31 @@ def missing(case: Case) -> list[str]:
     return [name for name in case.needs if importlib.util.find_spec(name) is None]
 
 
+def judged(case: Case, checkouts: Path) -> dict[str, object]:
+    """What `play` says, or why the case could not be played."""
+    try:
+        if absent := missing(case):
+            raise CaseError(f"needs {', '.join(absent)}")
+        return play(case, checkouts)
+    except CaseError as error:
+        return {"name": case.name, "error": str(error)}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--checkouts", type=Path, required=True)
+    parser.add_argument("--gpu", action="store_true", help="train on the GPU")
+    parser.add_argument("--jobs", type=int, default=1, help="cases side by side")
     parser.add_argument("names", nargs="*", help="cases; all when left out")
     args = parser.parse_args(arguments)
+    cases = [case for case in CASES if case.name in args.names or not args.names]
+    if args.gpu:
+        cases = [case.on_gpu() for case in cases]
     failed = False
-    for case in CASES:
-        if args.names and case.name not in args.names:
-            continue
-        try:
-            if absent := missing(case):
-                raise CaseError(f"needs {', '.join(absent)}")
-            row = play(case, args.checkouts)
-        except CaseError as error:
-            row = {"name": case.name, "error": str(error)}
-        failed = failed or not all(row.get(verdict) for verdict in VERDICTS)
-        print(json.dumps(row), flush=True)
+    with ThreadPoolExecutor(args.jobs) as pool:
+        for row in pool.map(functools.partial(judged, checkouts=args.checkouts), cases):
+            failed = failed or not all(row.get(verdict) for verdict in VERDICTS)
+            print(json.dumps(row), flush=True)
     return int(failed)
 
 

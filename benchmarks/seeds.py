@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -248,6 +249,12 @@ def rate(run: Run) -> float:
     return sum(samples or 0 for samples in run.samples) / sum(run.seconds)
 
 
+def last_losses(scripts: Mapping[str, Path]) -> dict[str, list[float]]:
+    """The last losses of each column; their trainings run side by side."""
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(scripts, pool.map(train, scripts.values()), strict=True))
+
+
 def train(script: Path) -> list[float]:
     """The losses of training and validation in the last epoch of a whole training."""
     output = call(script.parent, script.name, "--json")
@@ -290,15 +297,17 @@ def rounded(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def examine(name: str, which: str, repeats: int, gpu: bool) -> dict[str, Any]:
+def examine(
+    name: str, which: str, repeats: int, *, gpu: bool, tuning: bool
+) -> dict[str, Any]:
     """One scenario, all columns."""
     scenario = SCENARIOS[name]
     size = scenario.sizes[which]
     with tempfile.TemporaryDirectory(prefix="gpulint-seeds-") as folder:
         scripts = prepare(Path(folder), name, size)
-        say(f"{name}: gpulint fix --allow all, gpulint tune")
+        say(f"{name}: gpulint fix --allow all{', gpulint tune' if tuning else ''}")
         fix(scripts["fixed"])
-        tuned = tune(scripts["fixed"])
+        tuned = tune(scripts["fixed"]) if tuning else {}
         batches = {
             "original": size.batch,
             "fixed": tuned_batch(tuned, size),
@@ -306,10 +315,11 @@ def examine(name: str, which: str, repeats: int, gpu: bool) -> dict[str, Any]:
         }
         runs = measure(scripts, batches, scenario, size, repeats)
         found = compared({c: [rate(run) for run in its] for c, its in runs.items()})
+        losses = last_losses(scripts)
         for column, its in found["columns"].items():
             its["data_wait"] = data_wait(runs[column])
             its["batch_size"] = batches[column]
-            its["last_losses"] = [rounded(each) for each in train(scripts[column])]
+            its["last_losses"] = [rounded(each) for each in losses[column]]
         if gpu and name == "faces":
             words = (str(ROOT / "benchmarks" / "seeds_augmentation.py"), "cuda")
             output = call(scripts["expert"].parent, *words)
@@ -356,6 +366,9 @@ def main() -> None:
         "--size", choices=("small", "seed"), help="default: seed where a GPU is"
     )
     parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=SCENARIOS)
+    parser.add_argument(
+        "--no-tune", action="store_true", help="the fixed script by its policy alone"
+    )
     parser.add_argument("--repeats", type=int, default=4, help="of each column")
     parser.add_argument("--out", type=Path, help="a file; default: standard output")
     args = parser.parse_args()
@@ -366,7 +379,14 @@ def main() -> None:
     size = args.size or ("seed" if probe["gpu"] else "small")
     machine = {"name": probe.pop("name"), **this_machine()}
     scenarios = [
-        examine(name, size, args.repeats, bool(probe["gpu"])) for name in args.scenarios
+        examine(
+            name,
+            size,
+            args.repeats,
+            gpu=bool(probe["gpu"]),
+            tuning=not args.no_tune,
+        )
+        for name in args.scenarios
     ]
     result = {
         "size": size,

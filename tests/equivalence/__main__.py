@@ -1,4 +1,7 @@
-"""`python -m equivalence --scripts 500`: checks generated scripts, two at a time."""
+"""`python -m equivalence --scripts 500`: checks generated scripts, two at a time.
+
+With `--real-gpu` they train on the GPU of this machine in place of a pretended one.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,9 @@ def main() -> int:
     parser.add_argument("--scripts", type=int, default=500)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--real-gpu", action="store_true", help="on the GPU of this machine"
+    )
     given = parser.parse_args()
     seeds = range(given.first, given.first + given.scripts)
     started = time.monotonic()
@@ -25,7 +31,7 @@ def main() -> int:
     rules: Counter[str] = Counter()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(given.jobs, context) as pool:
-        jobs = [pool.submit(examine, seed) for seed in seeds]
+        jobs = [pool.submit(examine, seed, real_gpu=given.real_gpu) for seed in seeds]
         for job in as_completed(jobs):
             try:
                 seed, verdict, text, codes = job.result()

@@ -83,6 +83,22 @@ def check(script: str, runner: Runner) -> Checked:
     return Checked(codes(exact), codes(everything))
 
 
+def check_on_real_gpu(script: str, runner: Runner) -> Checked:
+    """Fix a script and run it before and after on the GPU of this machine.
+
+    Exact fixes leave every bit as it was; after all of them, compiling aside, the final
+    loss is as with another seed.
+    """
+    assert_repeatable(script, runner, ON_GPU)
+    exact = check_text(script, EXACT)
+    everything = check_text(script, EVERYTHING)
+    situation = with_workers(ON_GPU, exact.text)
+    judge("exact", script, exact.text, runner, situation, situation)
+    redrawn = Effect.RANDOM in {finding.effect for finding in everything.applied}
+    check_numerics(script, everything.text, runner, AMPERE, redrawn=redrawn)
+    return Checked(codes(exact), codes(everything))
+
+
 def codes(result: Fixed) -> tuple[str, ...]:
     return tuple(sorted({finding.code for finding in result.applied}))
 

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +23,27 @@ FIXED = {
     "OMP_NUM_THREADS": "1",
     "PYTHONHASHSEED": "0",
 }
+# The GPU of this machine in place of a pretended one: sums in the same order each time.
+REAL_GPU = {
+    **{name: FIXED[name] for name in FIXED if "VISIBLE" not in name},
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+    "EQUIVALENCE_GPU": "real",
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # asks no driver, which forks could not use
+}
 
 
 class Server:
     """A server of this package by its module's name, started when first asked."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, fixed: Mapping[str, str] = FIXED) -> None:
         self._module = module
+        self._fixed = fixed
         self._process: subprocess.Popen[str] | None = None
 
     def ask(self, job: dict[str, Any]) -> dict[str, Any]:
         """Send one job and wait for its outcome."""
         if self._process is None:
-            self._process = _start(self._module)
+            self._process = _start(self._module, self._fixed)
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -58,14 +67,14 @@ class Server:
 
 
 @functools.cache
-def plain_server() -> Server:
-    """The server without a GPU that all tests of a process share."""
-    server = Server("plain_server")
+def plain_server(*, on_gpu: bool = False) -> Server:
+    """The server without a GPU, or with this machine's, that all tests share."""
+    server = Server("plain_server", REAL_GPU if on_gpu else FIXED)
     atexit.register(server.close)
     return server
 
 
-def _start(module: str) -> subprocess.Popen[str]:
+def _start(module: str, fixed: Mapping[str, str]) -> subprocess.Popen[str]:
     """Start a server that finds this checkout's packages; nobody counts its lines."""
     path = os.pathsep.join([str(TESTS), str(TESTS.parent)])
     kept = {
@@ -75,7 +84,7 @@ def _start(module: str) -> subprocess.Popen[str]:
     }
     return subprocess.Popen(
         [sys.executable, "-m", f"equivalence.{module}"],
-        env={**kept, **FIXED, "PYTHONPATH": path},
+        env={**kept, **fixed, "PYTHONPATH": path},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         encoding="utf-8",

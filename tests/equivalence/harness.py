@@ -36,8 +36,9 @@ def run_script(
     moves_copy: bool = True,
     timeout: float = 120.0,
     beside: Mapping[str, str] | None = None,
+    on_gpu: bool = False,
 ) -> RunResult:
-    """Run a script with `--json` in an empty folder, on the CPU.
+    """Run a script with `--json` in an empty folder, on the CPU unless `on_gpu`.
 
     A string is the text of the script, a `Path` the file that holds it; beside it are
     only the files of `beside`, texts by their names. `env` is added to this process's environment. The last line of
@@ -61,10 +62,10 @@ def run_script(
         "beside": dict(beside or {}),
         "arguments": [*args, "--json"],
         "environment": dict(env or {}),
-        "moves_copy": moves_copy,
+        "moves_copy": moves_copy and not on_gpu,
         "timeout": timeout,
     }
-    done = plain_server().ask(job)
+    done = plain_server(on_gpu=on_gpu).ask(job)
     if done["status"] is None:
         raise ScriptFailed(f"{name} did not end within {timeout:g} s")
     if done["status"] != 0:

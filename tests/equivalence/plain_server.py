@@ -76,6 +76,8 @@ def run_child(job: dict[str, Any], folder: Path) -> None:
         os.chdir(folder / "run")
         sys.path[0] = str(folder / "run")
         seed(None)
+        if os.environ.get("EQUIVALENCE_GPU") == "real":
+            torch.use_deterministic_algorithms(True, warn_only=True)
         if job["moves_copy"]:
             os.environ["PYTHONPATH"] = os.pathsep.join([str(OVERLAY), *OTHER_PATHS])
             make_moves_copy(torch)

@@ -7,17 +7,17 @@ import functools
 import json
 from types import TracebackType
 
-from .client import Server
+from .client import FIXED, REAL_GPU, Server
 from .situation import Outcome, Situation
 
 PLAIN = Situation()
 
 
 class Runner:
-    """A server with a pretended GPU, started when first needed."""
+    """A server with a pretended GPU, or this machine's, started when first needed."""
 
-    def __init__(self) -> None:
-        self._server = Server("server")
+    def __init__(self, *, real_gpu: bool = False) -> None:
+        self._server = Server("server", REAL_GPU if real_gpu else FIXED)
         self._known: dict[tuple[str, str], Outcome] = {}
 
     def run(self, script: str, situation: Situation = PLAIN) -> Outcome:
@@ -53,8 +53,8 @@ class Runner:
 
 
 @functools.cache
-def shared_runner() -> Runner:
+def shared_runner(*, real_gpu: bool = False) -> Runner:
     """The runner that all tests of a process share."""
-    runner = Runner()
+    runner = Runner(real_gpu=real_gpu)
     atexit.register(runner.close)
     return runner

@@ -1,5 +1,7 @@
 """Runs scripts in forks of one process that has torch loaded.
 
+Their GPU is pretended, or with EQUIVALENCE_GPU=real the one of this machine.
+
 Reads one job a line from standard input (`{"script": …, "situation": {…}}`) and writes
 the outcome as one line. Each script runs in a child of its own, in an empty folder, as
 `__main__`.
@@ -24,7 +26,9 @@ from typing import Any
 
 from . import support
 
-support.load()
+REAL_GPU = os.environ.get("EQUIVALENCE_GPU") == "real"
+if not REAL_GPU:
+    support.load()
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
@@ -110,11 +114,21 @@ def prepare(situation: dict[str, Any], folder: Path) -> None:
         draws.write_down(folder / "run" / NAME, folder / "draws")
     if situation["seeds"]:
         draws.shift_seeds(situation["seeds"])
-    if situation["gpu"] is not None:
+    if REAL_GPU:
+        use_real_gpu(used=situation["gpu"] is not None)
+    elif situation["gpu"] is not None:
         major, minor = situation["gpu"]
         gpu_patches.pretend_gpu((major, minor))
     if situation["constant"]:
         draws.make_constant()
+
+
+def use_real_gpu(*, used: bool) -> None:
+    """Have kernels that repeat themselves, or no GPU. CUDA has not started yet."""
+    if used:
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    else:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 class Watch:
@@ -170,10 +184,17 @@ def random_states() -> dict[str, str]:
     """Digests of the generators that a script shares with libraries."""
     return {
         "torch": digest(torch.get_rng_state()),
-        "device": digest(gpu_memory.NUMBERS.state),
+        "device": digest(device_random_state()),
         "random": hashed([repr(random.getstate()).encode()]),
         "numpy": hashed([pickle.dumps(np.random.get_state(legacy=False))]),
     }
+
+
+def device_random_state() -> torch.Tensor:
+    """The state of the GPU's generator."""
+    if torch.cuda.is_initialized():
+        return torch.cuda.get_rng_state()
+    return gpu_memory.NUMBERS.state
 
 
 def digest(tensor: torch.Tensor) -> str:
@@ -184,7 +205,7 @@ def digest_all(tensors: Iterable[torch.Tensor]) -> str:
     """A digest of values and dtypes; where a tensor lies does not matter."""
     parts = []
     for tensor in tensors:
-        held = gpu.on_host(tensor.detach())
+        held = gpu.on_host(tensor.detach()).cpu()
         flat = held.contiguous().reshape(-1).view(torch.uint8)
         parts += [f"{held.dtype}{tuple(held.shape)}".encode(), flat.numpy().tobytes()]
     return hashed(parts)
