@@ -3,8 +3,8 @@
     python benchmarks/seeds_report.py
 
 Reads benchmarks/results/seeds_*.json, which `seeds.py` has written, and draws a plot
-beside each; reads framework_seeds.json of `seeds_frameworks.py`; writes what stands
-between the README's markers anew.
+beside each; reads framework_seeds.json of `seeds_frameworks.py`, and gpu_costs.json of
+`gpu_costs.py`; writes what stands between the README's markers anew.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ START, END = "<!-- seeds -->", "<!-- end of seeds -->"
 FRAMEWORKS = "framework_seeds.json"
 FRAMEWORKS_START = "<!-- seeds of frameworks -->"
 FRAMEWORKS_END = "<!-- end of seeds of frameworks -->"
+COSTS = "gpu_costs.json"
+COSTS_START, COSTS_END = "<!-- costs on a GPU -->", "<!-- end of costs on a GPU -->"
+COSTS_HEADINGS = ("", "a step", "ms with it", "ms without", "times as long")
 NAMES = {"tensorflow": "TensorFlow", "keras": "Keras", "mindspore": "MindSpore"}
 COLUMNS = {"original": "#8b8d98", "fixed": "#0b7f5f", "expert": "#3a6ea5"}
 HEADINGS = (
@@ -140,6 +143,24 @@ def frameworks_section(result: dict[str, Any]) -> str:
     return f"{about_frameworks(result)}\n\n{table(result, FRAMEWORKS_LOSS)}"
 
 
+def costs_section(result: dict[str, Any]) -> str:
+    """What the README says of what findings cost on a GPU."""
+    versions = result["versions"]
+    where = f"{result['gpu']}, {result['cpus']} CPUs, torch {versions['torch']}"
+    about = (
+        f"{where}: medians of 5 rounds of each side in turns, and in brackets "
+        "the least and the greatest ratio of any two."
+    )
+    rule = "|".join(["---", "---", *["---:"] * 3])
+    lines = [about, "", f"| {' | '.join(COSTS_HEADINGS)} |", f"|{rule}|"]
+    for its in result["cases"]:
+        sides = (f"{its[side] / 1000:.3g}" for side in ("found_us", "better_us"))
+        low, high = its["ratio_low"], its["ratio_high"]
+        ratio = f"{its['ratio']:.2f} [{low:.2f}, {high:.2f}]"
+        lines.append(f"| {' | '.join((its['code'], its['what'], *sides, ratio))} |")
+    return "\n".join(lines)
+
+
 def between(text: str, start: str, end: str, new: str) -> str:
     """A text with something new between two markers."""
     before, rest = text.split(start)
@@ -155,6 +176,8 @@ def write(readme: Path, folder: Path) -> None:
     its = json.loads((folder / FRAMEWORKS).read_text("utf-8"))
     new = frameworks_section(its)
     text = between(text, FRAMEWORKS_START, FRAMEWORKS_END, new)
+    costs = json.loads((folder / COSTS).read_text("utf-8"))
+    text = between(text, COSTS_START, COSTS_END, costs_section(costs))
     readme.write_text(text, "utf-8")
 
 

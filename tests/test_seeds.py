@@ -22,6 +22,7 @@ import seeds_frameworks  # noqa: E402
 import seeds_report  # noqa: E402
 
 from gpulint.bench.runs import Children, Run, Variant  # noqa: E402
+from gpulint.registry import all_rules  # noqa: E402
 
 # Less data; the losses then do not depend on which samples come first.
 SMALLER = {
@@ -208,7 +209,10 @@ def test_the_columns_of_a_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Children, "__call__", measured(rates))
     monkeypatch.setattr(seeds, "tune", lambda script: tuned)
     monkeypatch.setattr(seeds, "train", lambda script: [0.5, 0.25])
-    found = seeds.examine("pm25", "small", 2, False)
+    found = seeds.examine("pm25", "small", 2, gpu=False, tuning=True)
+    untuned = seeds.examine("pm25", "small", 2, gpu=False, tuning=False)
+    assert untuned["tuned"] == {}
+    assert untuned["columns"]["fixed"]["batch_size"] == 32
     assert found["tuned"] == tuned
     assert {c: its["batch_size"] for c, its in found["columns"].items()} == {
         "original": 32,
@@ -414,10 +418,22 @@ def test_a_report_of_measured_columns(tmp_path: Path) -> None:
     for its in frameworks["scenarios"]:  # type: ignore[attr-defined]
         del its["augmentation"]
     (folder / "framework_seeds.json").write_text(json.dumps(frameworks))
+    case = {
+        "code": "GPU106",
+        "what": "small: loss.item()",
+        "found_us": 1500.0,
+        "better_us": 1000.0,
+        "ratio": 1.5,
+        "ratio_low": 1.4,
+        "ratio_high": 1.6,
+    }
+    costs = {"gpu": "A GPU", "cpus": 8, "versions": {"torch": "2.9"}, "cases": [case]}
+    (folder / "gpu_costs.json").write_text(json.dumps(costs))
     readme = tmp_path / "README.md"
     parts = ("above", seeds_report.START, "old", seeds_report.END, "between")
-    more = (seeds_report.FRAMEWORKS_START, "old", seeds_report.FRAMEWORKS_END, "below")
-    readme.write_text("\n".join((*parts, *more, "")))
+    more = (seeds_report.FRAMEWORKS_START, "old", seeds_report.FRAMEWORKS_END)
+    last = (seeds_report.COSTS_START, "old", seeds_report.COSTS_END, "below")
+    readme.write_text("\n".join((*parts, *more, *last, "")))
     seeds_report.write(readme, folder)
     text = readme.read_text()
     rates = "| faces | 100 | 1 500 | 1 600 | 15.00 [7.50, 30.00] | 0.94 [0.47, 1.88] |"
@@ -431,6 +447,8 @@ def test_a_report_of_measured_columns(tmp_path: Path) -> None:
         "samples a second, median of 6 runs of each in turns;"
     ) in text
     assert f"{rates.replace('faces', 'tfnet')} 1 / 0.0667 / 0.0625 |" in text
+    assert "| GPU106 | small: loss.item() | 1.5 | 1 | 1.50 [1.40, 1.60] |" in text
+    assert "A GPU, 8 CPUs, torch 2.9: medians of 5 rounds" in text
     assert text.startswith("above\n")
     assert f"{seeds_report.END}\nbetween\n{seeds_report.FRAMEWORKS_START}" in text
     assert text.endswith("below\n")
@@ -455,6 +473,16 @@ def test_the_readme_shows_what_was_measured() -> None:
             total = its["samples"] * its["passes"]
             assert total > 0
             assert set(its["columns"]) == set(seeds.COLUMNS)
+
+
+def test_the_readme_shows_what_findings_cost_on_a_gpu() -> None:
+    result = json.loads((seeds_report.RESULTS / seeds_report.COSTS).read_text("utf-8"))
+    text = (ROOT / "README.md").read_text("utf-8")
+    shown = text.split(seeds_report.COSTS_START)[1].split(seeds_report.COSTS_END)[0]
+    why = "run `python benchmarks/seeds_report.py`"
+    assert shown.strip() == seeds_report.costs_section(result), why
+    codes = {rule.code for rule in all_rules()}
+    assert {case["code"] for case in result["cases"]} <= codes
 
 
 def test_the_readme_shows_what_was_measured_of_frameworks() -> None:
