@@ -47,8 +47,8 @@ in each of its steps (on an H200 that made steps with images of 19 MB 1.2 times 
 and gained nothing with rows of 33 KB), and the fixes of both rules pin as well. Of low
 confidence too: loaders without workers of Lightning and Accelerate, batches that are
 lists (of `collate_fn=list`), or all cast on the host (`x.float()`), which copies those
-of another type, or made anew there but for labels. Options that an unpacked dict sets or
-may set, values decided at run time, loaders of other libraries, batches
+of another type, or made anew there but for labels. Options that an unpacked dict sets
+or may set, values decided at run time, loaders of other libraries, batches
 that are or may be on the device (pinning those raises), samples that this process makes
 by acting in an environment, single samples of a script that trains nothing and reads
 back each result, loaders of which one batch or a few are taken or that `process` of a

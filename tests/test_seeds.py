@@ -186,10 +186,10 @@ def test_sizes_are_those_of_the_scripts(name: str) -> None:
     assert size.samples > seeds.SCENARIOS[name].sizes["small"].samples
 
 
-def measured(rates: dict[str, float]) -> Any:
+def measured(rates: dict[str, float], fixed: int = 128) -> Any:
     def run(children: Children, variant: Variant) -> Run:
         limits = children.limits
-        batches = {"original": 32, "fixed": 128, "expert": 256}
+        batches = {"original": 32, "fixed": fixed, "expert": 256}
         batch, samples = batches[variant.label], 2976
         steps = [min(batch, samples - i) for i in range(0, samples, batch)] * 3
         assert (limits.steps, limits.warmup) == (len(steps), len(steps) // 3)
@@ -210,9 +210,6 @@ def test_the_columns_of_a_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seeds, "tune", lambda script: tuned)
     monkeypatch.setattr(seeds, "train", lambda script: [0.5, 0.25])
     found = seeds.examine("pm25", "small", 2, gpu=False, tuning=True)
-    untuned = seeds.examine("pm25", "small", 2, gpu=False, tuning=False)
-    assert untuned["tuned"] == {}
-    assert untuned["columns"]["fixed"]["batch_size"] == 32
     assert found["tuned"] == tuned
     assert {c: its["batch_size"] for c, its in found["columns"].items()} == {
         "original": 32,
@@ -224,6 +221,17 @@ def test_the_columns_of_a_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["fixed_to_original"]["value"] == 1.8
     assert found["fixed_to_expert"]["value"] == 0.9
     assert "augmentation" not in found
+
+
+def test_a_scenario_that_is_not_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    rates = {"original": 100.0, "fixed": 120.0, "expert": 200.0}
+    monkeypatch.setattr(Children, "__call__", measured(rates, fixed=32))
+    monkeypatch.delattr(seeds, "tune")
+    monkeypatch.setattr(seeds, "train", lambda script: [0.5, 0.25])
+    found = seeds.examine("pm25", "small", 2, gpu=False, tuning=False)
+    assert found["tuned"] == {}
+    assert found["columns"]["fixed"]["batch_size"] == 32
 
 
 def test_columns_with_other_samples_are_refused(
