@@ -45,8 +45,10 @@ another API.
 Old names behind a test of torch's version, or in an `except`, are a fallback. Lightning
 brings its own mixed precision. Tests that replace the old names or expect a warning.
 Projects that no torch from 2.4 on can run: they pin an older one, or import a module
-that is gone (`torch._six`). `apex.amp` in a file that has PyTorch's own mixed precision
-as well is for those who ask for it: low confidence.
+that is gone (`torch._six`).
+
+Of low confidence, as another name saves no time: projects that do not ask for torch 2.4
+or newer, where nothing may warn yet, and `apex.amp`.
 
 ## Source
 PyTorch documentation, Automatic Mixed Precision package: `torch.cuda.amp.autocast` and
@@ -69,14 +71,13 @@ from gpulint.script.old_amp import Import, OldAmp, Use, moved_import, takes_dtyp
 from gpulint.script.old_torch import runs_only_before
 from gpulint.script.syntax import new_callee
 
+SINCE = (2, 4)  # the names warn
 NEW = {
     "autocast": ("autocast", (1, 10)),
     "GradScaler": ("amp.GradScaler", (2, 3)),
     "custom_fwd": ("amp.custom_fwd", (2, 4)),
     "custom_bwd": ("amp.custom_bwd", (2, 4)),
 }
-# Where a program has both, apex is for those who ask for it.
-NATIVE = re.compile(r"torch\.(cuda\.)?amp|\bautocast\(|GradScaler\(")
 REPLACES = re.compile(r"\b(mock|patch|monkeypatch|warns|filterwarnings)\b")
 DTYPES = {"cuda": "float16", "cpu": "bfloat16"}
 
@@ -96,7 +97,7 @@ class DeprecatedAmpApi(Rule):
             return  # the old name itself is tested
         old = OldAmp(script.resolver)
         groups: dict[Import, list[Use]] = {}
-        warns = bool(old.uses) and not runs_only_before(script, (2, 4))
+        warns = bool(old.uses) and not runs_only_before(script, SINCE)
         for use in old.uses if warns else ():
             if use.statement is None:
                 yield self._written_out(script, old, use)
@@ -109,9 +110,8 @@ class DeprecatedAmpApi(Rule):
                 return  # no other mixed precision yet
             message = "`apex.amp` is deprecated in favour of `torch.amp`"
             reason = "`apex.amp` changes model and optimizer, `torch.amp` does not"
-            confidence = Confidence.LOW if script.source.has(NATIVE) else None
             yield self.finding(
-                script, call.func, message, withheld=reason, confidence=confidence
+                script, call.func, message, withheld=reason, confidence=Confidence.LOW
             )
 
     def _written_out(self, script: Script, old: OldAmp, use: Use) -> Finding:
@@ -124,7 +124,14 @@ class DeprecatedAmpApi(Rule):
             title = f"Spell it `{torch}.{name}`"
             fix = Rewrite(title, (edit,), imports, torch=lowest)
         message = text(script, use)
-        return self.finding(script, use.node, message, fix=fix, withheld=withheld)
+        return self.finding(
+            script,
+            use.node,
+            message,
+            fix=fix,
+            withheld=withheld,
+            confidence=how_sure(script),
+        )
 
     def _imported(
         self, script: Script, old: OldAmp, statement: Import, uses: list[Use]
@@ -150,6 +157,7 @@ class DeprecatedAmpApi(Rule):
             fix=fix,
             withheld=withheld,
             related=related,
+            confidence=how_sure(script),
         )
 
 
@@ -157,6 +165,12 @@ def torch_as_written(script: Script, use: Use) -> tuple[str, tuple[str, ...]]:
     """What stands for `torch` in a use, which may come by a star; a missing import."""
     head, found, _ = (dotted(use.node) or "").partition(f".{use.device}.amp")
     return (head, ()) if found else script.torch
+
+
+def how_sure(script: Script) -> Confidence | None:
+    """Low where a torch is allowed that does not warn; another name saves no time."""
+    warns = script.torch_version is not None and script.torch_version >= SINCE
+    return None if warns else Confidence.LOW
 
 
 def text(script: Script, use: Use) -> str:

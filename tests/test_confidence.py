@@ -166,7 +166,6 @@ def fixture(folder: str, name: str) -> str:
         ("gpu301_missing_amp", "few_kernels", "any_of_torchvision"),
         ("gpu302_missing_tf32", "small_with_attention", "bad"),
         ("gpu701_data_parallel", "beside_processes", "bad"),
-        ("gpu303_deprecated_amp_api", "apex_beside", "apex"),
     ],
 )
 def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
@@ -249,6 +248,18 @@ def test_projects_of_older_releases(
         assert found
         assert {f.confidence is Confidence.LOW for f in found} == {old}
         assert not old or {f.fix for f in found} == {None}
+
+
+@pytest.mark.parametrize("lowest", [None, (2, 3), (2, 4)])
+def test_names_that_warn_since_a_release(lowest: tuple[int, int] | None) -> None:
+    """Another name saves no time: sure where every torch that is allowed warns."""
+    options = Options(select_rules(("GPU303",)), torch_version=lowest)
+    text = fixture("gpu303_deprecated_amp_api", "bad")
+    found = check_source(Source(Path("train.py"), text), options).findings
+    expected = Confidence.HIGH if lowest == (2, 4) else Confidence.LOW
+    assert {f.confidence for f in found} == {expected}
+    apex = fixture("gpu303_deprecated_amp_api", "apex")
+    assert sure("GPU303", apex) == {Confidence.LOW}
 
 
 def test_samples_of_which_nothing_is_known() -> None:

@@ -41,6 +41,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "checkout"
     root.mkdir()
     (root / "train.py").write_text(WASTEFUL, "utf-8")
+    (root / "requirements.txt").write_text("torch>=2.4\n", "utf-8")
     return root
 
 

@@ -26,6 +26,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("gpu303_deprecated_amp_api", "gpu106_host_sync_in_loop"):
         shutil.copy(FIXTURES / name / "bad.py", tmp_path / f"{name}.py")
     (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "requirements.txt").write_text("torch>=2.4\n")
 
 
 def run(*words: str) -> Result:
