@@ -1,4 +1,7 @@
-"""Branches that are taken once at most: in the first step, or until a value is set."""
+"""Branches that are taken once at most: in the first step, or until a value is there.
+
+Once for each key, where values are kept by keys, as `if n not in self.masks:`.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 _UNSET = (None, False, 0)
+_ADDS = frozenset("add append insert setdefault update".split())
+_EMPTIES = frozenset("clear pop popitem".split())
 
 
 def holds_once(script: Script, branch: ast.If | ast.IfExp) -> bool:
@@ -28,9 +33,28 @@ def holds_once(script: Script, branch: ast.If | ast.IfExp) -> bool:
     return any(
         _is_first(script, part, loops)
         or _until_set(script, branch, part, loops)
+        or _until_kept(script, branch, part, loops)
         or is_always_given(script, part)
         for part in all_of(branch.test)
     )
+
+
+def is_kept(script: Script, node: ast.AST) -> bool:
+    """Whether a node is behind `if key in kept: return kept[key]`, and is kept next."""
+    function = script.index.function(node)
+    body = getattr(function, "body", None)
+    if not isinstance(body, list):
+        return False
+    before = (s for s in body if s.end_lineno < getattr(node, "lineno", 0))
+    for branch in (s for s in before if isinstance(s, ast.If)):
+        found = _holder(branch.test, present=True)
+        if found is None or not isinstance(branch.body[-1], ast.Return):
+            continue
+        name = dotted(found) or ""
+        kept = any(_keeps(n, name) for s in body for n in walk(s))
+        if kept and _lasts(script, found, name, branch, []):
+            return True
+    return False
 
 
 # The first step, or another one
@@ -167,3 +191,62 @@ def _fills(value: ast.expr, missing: bool) -> bool:
     """Whether the test fails once its name has a value."""
     unset = isinstance(value, ast.Constant) and value.value in _UNSET
     return unset is not missing
+
+
+# Until it is kept
+
+
+def _until_kept(
+    script: Script, branch: ast.If | ast.IfExp, test: ast.expr, loops: list[Loop]
+) -> bool:
+    """`if key not in kept: kept[key] = …`, `if not kept: kept.append(…)`."""
+    found = _holder(test, present=False)
+    if found is None or not isinstance(branch, ast.If):
+        return False
+    name = dotted(found) or ""
+    kept = any(_keeps(node, name) for node in walk(*branch.body))
+    return kept and _lasts(script, found, name, branch, loops)
+
+
+def _holder(test: ast.expr, *, present: bool) -> ast.expr | None:
+    """The container in which a test finds something, or misses it."""
+    found: ast.expr | None = None
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _holder(test.operand, present=not present)
+    if isinstance(test, ast.Compare):
+        operator, right = test.ops[0], test.comparators[0]
+        if isinstance(operator, ast.In if present else ast.NotIn):
+            found = right
+        elif isinstance(operator, ast.NotEq if present else ast.Eq):
+            found = test.left if ast.unparse(right) in ("{}", "[]") else None
+    elif present and isinstance(test, (ast.Name, ast.Attribute)):
+        found = test
+    return found if found is not None and dotted(found) else None
+
+
+def _keeps(node: ast.AST, name: str) -> bool:
+    """`name[key] = …`, `name.append(…)`."""
+    if isinstance(node, ast.Assign):
+        targets = (t.value for t in node.targets if isinstance(t, ast.Subscript))
+        return name in map(dotted, targets)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    return node.func.attr in _ADDS and dotted(node.func.value) == name
+
+
+def _lasts(
+    script: Script, holder: ast.expr, name: str, branch: ast.If, loops: list[Loop]
+) -> bool:
+    """Whether a container is not made anew, or emptied, in each step."""
+    head, _, last = name.rpartition(".")
+    made: list[ast.AST] = [d.node for d in script.definitions(holder)]
+    if head:
+        made = [*script.index.home(holder).attribute_writes.get(last, ())]
+    emptied = (
+        call
+        for call in script.index.all(ast.Call)
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr in _EMPTIES
+        and dotted(call.func.value) == name
+    )
+    return not any(_in_step(script, node, branch, loops) for node in [*made, *emptied])

@@ -12,7 +12,7 @@ from gpulint.script.branches import in_body
 from gpulint.script.doubtful import may_never_run
 from gpulint.script.drawn import holds_seldom
 from gpulint.script.loops import is_backward
-from gpulint.script.once import holds_once
+from gpulint.script.once import holds_once, is_kept
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -58,7 +58,8 @@ class Runners:
         """Whether a node runs in some iterations of its loops, or of one, only.
 
         Behind `step % n == 0`, a test that holds once (`if step == 0:`) or at random
-        in few steps, or one of the batch that spares its step the backward pass.
+        in few steps, or one of the batch that spares its step the backward pass; or
+        where what it makes is kept for the next time.
         """
         around = [x.node for x in self.script.loops_around(node)]
         outermost = within or (around[-1] if around else None)
@@ -77,7 +78,7 @@ class Runners:
             if above is outermost:
                 break
             child = above
-        return False
+        return not around and is_kept(self.script, node)
 
     def _is_spared(self, branch: ast.If, holds: bool) -> bool:
         """Whether other steps do the backward pass: `if loss.isnan(): … else: …`.
