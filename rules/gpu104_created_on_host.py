@@ -45,6 +45,8 @@ a loop runs, a package that no file outside it names, and what a test lets happe
 give the argument that is tested, no known one of a `forward` leaves it out, or the test
 is one of an argument's type. What is made once, before the loop, costs nothing worth
 saying; what a generator of the host draws has to be drawn there.
+Of low confidence: what only some steps make, behind a test of the data (`if
+mask.sum() > 0:`, `if len(boxes) == 0:`).
 Without a fix: a host tensor that takes the gradient (`requires_grad=True`) would become
 another leaf, the legacy constructors (`torch.FloatTensor(n)`) take no CUDA device, and
 NumPy has no device at all.
@@ -69,6 +71,7 @@ from gpulint.script.at_creation import (
     hindrance,
     is_there,
 )
+from gpulint.script.branches import asks_for_data
 from gpulint.script.creations import (
     Creation,
     creation,
@@ -124,6 +127,7 @@ class CreatedOnHost(Rule):
         if _draws_on_host(script, made.call):
             return
         withheld = hindrance(script, move, made)
+        in_some_steps = asks_for_data(script.index, made.call)
         name = script.text(made.call.func)
         what = "NumPy fills an array" if made.numpy else f"`{name}` fills its tensor"
         yield self.finding(
@@ -134,6 +138,7 @@ class CreatedOnHost(Rule):
             withheld=withheld,
             evidence=[(runner, "runs in every step")],
             effect=effect_of(script, made),
+            confidence=Confidence.LOW if in_some_steps else None,
         )
 
     def _listed(self, script: Script, made: ast.Call) -> Iterator[Finding]:

@@ -50,7 +50,8 @@ afterwards: they could not use CUDA any more, which `is_available()` has asked.
 `non_blocking` is given, or may be. No loader that the file prepares is pinned, or to be
 pinned by GPU202. Batches are left where they are (`device_placement=False`), or
 the script asks for the CPU, for Megatron, which loads by itself, or for TPUs. The
-project allows only releases before 0.30.
+project allows only releases before 0.30. Of low confidence where no prepared loader is
+pinned or has workers: GPU202 is not sure of those either.
 
 ## Source
 Accelerate documentation, quick tour: "Accelerate does not use non-blocking transfers by
@@ -63,11 +64,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Calls, Hardware, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.edits import CannotFix, InsertBefore, Replace, Rewrite
-from gpulint.script.pinning import gains, unpinned
+from gpulint.script.pinning import gains, has_no_workers, unpinned
 from gpulint.script.prepared import prepared_loaders
 from gpulint.script.setting_values import comes_from_settings
 from gpulint.script.syntax import set_keywords
@@ -121,6 +122,7 @@ class AccelerateBlockingTransfer(Rule):
                 fix=fix,
                 withheld=withheld,
                 related=[(x.call.func, "a loader that is prepared") for x in loaders],
+                confidence=_confidence(loaders),
             )
 
 
@@ -166,6 +168,12 @@ def _is_pinned(script: Script, loader: Loader) -> bool:
         return True
     home = script.of(loader.call)
     return not comes_from_settings(home, loader, "pin_memory") and gains(home, loader)
+
+
+def _confidence(loaders: list[Loader]) -> Confidence | None:
+    """Low where nothing is pinned now, nor GPU202 sure that it ought to be."""
+    sure = any(unpinned(x) is None or not has_no_workers(x) for x in loaders)
+    return None if sure else Confidence.LOW
 
 
 def _why_not(script: Script, made: TrainerCall) -> str | None:

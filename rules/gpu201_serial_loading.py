@@ -100,7 +100,8 @@ CPU alone. Batches that a dataset makes on the GPU, and files opened in `__init_
 (debugging, Windows, notebooks) is meant. One worker may well keep up with a process
 that trains or evaluates: low confidence, as where nothing is known of what a sample
 takes, where the number is the default of several functions, each for its callers to
-replace, and where all batches are put into a list once.
+replace, or of an option that a command of the README or of a shell script gives, and
+where all batches are put into a list once.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, Single- and Multi-process Data Loading; the
@@ -117,6 +118,7 @@ from gpulint.index import Value
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.batches_taken import kept_once, shown_once
+from gpulint.script.commands import is_passed
 from gpulint.script.loader_options import (
     feeds_cpu,
     into_loader_kwargs,
@@ -150,6 +152,7 @@ class SerialLoading(Rule):
                 values = loader.values("num_workers").known
                 sure = sure and not has_one(values)
                 sure = sure and not is_of_defaults(script, values)
+                sure = sure and not any(is_passed(script, v) for v in values)
                 sure = sure and not kept_once(script, loader)
                 yield self._finding(script, loader, values, sure)
 

@@ -107,6 +107,7 @@ from gpulint.index import Value
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.batches_taken import run_by_nobody
+from gpulint.script.commands import is_passed
 from gpulint.script.dataset_size import gives_one_batch
 from gpulint.script.few_batches import takes_few
 from gpulint.script.kept_workers import (
@@ -206,7 +207,7 @@ class LightningSerialLoading(Rule):
             withheld=withheld,
             related=places,
             evidence=[*places, (work, loader.dataset.reason)],
-            confidence=_confidence(script),
+            confidence=_confidence(script, values),
         )
 
     def _restarting(self, script: Script, loader: Loader, sure: bool) -> Finding:
@@ -225,12 +226,15 @@ class LightningSerialLoading(Rule):
             start_again(loader),
             fix=fix,
             withheld=withheld,
-            confidence=_confidence(script) if sure and not old else Confidence.LOW,
+            confidence=_confidence(script, ()) if sure and not old else Confidence.LOW,
         )
 
 
-def _confidence(script: Script) -> Confidence | None:
-    return Confidence.LOW if may_load_instead(script) else None
+def _confidence(script: Script, values: tuple[Value, ...]) -> Confidence | None:
+    """Low where one worker loads beside the training, or commands give a number."""
+    one = bool(values) and all(v.constant == 1 for v in values)
+    given = any(is_passed(script, v) for v in values)
+    return Confidence.LOW if one or given or may_load_instead(script) else None
 
 
 def _stays_on_cpu(script: Script, loader: Loader) -> bool:

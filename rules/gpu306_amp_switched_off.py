@@ -83,10 +83,9 @@ from gpulint.script.amp_guards import switched_off, why_not_on
 from gpulint.script.amp_switches import (
     OffFlag,
     is_field,
-    option_of,
     parameter_of,
 )
-from gpulint.script.commands import passes_option
+from gpulint.script.commands import is_passed, long_name, option_of
 from gpulint.script.edits import ReplaceCode, Rewrite
 from gpulint.script.networks import transforms_spectra
 from gpulint.script.old_torch import runs_only_before
@@ -138,29 +137,21 @@ def _is_sure(script: Script, flag: OffFlag) -> bool:
     """Whether nothing speaks against it: spectra, and commands that switch it on."""
     if transforms_spectra(script):
         return False
-    option = option_of(script, flag.value)
-    name = getattr(_long_name(option), "value", "") if option is not None else ""
-    return not name or not passes_option(script, flag.value.node, name)
+    return not is_passed(script, flag.value)
 
 
 def _place(script: Script, flag: OffFlag) -> ast.AST:
     """The value; for an option without a written default, its name."""
     node = flag.value.node
     option = option_of(script, flag.value)
-    return _long_name(option) if option is not None and node is option else node
-
-
-def _long_name(option: ast.Call) -> ast.expr:
-    names = [a for a in option.args if isinstance(a, ast.Constant)]
-    long = (a for a in names if str(a.value).startswith("--"))
-    return next(long, option.args[0] if option.args else option.func)
+    return long_name(option) if option is not None and node is option else node
 
 
 def _message(script: Script, flag: OffFlag) -> str:
     option = option_of(script, flag.value)
     value = flag.value.constant
     if option is not None:
-        name = getattr(_long_name(option), "value", flag.name)
+        name = getattr(long_name(option), "value", flag.name)
         if _is_store(option):
             return f"mixed precision is off unless `{name}` is passed"
         return f"`{name}` is {value} by default, which switches mixed precision off"

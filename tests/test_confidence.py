@@ -145,6 +145,52 @@ for epoch in range(90):
         loss.backward()
         optimizer.step()
 """
+ONE_WORKER = """\
+import lightning as L
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+
+class Photos(Dataset):
+    def __getitem__(self, index):
+        return Image.open(self.paths[index])
+
+
+class Data(L.LightningDataModule):
+    def train_dataloader(self):
+        return DataLoader(Photos(), batch_size=64, num_workers=1)
+"""
+EMPTY = """\
+import torch
+from torch import nn
+
+
+class Weighted(nn.Module):
+    weighted = True
+
+    def forward(self, x, y):
+        if y.sum() > 0:
+            return (x * torch.ones(4).to(x.device)).sum()
+        return x.sum()
+"""
+PREPARED = """\
+from accelerate import Accelerator
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+
+class Photos(Dataset):
+    def __getitem__(self, index):
+        return Image.open(self.paths[index])
+
+
+accelerator = Accelerator()
+loader = DataLoader(Photos(), batch_size=64)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+for x, y in loader:
+    accelerator.backward(criterion(model(x), y))
+    optimizer.step()
+"""
 FETCH = "urllib.request.urlretrieve(address, path)\n"
 
 
@@ -185,6 +231,9 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         ("GPU201", BESIDE, "num_workers=1", "num_workers=0"),
         ("GPU251", DOWNLOADED, FETCH, ""),
         ("GPU251", DOWNLOADED, "    trainer.fit", "trainer.fit"),
+        ("GPU251", ONE_WORKER, "num_workers=1", "num_workers=0"),
+        ("GPU104", EMPTY, "if y.sum() > 0:", "if self.weighted:"),
+        ("GPU162", PREPARED, "=64)", "=64, num_workers=4)"),
     ],
     ids=[
         "some epochs",
@@ -195,6 +244,9 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         "one worker",
         "no download",
         "always",
+        "no worker",
+        "no question of the data",
+        "workers",
     ],
 )
 def test_what_makes_it_sure(code: str, text: str, change: str, instead: str) -> None:

@@ -111,7 +111,8 @@ _GPU = re.compile(r"gpu|cuda", re.IGNORECASE)
 # Classes that are loaded as models are, and are none.
 _NO_MODEL = re.compile(r"Tokenizer|Processor|Config|Extractor|Scheduler\b")
 _MODULE_NAME = re.compile(
-    r"^_?(model\w*|net\w*|\w*_?(model|net|network|module|loss|loss_fn|loss_func|"
+    r"^(?!_?(?:unwrap|get|build|load|make|create|save|init|setup|prepare)_)"
+    r"_?(model\w*|net\w*|\w*_?(model|net|network|module|loss|loss_fn|loss_func|"
     r"criterion|encoder|decoder|backbone|generator|discriminator|critic|actor|policy|"
     r"classifier|head|embedder|student|teacher|transformer|layer|unet|vae|gan|cnn|rnn|"
     r"lstm|mlp|resnet|bert|gpt|vgg\w*|embedding|ema|agent)\d?|criterion\w*|loss_\w+|"

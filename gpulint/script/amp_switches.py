@@ -276,15 +276,6 @@ def flag_name(flag: ast.expr) -> str:
     return (dotted(flag) or "").rpartition(".")[2]
 
 
-def option_of(script: Script, value: Value) -> ast.Call | None:
-    """The `add_argument` call whose default a value is."""
-    chain = [value.node, *script.index.ancestors(value.node)]
-    calls = (n for n in chain if isinstance(n, ast.Call))
-    return next(
-        (c for c in calls if getattr(c.func, "attr", "") == "add_argument"), None
-    )
-
-
 def parameter_of(script: Script, value: Value) -> str | None:
     """The parameter whose default a value is."""
     args = script.index.parent(value.node)

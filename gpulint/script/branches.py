@@ -7,11 +7,14 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from gpulint.index.walk import FUNCTIONS
+from gpulint.index.walk import FUNCTIONS, walk
 
 if TYPE_CHECKING:
     from gpulint.index import FileIndex
 
+_OF_DATA = frozenset(
+    "shape size dim ndim numel nelement sum any all max min item isnan isfinite".split()
+)
 Branches = tuple[tuple[ast.AST, bool], ...]
 
 
@@ -58,6 +61,21 @@ def all_of(test: ast.expr, holds: bool = True) -> list[ast.expr]:
     if isinstance(test, ast.BoolOp) and isinstance(test.op, both):
         return test.values
     return [test]
+
+
+def asks_for_data(index: FileIndex, node: ast.AST) -> bool:
+    """Whether a branch around a place depends on what the data are in a step.
+
+    On their number, their shape or their values: `if mask.sum() > 0:`, `len(boxes)`.
+    """
+    inner = takewhile(lambda a: not isinstance(a, FUNCTIONS), index.ancestors(node))
+    tests = [a.test for a in inner if isinstance(a, (ast.If, ast.IfExp))]
+    return any(
+        (isinstance(part, ast.Attribute) and part.attr in _OF_DATA)
+        or (isinstance(part, ast.Call) and getattr(part.func, "id", "") == "len")
+        for part in walk(*tests)
+        if not index.inside(node, part)
+    )
 
 
 def in_body(branch: ast.If | ast.IfExp, child: ast.AST) -> bool:

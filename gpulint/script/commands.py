@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING
 
 from gpulint.torch_prose import prose, text_of
 
 if TYPE_CHECKING:
-    import ast
     from pathlib import Path
 
+    from gpulint.index import Value
     from gpulint.index.project import Project
     from gpulint.script.model import Script
 
@@ -21,6 +22,29 @@ _COMMAND = re.compile(
 )
 _INNER = ("scripts", "script")  # folders of shell scripts, beside the programs
 MAX_FOLDERS = 6  # from a file up to the root of its project
+
+
+def is_passed(script: Script, value: Value) -> bool:
+    """Whether a known command gives the option whose default a value is."""
+    option = option_of(script, value)
+    name = getattr(long_name(option), "value", "") if option is not None else ""
+    return bool(name) and passes_option(script, value.node, name)
+
+
+def option_of(script: Script, value: Value) -> ast.Call | None:
+    """The `add_argument` call whose default a value is."""
+    chain = [value.node, *script.index.ancestors(value.node)]
+    calls = (n for n in chain if isinstance(n, ast.Call))
+    return next(
+        (c for c in calls if getattr(c.func, "attr", "") == "add_argument"), None
+    )
+
+
+def long_name(option: ast.Call) -> ast.expr:
+    """The name of an option with two dashes, else its first one."""
+    names = [a for a in option.args if isinstance(a, ast.Constant)]
+    long = (a for a in names if str(a.value).startswith("--"))
+    return next(long, option.args[0] if option.args else option.func)
 
 
 def passes_option(script: Script, node: ast.AST, option: str) -> bool:

@@ -14,6 +14,7 @@ from gpulint.index import FileIndex, Function
 from gpulint.index.walk import walk
 from gpulint.script.batches_taken import places
 from gpulint.script.branches import all_of, branches_of
+from gpulint.script.commands import option_of
 from gpulint.script.doubtful import may_never_run
 from gpulint.script.failures import fails, fails_around
 from gpulint.script.left_over import is_only_imported
@@ -90,6 +91,8 @@ def _is_left_out(script: Script, node: ast.AST) -> bool:
                 return True
             if holds and _is_never_chosen(script, branch.test):
                 return True
+            if any(_is_always(script, test, not holds) for test in tests):
+                return True
     return False
 
 
@@ -131,6 +134,30 @@ def _backward(statements: list[ast.stmt]) -> Iterator[ast.Call]:
 
 def _names(node: ast.AST) -> set[str]:
     return {n.id for n in walk(node) if isinstance(n, ast.Name)} - {"self"}
+
+
+def _is_always(script: Script, test: ast.expr, answer: bool) -> bool:
+    """Whether `kind == "a"` has one answer for all that calls are seen to give.
+
+    Of a parameter that a call writes out; what an option gives is for users to choose.
+    """
+    if not isinstance(test, ast.Compare) or len(test.ops) > 1:
+        return False
+    operator, asked = test.ops[0], test.comparators[0]
+    if not isinstance(operator, (ast.Eq, ast.NotEq)):
+        return False
+    if not isinstance(asked, ast.Constant) or not isinstance(asked.value, str):
+        return False
+    if not any(d.kind == "parameter" for d in script.definitions(test.left)):
+        return False
+    values = script.evaluator.values(test.left).known
+    known = [v for v in values if not script.of(v.node).is_test]
+    equal = isinstance(operator, ast.Eq)
+    return (
+        not all(v.default for v in known)
+        and not any(option_of(script, v) for v in known)
+        and all((v.constant == asked.value) is (equal is answer) for v in known)
+    )
 
 
 def _is_never_chosen(script: Script, test: ast.expr) -> bool:

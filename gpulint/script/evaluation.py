@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Function, Where
 from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.every_step import EveryStep
+from gpulint.script.frozen import is_frozen
 from gpulint.script.loops import is_backward, is_step
 from gpulint.script.models import makers
 
@@ -50,7 +51,8 @@ def graph_builder(script: Script, loop: Loop) -> ast.Call | None:
     if _graph_is_wanted(script, loop):
         return None
     for call in model_calls(script, loop):
-        return None if _is_pipeline(script, call) else call
+        without = _is_pipeline(script, call) or is_frozen(script, called_module(call))
+        return None if without else call
     return None
 
 

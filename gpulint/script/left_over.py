@@ -88,7 +88,11 @@ def is_only_imported(script: Script, node: ast.AST) -> bool:
     if not 1 < len(users) < MAX_FILES or any(u.source.has(_BY_NAME) for u in users):
         return False  # a file that nobody imports may be for programs elsewhere
     named = re.compile(rf"(?<!\bdef )(?<!\bclass )\b{kept.name}\b")
-    return not any(named.search(_IMPORT.sub("", user.source.text)) for user in users)
+    lines = script.source.text.splitlines()
+    del lines[kept.lineno - 1 : kept.end_lineno]  # it may name itself
+    others = [user.source.text for user in users if user is not script.index]
+    texts = ["\n".join(lines), *others]
+    return not any(named.search(_IMPORT.sub("", text)) for text in texts)
 
 
 def _is_offered(script: Script) -> bool:

@@ -158,12 +158,47 @@ def _is_joined(script: Script, node: ast.expr, depth: int) -> bool:
         if isinstance(part, ast.Call) and script.index.qualified(part.func) in _COPIES:
             names = (n for a in part.args for n in walk(a) if isinstance(n, ast.Name))
             return any(script.batches.loop_of(n) is not None for n in names)
-        if _casts(script, part):
+        if _casts(script, part) or _joins(script, part, depth):
             return True
     if not isinstance(node, ast.Name) or depth > 3:
         return False
     values = [d.value for d in script.definitions(node) if d.kind == "assign"]
     return any(v is not None and _is_joined(script, v, depth + 1) for v in values)
+
+
+def _joins(script: Script, node: ast.AST, depth: int) -> bool:
+    """Whether a function of the project makes new tensors of a batch that it is given.
+
+    All that it returns holds what `torch.cat` and its like make, or it is given that.
+    """
+    if not isinstance(node, ast.Call):
+        return False
+    function = script.resolver.callee(node)
+    given = [*node.args, *(k.value for k in node.keywords)]
+    if function is None:
+        return False
+    if any(isinstance(a, ast.Name) and _is_joined(script, a, depth + 1) for a in given):
+        return True
+    if not any(map(script.batches.loop_of, given)):
+        return False
+    its = script.of(function)
+    returned = its.resolver.flow(function).returns
+    return bool(returned) and all(
+        value is not None and any(_is_copy(its, part) for part in walk(value))
+        for value in returned
+    )
+
+
+def _is_copy(script: Script, node: ast.AST) -> bool:
+    """`torch.cat(…)`, or a name that is given one."""
+    if isinstance(node, ast.Call):
+        return script.index.qualified(node.func) in _COPIES
+    values = (
+        [d.value for d in script.definitions(node)]
+        if isinstance(node, ast.Name)
+        else []
+    )
+    return any(isinstance(v, ast.Call) and _is_copy(script, v) for v in values)
 
 
 def _casts(script: Script, node: ast.AST) -> bool:

@@ -44,9 +44,10 @@ class Residency:
 
     @property
     def short_lived(self) -> bool:
-        """Whether it is an array in memory that a loop makes, such as an order."""
+        """Whether it is an array in memory that a loop or step makes, as an order."""
         return all(
-            o.kind == "memory" and self.script.loop_of(o.node) is not None
+            o.kind == "memory"
+            and (self.script.loop_of(o.node) or self.script.runners.of(o.node))
             for o in self.first.openings
         )
 

@@ -25,6 +25,7 @@ _NOT_FORWARD = frozenset(
     "init_hidden append update step item float half double apply register_buffer "
     "size dim view reshape".split()
 )
+_PLAIN = ("torch.nn.Module", "abc.ABC", "object")
 BLOCKS = ("body", "orelse", "finalbody")
 
 
@@ -149,7 +150,8 @@ def runs_model(script: Script, call: ast.Call, depth: int = 0) -> bool:
     if function is not None:
         owner = script.index.parent(function)
         if isinstance(owner, ast.ClassDef) and script.tensors.is_module_class(owner):
-            return _may_run(function.name) and not is_loss(script, func)
+            runs = _may_run(function.name) and not is_loss(script, func)
+            return runs and (function.name == "forward" or _has_parts(script, owner))
         return depth < 4 and any(
             isinstance(n, ast.Call) and runs_model(script, n, depth + 1)
             for n in walk(*function.body)
@@ -162,6 +164,19 @@ def runs_model(script: Script, call: ast.Call, depth: int = 0) -> bool:
         if holder is not None and script.tensors.is_module(holder):
             return not is_loss(script, holder)
     return not is_loss(script, func) and script.tensors.is_module(func)
+
+
+def _has_parts(script: Script, owner: ast.ClassDef) -> bool:
+    """Whether a module may hold weights: not if `nn.Module` alone makes it."""
+    resolver = script.resolver
+    outside = (
+        base
+        for known in resolver.bases(owner)
+        for base in known.bases
+        if resolver.class_of(base) is None
+    )
+    plain = all(script.index.qualified(base) in _PLAIN for base in outside)
+    return not plain or "__init__" in resolver.methods(owner)
 
 
 def _may_run(method: str) -> bool:

@@ -41,3 +41,46 @@ def test_options_that_commands_pass(
     options = Options(select_rules(("GPU306",)), projects=projects)
     found = check_path(tmp_path / "src" / "train.py", options).findings
     assert [f.confidence for f in found] == [sure]
+
+
+SERIAL = """\
+import argparse
+
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--workers", type=int, default=0)
+args = parser.parse_args()
+
+
+class Photos(Dataset):
+    def __getitem__(self, index):
+        return Image.open(self.paths[index])
+
+
+model = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in DataLoader(Photos(), batch_size=32, num_workers=args.workers):
+    loss = model(x.cuda()).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "words, sure",
+    [("--workers 8", Confidence.LOW), ("--epochs 8", Confidence.HIGH)],
+)
+def test_numbers_of_workers_that_commands_give(
+    tmp_path: Path, words: str, sure: Confidence
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "train.py").write_text(SERIAL)
+    (tmp_path / "README.md").write_text(f"Run\n\n    python train.py {words}\n")
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options(select_rules(("GPU201",)), projects=projects)
+    found = check_path(tmp_path / "train.py", options).findings
+    assert [f.confidence for f in found] == [sure]

@@ -105,6 +105,50 @@ def test_branches_that_what_options_give_leaves_out(
     assert confidences(tmp_path, files) == {11: HIGH, 19: sure}
 
 
+@pytest.mark.parametrize(
+    "calls, sure",
+    [
+        ('run("test")', LOW),
+        ('run("test")\nrun("val")', HIGH),
+        ("run(args.split)", HIGH),
+        ("run(split)", HIGH),
+        ('run(kind="test")', LOW),
+    ],
+)
+def test_branches_that_no_call_asks_for(
+    tmp_path: Path, calls: str, sure: Confidence
+) -> None:
+    text = f"""\
+import argparse
+
+from engine import assess
+from parts import loader, model, split
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--split", default="test")
+args = parser.parse_args()
+
+
+def run(kind):
+    if kind == "val":
+        assess(model, loader)
+
+
+{calls}
+"""
+    found = confidences(tmp_path, {"engine.py": LOOP, "main.py": text})
+    assert found[19] is sure
+
+
+def test_a_function_that_names_itself_alone(tmp_path: Path) -> None:
+    engine = f"{LOOP}    assess.done = True\n"
+    unused = MAIN.replace("    assess(model, loader)", "    print(args)")
+    files = {"engine.py": engine, "main.py": unused}
+    assert confidences(tmp_path, files)[19] is LOW
+    named = unused.replace("print(args)", "print(assess)")
+    assert confidences(tmp_path, {"main.py": named})[19] is HIGH
+
+
 RUN = """\
 from engine import assess
 from parts import loader, model

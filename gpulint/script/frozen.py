@@ -1,0 +1,83 @@
+"""Models none of whose parameters asks for a gradient."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index.walk import dotted, walk
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+_SWITCH = re.compile(r"\brequires_grad")
+
+
+def is_frozen(script: Script, model: ast.expr) -> bool:
+    """Whether a file switches the gradients of all parameters of a model off.
+
+    `net.requires_grad_(False)`, a loop over `net.parameters()`, or a function of the
+    project that has one; and nothing of the file switches any on again.
+    """
+    if not dotted(model) or "requires_grad" not in script.source.text:
+        return False
+    found = list(_switched(script, model))
+    return bool(found) and not any(found)
+
+
+def _switched(script: Script, model: ast.expr) -> Iterator[bool]:
+    """Whether each place that switches the model's gradients may switch them on."""
+    for call in script.index.all(ast.Call):
+        func = call.func
+        switches = isinstance(func, ast.Attribute) and func.attr == "requires_grad_"
+        if switches and _is_it(script, func.value, model):  # type: ignore[attr-defined]
+            yield _is_on(script, [*call.args, *(k.value for k in call.keywords)])
+        elif any(_is_it(script, given, model) for given in call.args):
+            yield from _by_function(script, call)
+    for loop in script.index.all(ast.For):
+        called = loop.iter.func if isinstance(loop.iter, ast.Call) else None
+        its = called.value if getattr(called, "attr", "") == "parameters" else None  # type: ignore[union-attr]
+        if its is not None and _is_it(script, its, model):
+            yield from _in(script, loop)
+
+
+def _is_it(script: Script, node: ast.expr, model: ast.expr) -> bool:
+    """Whether two names are one, and have the same value."""
+    name = dotted(node)
+    if not name or name != dotted(model):
+        return False
+    if isinstance(node, ast.Attribute):
+        return script.index.owner(node) is script.index.owner(model)
+    made = {d.node for d in script.definitions(node)}
+    return not made.isdisjoint(d.node for d in script.definitions(model))
+
+
+def _by_function(script: Script, call: ast.Call) -> Iterator[bool]:
+    """`set_requires_grad(net, False)`, whose function goes through parameters."""
+    function = script.resolver.callee(call)
+    if function is None or not script.of(function).source.has(_SWITCH):
+        return
+    given = [*call.args[1:], *(k.value for k in call.keywords)]
+    defaults = [*function.args.defaults, *function.args.kw_defaults]
+    flags = given or [flag for flag in defaults if flag is not None]
+    for on in _in(script.of(function), function):
+        yield on and _is_on(script, flags)
+
+
+def _in(script: Script, node: ast.AST) -> Iterator[bool]:
+    """Whether each statement below that writes `requires_grad` may switch it on."""
+    for part in walk(node):
+        if isinstance(part, ast.Assign):
+            targets = (t for t in part.targets if isinstance(t, ast.Attribute))
+            if any(t.attr == "requires_grad" for t in targets):
+                yield _is_on(script, [part.value])
+        elif getattr(getattr(part, "func", None), "attr", "") == "requires_grad_":
+            assert isinstance(part, ast.Call)
+            yield _is_on(script, part.args)
+
+
+def _is_on(script: Script, flags: list[ast.expr]) -> bool:
+    """Whether a flag may be True, as it is where none is given."""
+    return not flags or not script.evaluator.values(flags[0]).all_in(False)
