@@ -61,8 +61,8 @@ saliency maps, adaptation at test time), nor losses that are collected for a lat
 `backward()`, nor functions whose callers switch gradients off, nor a single pass in a
 function that is handed on, as a factory of step functions does. Pipelines of diffusers
 and transformers switch gradients off themselves, and a model none of whose parameters
-asks for one (`requires_grad_(False)`) builds no graph. A single pass that is made once, such
-as a last test behind the training, is of low confidence.
+asks for one (`requires_grad_(False)`) builds no graph. A single pass that is made once,
+such as a last test behind the training, is of low confidence.
 
 ## Source
 "Autograd mechanics, Locally disabling gradient computation" in the PyTorch
