@@ -17,7 +17,7 @@ from gpulint.script.branches import all_of, branches_of
 from gpulint.script.commands import option_of
 from gpulint.script.doubtful import may_never_run
 from gpulint.script.failures import fails, fails_around
-from gpulint.script.left_over import is_only_imported
+from gpulint.script.left_over import is_imported_by_none, is_only_imported
 from gpulint.script.neighbours import programs
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
     """Whether a place, or each known way to it, is off by default or nobody's."""
     if may_never_run(script, node) or _is_left_out(script, node):
         return True
-    if is_only_imported(script, node) or fails_around(
-        script, node, names=depth < MAX_CALLS
-    ):
+    if is_only_imported(script, node) or is_imported_by_none(script, node):
+        return True
+    if fails_around(script, node, names=depth < MAX_CALLS):
         return True
     function = script.index.function(node)
     if function is None or not depth:

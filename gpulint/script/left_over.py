@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpulint.index.targets import qualified_name
-from gpulint.index.walk import walk
+from gpulint.index.walk import dotted, walk
 from gpulint.script.neighbours import MAX_FILES, programs
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ _OF_OBJECT = re.compile(r"\bgetattr\(\s*([\w.]+)\s*,(?!\s*['\"])")
 # Bases that call no method of a class but these.
 _PLAIN = ("object", "torch.nn.Module", "abc.ABC", "ABC")
 _OF_MODULES = ("forward", "extra_repr")
+_SETS_UP = ("logger.", "logging.", "warnings.", "sys.path.")
 _IMPORTED = ("import_module", "__import__")
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+[\w.]+[ \t]+import[ \t]*(?:\([^)]*\)|(?:\\\n|[^\n(])*)"
@@ -85,14 +86,55 @@ def is_only_imported(script: Script, node: ast.AST) -> bool:
     if _is_offered(script) or project.targeting(qualified_name(script.index, kept)):
         return False
     users = programs(script)
-    if not 1 < len(users) < MAX_FILES or any(u.source.has(_BY_NAME) for u in users):
+    home = script.index
+    if not 1 < len(users) < MAX_FILES or home.source.has(_BY_OWN_NAME):
         return False  # a file that nobody imports may be for programs elsewhere
+    if any(u.source.has(_BY_NAME) and _holds(u, home) for u in users):
+        return False
     named = re.compile(rf"(?<!\bdef )(?<!\bclass )\b{kept.name}\b")
-    lines = script.source.text.splitlines()
+    lines = home.source.text.splitlines()
     del lines[kept.lineno - 1 : kept.end_lineno]  # it may name itself
-    others = [user.source.text for user in users if user is not script.index]
+    others = [user.source.text for user in users if user is not home]
     texts = ["\n".join(lines), *others]
     return not any(named.search(_IMPORT.sub("", text)) for text in texts)
+
+
+def is_imported_by_none(script: Script, node: ast.AST) -> bool:
+    """Whether a place is in a file of definitions that no file of a project names.
+
+    Neither the file nor the function or class around the place, and nothing looks for
+    modules by their names.
+    """
+    index, project = script.index, script.index.project
+    kept = next((a for a in index.ancestors(node) if a in index.tree.body), None)
+    if project is None or not isinstance(kept, Kept) or _is_offered(script):
+        return False
+    if not all(map(_defines, index.tree.body)) or len(programs(script)) > 1:
+        return False
+    path = index.source.path
+    if any(map(project.mentions, (*_IMPORTED, "pkgutil"))):
+        return False
+    if project.targeting(qualified_name(index, kept)):
+        return False
+    named = {*project.mentioning(path.stem), *project.mentioning(kept.name)}
+    programs_beside = (p for p in project.mentioning("__main__") if p != path)
+    return named <= {path} and any(True for _ in programs_beside)
+
+
+def _defines(statement: ast.stmt) -> bool:
+    """Whether a statement of a module does nothing that anybody would start it for."""
+    if isinstance(statement, ast.If):
+        asked = {n.id for n in walk(statement.test) if isinstance(n, ast.Name)}
+        inner = (*statement.body, *statement.orelse)
+        return "__name__" not in asked and all(map(_defines, inner))
+    if isinstance(statement, ast.Expr):
+        said = statement.value
+        called = dotted(said.func) or "" if isinstance(said, ast.Call) else ""
+        return isinstance(said, ast.Constant) or called.startswith(_SETS_UP)
+    return isinstance(
+        statement,
+        (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Try, Kept),
+    )
 
 
 def _is_offered(script: Script) -> bool:

@@ -140,6 +140,33 @@ def run(kind):
     assert found[19] is sure
 
 
+OTHER = """\
+from loops import fit
+
+if __name__ == "__main__":
+    fit()
+"""
+
+
+@pytest.mark.parametrize(
+    "files, sure",
+    [
+        ({"main.py": OTHER}, LOW),
+        ({"main.py": f"{OTHER}# see engine\n"}, HIGH),
+        ({"main.py": f"# assess() and Trainer may help\n{OTHER}"}, HIGH),
+        ({"main.py": OTHER, "any.py": "importlib.import_module(name)"}, HIGH),
+        ({"main.py": OTHER, "setup.py": "setup()"}, HIGH),
+        ({"main.py": OTHER, "engine.py": f"{LOOP}\nassess(model, loader)\n"}, HIGH),
+    ],
+    ids=["nobody", "named", "its names", "by name", "library", "program"],
+)
+def test_a_file_that_nobody_imports(
+    tmp_path: Path, files: dict[str, str], sure: Confidence
+) -> None:
+    found = confidences(tmp_path, {"engine.py": LOOP, **files})
+    assert found[19] is sure
+
+
 def test_a_function_that_names_itself_alone(tmp_path: Path) -> None:
     engine = f"{LOOP}    assess.done = True\n"
     unused = MAIN.replace("    assess(model, loader)", "    print(args)")
