@@ -24,8 +24,8 @@ once, when it is traced. By hand, the body of the loop becomes a function of `x`
 ## When not
 `tf.function` around the step, at any call on the way to it; `train_step` of a Keras
 model, which `fit` compiles; tapes whose gradients update no weights; a tape in no loop,
-or on the CPU (`tf.device`). Where what the tape runs is compiled itself, the confidence
-is low.
+or on the CPU (`tf.device`). Where what the tape runs is compiled itself, or a mode by
+the name of `eager` or `debug` asks for it, the confidence is low.
 
 ## Source
 TensorFlow guide, "Better performance with tf.function". Measured with TensorFlow 2.21
@@ -34,12 +34,18 @@ on 2 CPUs, 100 steps of a small network: 0.37 s, with `tf.function` 0.045 s.
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding
+from gpulint.index.walk import walk
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
-from gpulint.script.tf_steps import eager_steps, on_cpu, runs_compiled
+from gpulint.script.branches import branches_of
+from gpulint.script.tf_steps import EagerStep, eager_steps, on_cpu, runs_compiled
+
+EAGER = re.compile(r"eager|debug", re.IGNORECASE)
 
 
 class TfEagerStep(Rule):
@@ -58,5 +64,16 @@ class TfEagerStep(Rule):
                 "the training step runs operation by operation: no `tf.function` "
                 "compiles it",
                 related=[(step.loop, "this loop runs it")],
-                confidence=Confidence.LOW if runs_compiled(script, step) else None,
+                confidence=_confidence(script, step),
             )
+
+
+def _confidence(script: Script, step: EagerStep) -> Confidence | None:
+    """Low where the step is compiled inside, or somebody asks for one that is not."""
+    wanted = any(
+        isinstance(part, ast.Constant) and EAGER.search(str(part.value))
+        for branch, holds in branches_of(script.index, step.tape)
+        if holds and isinstance(branch, ast.If)
+        for part in walk(branch.test)
+    )
+    return Confidence.LOW if wanted or runs_compiled(script, step) else None

@@ -173,6 +173,19 @@ class Weighted(nn.Module):
             return (x * torch.ones(4).to(x.device)).sum()
         return x.sum()
 """
+EAGER = """\
+import tensorflow as tf
+
+model = tf.keras.Sequential([tf.keras.layers.Dense(10)])
+optimizer = tf.keras.optimizers.Adam()
+if mode == "eager_tf":
+    for epoch in range(20):
+        for x, y in dataset:
+            with tf.GradientTape() as tape:
+                loss = loss_fn(y, model(x, training=True))
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+"""
 PREPARED = """\
 from accelerate import Accelerator
 from PIL import Image
@@ -233,6 +246,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         ("GPU251", DOWNLOADED, "    trainer.fit", "trainer.fit"),
         ("GPU251", ONE_WORKER, "num_workers=1", "num_workers=0"),
         ("GPU104", EMPTY, "if y.sum() > 0:", "if self.weighted:"),
+        ("GPU571", EAGER, "eager_tf", "by_hand"),
         ("GPU162", PREPARED, "=64)", "=64, num_workers=4)"),
     ],
     ids=[
@@ -246,6 +260,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         "always",
         "no worker",
         "no question of the data",
+        "no eager mode",
         "workers",
     ],
 )
