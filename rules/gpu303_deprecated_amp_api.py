@@ -48,7 +48,8 @@ Projects that no torch from 2.4 on can run: they pin an older one, or import a m
 that is gone (`torch._six`).
 
 Of low confidence, as another name saves no time: projects that do not ask for torch 2.4
-or newer, where nothing may warn yet, and `apex.amp`.
+or newer, where nothing may warn yet, what is called once, such as a scaler or a
+decorator, and `apex.amp`.
 
 ## Source
 PyTorch documentation, Automatic Mixed Precision package: `torch.cuda.amp.autocast` and
@@ -130,7 +131,7 @@ class DeprecatedAmpApi(Rule):
             message,
             fix=fix,
             withheld=withheld,
-            confidence=how_sure(script),
+            confidence=how_sure(script, [use]),
         )
 
     def _imported(
@@ -157,7 +158,7 @@ class DeprecatedAmpApi(Rule):
             fix=fix,
             withheld=withheld,
             related=related,
-            confidence=how_sure(script),
+            confidence=how_sure(script, uses),
         )
 
 
@@ -167,17 +168,21 @@ def torch_as_written(script: Script, use: Use) -> tuple[str, tuple[str, ...]]:
     return (head, ()) if found else script.torch
 
 
-def how_sure(script: Script) -> Confidence | None:
-    """Low where a torch is allowed that does not warn; another name saves no time."""
+def how_sure(script: Script, uses: list[Use]) -> Confidence | None:
+    """Low where a torch is allowed that does not warn, or it warns once in a run."""
     warns = script.torch_version is not None and script.torch_version >= SINCE
-    return None if warns else Confidence.LOW
+    again = any(u.name == "autocast" and not decorates(script, u) for u in uses)
+    return None if warns and again else Confidence.LOW
+
+
+def decorates(script: Script, use: Use) -> bool:
+    """Whether it stands above a function: then it is called once."""
+    node = use.call or use.node
+    return node in getattr(script.index.parent(node), "decorator_list", ())
 
 
 def text(script: Script, use: Use) -> str:
-    node = use.call or use.node
-    above = script.index.parent(node)
-    decorates = node in getattr(above, "decorator_list", ())
-    when = "where it decorates" if decorates else "at each call"
+    when = "where it decorates" if decorates(script, use) else "at each call"
     return f"`{use.written}` is deprecated since torch 2.4 and warns {when}"
 
 

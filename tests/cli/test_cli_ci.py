@@ -23,7 +23,8 @@ import torch
 from torch.utils.data import DataLoader
 
 model = torch.nn.Linear(2, 1).cuda()
-scaler = torch.cuda.amp.GradScaler()
+with torch.cuda.amp.autocast():
+    loss = model(x).sum()
 """
 
 
