@@ -323,9 +323,9 @@ def test_names_that_warn_since_a_release(lowest: tuple[int, int] | None) -> None
     options = Options(select_rules(("GPU303",)), torch_version=lowest)
     text = fixture("gpu303_deprecated_amp_api", "bad")
     found = check_source(Source(Path("train.py"), text), options).findings
-    sure = [f for f in found if f.confidence is Confidence.HIGH]
-    lines = [text.splitlines()[f.place.start.row - 1] for f in sure]
-    assert bool(sure) is (lowest == (2, 4))
+    high = [f for f in found if f.confidence is Confidence.HIGH]
+    lines = [text.splitlines()[f.place.start.row - 1] for f in high]
+    assert bool(high) is (lowest == (2, 4))
     assert all("autocast" in line and "@" not in line for line in lines)
     apex = fixture("gpu303_deprecated_amp_api", "apex")
     assert sure("GPU303", apex) == {Confidence.LOW}
