@@ -70,11 +70,25 @@ def find_torch_version(folder: Path) -> Declared | None:
 
     Looks upwards to the root of the repository; without one, only as far as the
     first folder that declares dependencies. Where no declaration bounds torch, what
-    people are told to install does. None: nothing says it.
+    people are told to install does; pins of packages that need a torch of their own
+    bound it too. None: nothing says it.
     """
     rooted = _is_rooted(folder)
     found = _find(folder, rooted)
-    return found if found and _bounds(found) else _find_prose(folder, rooted)
+    found = found if found and _bounds(found) else _find_prose(folder, rooted)
+    return _within(found, _find_beside(folder, rooted))
+
+
+def _within(found: Declared | None, beside: Declared | None) -> Declared | None:
+    """What is declared, as far as what is pinned beside it allows."""
+    if found is None or beside is None or beside.highest is None:
+        return found or beside
+    version = max(filter(None, (found.version, beside.version)), default=None)
+    highest = min(filter(None, (found.highest, beside.highest)))
+    if version is not None and version > highest:
+        return found  # the two do not fit together: one of them is not true
+    place = found if found.version == version else beside
+    return Declared(version, place.path, place.row, highest)
 
 
 def find_versions(folder: Path) -> dict[str, Range]:
@@ -104,7 +118,14 @@ def _installed(commands: str) -> Iterator[tuple[str, Range]]:
 
 def forget() -> None:
     """Files may have changed on the disk since they were read."""
-    for known in (_is_rooted, _find, _find_prose, _find_commands, _in_folder):
+    for known in (
+        _is_rooted,
+        _find,
+        _find_prose,
+        _find_beside,
+        _find_commands,
+        _in_folder,
+    ):
         known.cache_clear()
 
 
@@ -142,6 +163,21 @@ def _find_prose(folder: Path, rooted: bool) -> Declared | None:
     if found or last or folder.parent == folder:
         return found
     return _find_prose(folder.parent, rooted)
+
+
+@functools.lru_cache(maxsize=4096)
+def _find_beside(folder: Path, rooted: bool) -> Declared | None:
+    """What packages pinned in the nearest folder that pins any need."""
+    from gpulint.torch_beside import find_beside
+    from gpulint.torch_prose import prose
+
+    declaring = [path for path, _, _ in _sources(folder)]
+    texts = prose(folder)
+    found = find_beside(declaring, texts)
+    last = (folder / ".git").exists() if rooted else bool(declaring or texts)
+    if found or last or folder.parent == folder:
+        return found
+    return _find_beside(folder.parent, rooted)
 
 
 @functools.lru_cache(maxsize=4096)

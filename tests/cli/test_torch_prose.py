@@ -93,7 +93,6 @@ def test_release_and_what_comes_after(
         "PyTorch Lightning 1.4",
         "pytorch-lightning>=1.2.0",
         "torch-geometric>=2.0.2 torch_scatter==2.0 torchmetrics==0.6.0",
-        "pip install torchvision==0.9.0 torchaudio==0.8.0",
         "pip install pytorch-lightning==1.0.2",
         "conda install pytorch-cuda=1.7 -c pytorch",
         "PyTorch (CUDA 1.1)",

@@ -356,3 +356,44 @@ def test_images_of_tensorflow(
     (tmp_path / "Dockerfile").write_text(f"FROM nvcr.io/nvidia/tensorflow:{image}\n")
     wanted = {} if release is None else {"tensorflow": Range(release, release)}
     assert find_versions(tmp_path) == wanted
+
+
+@pytest.mark.parametrize(
+    "declared, prose, lowest, highest",
+    [
+        ("torchvision==0.9.1", "", (1, 8), (1, 8)),
+        ("torchvision==0.14.0", "", (1, 13), (1, 13)),
+        ("torchvision==0.15.2", "", (2, 0), (2, 0)),
+        ("torchvision==0.4.2", "", (1, 2), (1, 3)),
+        ("torchaudio==0.13.1", "", (1, 13), (1, 13)),
+        ("torchaudio==2.4.0", "", (2, 4), (2, 4)),
+        ("timm==0.3.4", "", None, (1, 8)),
+        ("timm==0.4.12", "", None, None),
+        ("torchvision>=0.9", "", None, None),
+        ("torch>=1.4\ntorchvision==0.9.1", "", (1, 8), (1, 8)),
+        ("torch>=1.4", "pip install timm==0.3.2", (1, 4), (1, 8)),
+        ("torch>=2.0", "pip install timm==0.3.2", (2, 0), None),
+        ("torch==1.7.1", "pip install torchvision==0.9.1", (1, 7), (1, 7)),
+        ("", "[timm](https://x.y), pip install timm==0.3.4", None, (1, 8)),
+        ("torchvision==0.9.1", "pip install torchvision==0.10.0", (1, 8), (1, 9)),
+        ("", "    pip install torch torchvision==0.9.1", (1, 8), (1, 8)),
+        ("", "- torchvision==0.9.1", (1, 8), (1, 8)),
+        ("", "    conda install pytorch \\\\\n  torchvision=0.9.1", (1, 8), (1, 8)),
+        ("", "Tested with torchvision==0.9.1", None, None),
+        ("", "    pip install my-timm==0.3.2", None, None),
+    ],
+)
+def test_packages_that_need_a_torch_of_their_own(
+    tmp_path: Path,
+    declared: str,
+    prose: str,
+    lowest: tuple[int, int] | None,
+    highest: tuple[int, int] | None,
+) -> None:
+    forget()
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "requirements.txt").write_text(f"{declared}\n")
+    (tmp_path / "README.md").write_text(f"# Title\n\n{prose}\n")
+    found = find_torch_version(tmp_path)
+    its = (found.version, found.highest) if found is not None else (None, None)
+    assert its == (lowest, highest)
