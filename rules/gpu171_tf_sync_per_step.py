@@ -29,8 +29,8 @@ None: who reads the value must be asked. By hand, update a `keras.metrics.Mean` 
 step and read its `result()` after the loop or every hundred steps.
 
 ## When not
-Every n-th step, once an epoch, and values of the batch, which are on the host. Steps
-that are timed, or take all data at once.
+Every n-th step, once an epoch, and values of the batch, which are on the host, as is
+what `tf.Variable(0)` counts. Steps that are timed, or take all data at once.
 
 ## Source
 TensorFlow guide, "Better performance with tf.function" and "Optimize TensorFlow GPU

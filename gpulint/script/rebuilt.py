@@ -42,6 +42,8 @@ def find_rebuilt(script: Script, loader: Loader) -> Rebuilt | None:
         loop = script.loop_of(site)
         if loop is None or branches_of(script.index, site, loop.node):
             continue
+        if _is_handled(script, site, loop):
+            continue  # as when the last one has no more batches
         over = _iterated(script, loader, loop)
         if over is None or not _stays(script, loader, loop, site, way):
             continue
@@ -49,6 +51,14 @@ def find_rebuilt(script: Script, loader: Loader) -> Rebuilt | None:
         if step or (_has_workers(loader) and not runs_once(script, loader)):
             return Rebuilt(loader, loop, site, step, over)
     return None
+
+
+def _is_handled(script: Script, site: ast.AST, loop: Loop) -> bool:
+    """Whether a place of a loop is what an exception leads to."""
+    return any(
+        isinstance(above, ast.ExceptHandler) and script.index.inside(above, loop.node)
+        for above in script.index.ancestors(site)
+    )
 
 
 def _sites(

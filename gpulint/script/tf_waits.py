@@ -134,7 +134,7 @@ def _read(script: Script, call: ast.Call) -> list[ast.expr]:
     """What a call reads of the device."""
     name = last_name(call)
     if name == "numpy" and not call.args and isinstance(call.func, ast.Attribute):
-        return [call]
+        return [] if _is_counter(script, call.func.value) else [call]
     given = [*call.args, *(k.value for k in call.keywords)]
     if isinstance(call.func, ast.Name) and name in ("float", "int"):
         return [call] if given and _is_tensor(script, given[0]) else []
@@ -144,6 +144,33 @@ def _read(script: Script, call: ast.Call) -> list[ast.expr]:
     parts = [n for n in parts if isinstance(n, (ast.Name, ast.Call, ast.Attribute))]
     shown = [n for n in parts if isinstance(n, ast.expr) and _is_tensor(script, n)]
     return [n for n in shown if not _is_part(script, n, shown)]
+
+
+def _is_counter(script: Script, node: ast.expr) -> bool:
+    """Whether a value is a variable of int32, which TensorFlow keeps on the host.
+
+    `tf.Variable(0)`, also as `checkpoint.step` of `tf.train.Checkpoint(step=…)`.
+    """
+    made = [o.call for o in script.resolver.origins(node)]
+    if isinstance(node, ast.Attribute):
+        holders = [o.call for o in script.resolver.origins(node.value)]
+        made = [
+            keyword.value if isinstance(keyword.value, ast.Call) else None
+            for holder in holders
+            if holder is not None
+            and name_of(script, holder.func) == "tensorflow.train.Checkpoint"
+            for keyword in holder.keywords
+            if keyword.arg == node.attr
+        ] or made
+    return bool(made) and all(
+        call is not None
+        and name_of(script, call.func) == "tensorflow.Variable"
+        and bool(call.args)
+        and isinstance(call.args[0], ast.Constant)
+        and type(call.args[0].value) is int
+        and not any(k.arg == "dtype" for k in call.keywords)
+        for call in made
+    )
 
 
 def _is_part(script: Script, node: ast.expr, others: list[ast.expr]) -> bool:
