@@ -25,7 +25,8 @@ and call it under `if __name__ == "__main__":` at the end of the file.
 ## When not
 Loaders whose number of workers is not known, or that have none and want none. One that
 would load sooner with some, or that `runtime.loader_kwargs` decides for, is of low
-confidence: without a guard it goes on alone there. Datasets that hold a lambda or a
+confidence: without a guard it goes on alone there; so it is in a project that allows no
+torch from 2.9 on, whose Python forks on Linux. Datasets that hold a lambda or a
 local definition, which cannot be sent to such workers at all. Scripts that choose
 themselves how processes start; files with the cells of a notebook; files that only
 define functions, or call them under the guard.
@@ -46,6 +47,8 @@ from gpulint.script import Loader, Loop, Script
 from gpulint.script.loader_options import trains_on_cpu, unpicklable
 from gpulint.script.serial import gains_by_workers
 from gpulint.script.unguarded import has_workers, unguarded_pass
+
+FORKSERVER = (2, 9)  # the first torch for Python 3.14
 
 
 class UnguardedMain(Rule):
@@ -83,10 +86,12 @@ class UnguardedMain(Rule):
                 "workers need a main guard where they import the script (Windows, "
                 "macOS, Python 3.14 on Linux): without one, this loader loads alone"
             )
+        newest = script.newest_torch
+        forks = newest is not None and newest < FORKSERVER
         return self.finding(
             script,
             loader.call.func,
             message,
             related=[(over.node, "starts the workers on import")],
-            confidence=None if sure else Confidence.LOW,
+            confidence=None if sure and not forks else Confidence.LOW,
         )

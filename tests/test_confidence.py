@@ -331,6 +331,14 @@ def test_names_that_warn_since_a_release(lowest: tuple[int, int] | None) -> None
     assert sure("GPU303", apex) == {Confidence.LOW}
 
 
+@pytest.mark.parametrize("newest", [None, (2, 8), (2, 9)])
+def test_scripts_whose_python_forks_workers(newest: tuple[int, int] | None) -> None:
+    options = Options(select_rules(("GPU210",)), newest_torch=newest)
+    text = fixture("gpu210_unguarded_main", "bad")
+    (found,) = check_source(Source(Path("train.py"), text), options).findings
+    assert (found.confidence is Confidence.LOW) is (newest == (2, 8))
+
+
 def test_samples_of_which_nothing_is_known() -> None:
     text = fixture("gpu201_serial_loading", "bad")
     unknown = """\

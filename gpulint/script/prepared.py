@@ -78,8 +78,26 @@ def prepared_loaders(script: Script, made: ast.Call | None = None) -> Iterator[L
 def _is_of(script: Script, call: ast.Call, made: ast.Call | None) -> bool:
     """Whether an accelerator may be the one that a call prepares with."""
     assert isinstance(call.func, ast.Attribute)
-    known = [o.call for o in script.resolver.origins(call.func.value) if o.call]
-    return made is None or not known or made in known
+    accelerator = call.func.value
+    known = [o.call for o in script.resolver.origins(accelerator) if o.call]
+    if made is None or made in known:
+        return True
+    return not known and not _is_of_base(script, accelerator)
+
+
+def _is_of_base(script: Script, node: ast.expr) -> bool:
+    """Whether an attribute is what a package's class has made: a Trainer's own."""
+    owner = script.index.owner(node)
+    if not isinstance(node, ast.Attribute) or owner is None:
+        return False
+    classes = script.resolver.bases(owner)
+    homes = [script.index.home(known) for known in classes]
+    outside = (
+        b for c in classes for b in c.bases if script.resolver.class_of(b) is None
+    )
+    return any(True for _ in outside) and not any(
+        home.attribute_writes.get(node.attr) for home in homes
+    )
 
 
 def is_prepared(script: Script, node: ast.expr) -> bool:
