@@ -47,9 +47,10 @@ by one are GPU101.
 Of low confidence: loaders without workers that are not pinned, as the process that
 trains would pin itself, one more copy; batches that a function is given of which no
 call is seen, be they pinned or not; objects of a class that is not known, whose `to`
-may not take the option; and an evaluation that takes the time around
-waits for the device: it waits anyway, and a copy that is only queued would count as
-work of the model.
+may not take the option; batches all of which are cast on the host first (`x.float()`),
+to memory that nobody pins unless they are of that type; and an evaluation that takes
+the time around waits for the device: it waits anyway, and a copy that is only queued
+would count as work of the model.
 
 ## Source
 PyTorch tutorial "A guide on good usage of `non_blocking` and `pin_memory()`";
@@ -69,6 +70,7 @@ from gpulint.script import Script
 from gpulint.script.branches import branches_of, most_in_one_pass
 from gpulint.script.edits import Edit, InsertBefore, Replace, Rewrite
 from gpulint.script.loops import Loop
+from gpulint.script.pageable import cast_on_host
 from gpulint.script.pinning import (
     is_given_unseen,
     loads_unpinned_alone,
@@ -108,6 +110,7 @@ class BlockingTransfer(Rule):
         copies = "a copy" if number == 1 else f"{number} copies"
         step = "step" if loop.train else "evaluation step"
         waits = loads_unpinned_alone(script, loop)  # as does the copy to pinned memory
+        waits |= cast_on_host(script, [loop])  # to memory that nobody has pinned
         waits |= not loop.train and is_timed(script, loop)
         waits |= is_given_unseen(script, loop)  # by whom, and pinned or not
         waits |= all(foreign(script, t) is not None for t in found)

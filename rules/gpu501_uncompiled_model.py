@@ -73,7 +73,8 @@ One pass over the data, pictures that may differ in size, other data than pictur
 The model is not known, or not seen to be large: one of torchvision, timm or
 segmentation_models_pytorch, or at least eight convolutions, or blocks of them, with
 normalisations. Its methods read numbers from tensors, print, branch on values, count
-their runs, or call what was not found. The project's torch is older than 2.0.
+their runs, or call what was not found. The project's torch is older than 2.0. Of low
+confidence: Fourier transforms, of whose complex numbers Inductor makes no kernels.
 
 ## Source
 PyTorch documentation, `torch.nn.Module.compile` and "torch.compile: common graph
@@ -85,11 +86,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Script
 from gpulint.script.compilable import find_uncompiled
 from gpulint.script.compiled_in_place import compiled_in_place, draws
+from gpulint.script.networks import transforms_spectra
 from gpulint.script.optimized import optimizes_tensors
 from gpulint.script.started import has_own_settings, trains_on_gpu
 
@@ -118,4 +120,5 @@ class UncompiledModel(Rule):
             fix=None if isinstance(rewrite, str) else rewrite,
             withheld=rewrite if isinstance(rewrite, str) else None,
             effect=Effect.RANDOM if draws(found.networks) else None,
+            confidence=Confidence.LOW if transforms_spectra(script) else None,
         )

@@ -173,6 +173,37 @@ class Weighted(nn.Module):
             return (x * torch.ones(4).to(x.device)).sum()
         return x.sum()
 """
+CAST = """\
+from torch.utils.data import DataLoader
+
+loader = DataLoader(points, batch_size=32, num_workers=4, pin_memory=True)
+for x in loader:
+    loss = model(x.float().cuda()).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+TRAINED = """\
+import torch
+
+from data import loader
+
+model = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def run(part):
+    for x, y in loader:
+        loss = (model(x.cuda()) - y.cuda()).square().mean()
+        if part == "train":
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(loss.item())
+
+
+run("val")
+"""
 EAGER = """\
 import tensorflow as tf
 
@@ -247,6 +278,8 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         ("GPU251", ONE_WORKER, "num_workers=1", "num_workers=0"),
         ("GPU104", EMPTY, "if y.sum() > 0:", "if self.weighted:"),
         ("GPU571", EAGER, "eager_tf", "by_hand"),
+        ("GPU102", CAST, "x.float().cuda()", "x.cuda()"),
+        ("GPU106", TRAINED, 'run("val")', 'run("train")'),
         ("GPU162", PREPARED, "=64)", "=64, num_workers=4)"),
     ],
     ids=[
@@ -261,6 +294,8 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         "no worker",
         "no question of the data",
         "no eager mode",
+        "no cast",
+        "a training",
         "workers",
     ],
 )

@@ -32,10 +32,16 @@ MAX_CALLS = 3  # from a place, back to what surely runs
 def is_doubtful(script: Script, node: ast.AST) -> bool:
     """Whether a place is behind what is off, called by nobody, or in a broken file.
 
-    A loader also where that holds for all that iterates it.
+    A loader also where that holds for all that iterates it, and what a loop does in
+    each step where that holds for its backward passes.
     """
     if _is_spared(script, node, MAX_CALLS) or _cannot_be_imported(script):
         return True
+    loop = script.loop_of(node)
+    if loop is not None and loop.train and loop.backward:
+        steps = [(script.of(call), call) for call in loop.backward]
+        if all(_is_left_out(its, call) for its, call in steps):
+            return True  # no step of a training
     call = script.index.parent(node)
     loader = next((x for x in script.loaders if x.call is call), None)
     return loader is not None and _is_left(script, loader)

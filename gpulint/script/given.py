@@ -16,14 +16,16 @@ _LOOK_UPS = frozenset("get pop getattr".split())
 _CALLED_BY_OTHERS = frozenset({"forward"})
 
 
-def is_always_given(script: Script, test: ast.expr) -> bool:
+def is_always_given(script: Script, test: ast.expr, holds: bool = True) -> bool:
     """Whether `noise is None` fails: all that call the function here pass a value.
+
+    Or, where it is asked whether a test fails, `noise is not None` holds.
 
     Only where every use of the function's name in its file is such a call. Modules are
     called by containers and loops as well, so that the branch of a `forward` counts
     only where a known caller leaves the argument out.
     """
-    asked = _asked(test)
+    asked = _asked(test, ast.Is if holds else ast.IsNot)
     definitions = script.definitions(asked) if asked is not None else ()
     if len(definitions) != 1 or not _is_optional(definitions[0]):
         return False
@@ -65,9 +67,9 @@ def _calls_of_module(script: Script, forward: Function) -> list[ast.Call]:
     ]
 
 
-def _asked(test: ast.expr) -> ast.Name | None:
+def _asked(test: ast.expr, operator: type[ast.cmpop]) -> ast.Name | None:
     """The name in `name is None`."""
-    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Is):
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], operator):
         return None
     none = isinstance(test.comparators[0], ast.Constant)
     none = none and test.comparators[0].value is None  # type: ignore[attr-defined]

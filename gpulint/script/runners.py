@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function
 from gpulint.index.walk import dotted, walk, walk_scope
-from gpulint.script.branches import in_body
+from gpulint.script.branches import all_of, in_body
 from gpulint.script.doubtful import may_never_run
 from gpulint.script.drawn import holds_seldom
+from gpulint.script.given import is_always_given
 from gpulint.script.loops import is_backward
 from gpulint.script.once import holds_once, is_kept
 
@@ -70,6 +71,11 @@ class Runners:
                     return True
                 taken = in_body(above, child)
                 if taken and holds_once(self.script, above):
+                    return True
+                if not taken and any(
+                    is_always_given(self.script, part, holds=False)
+                    for part in all_of(above.test, False)
+                ):
                     return True
                 if holds_seldom(self.script, above.test, taken):
                     return True
