@@ -44,7 +44,8 @@ that anything but the hooks of a module calls. Attributes of a batch: Lightning 
 move what is in an object without a `to` of its own. A `.to(…, copy=True)`. Programs
 with a `transfer_batch_to_device` of their own, and modules whose trainers use the CPU
 alone. Tensors that a hook makes itself are GPU104. A `dataloader_iter` gives batches as
-they come from the loader.
+they come from the loader. A `.to(self.device)` or `.to(x.device)`, which takes some
+microseconds to give back the same tensor, is of low confidence.
 
 The hooks and what is moved are the same in all releases from 1.1 to 2.6.
 
@@ -59,7 +60,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Move, Target
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
@@ -110,6 +111,7 @@ class LightningManualTransfer(Rule):
                 "has moved",
                 fix=None if withheld else Rewrite("Leave it to Lightning", edits),
                 withheld=withheld,
+                confidence=Confidence.LOW if all(map(_stays_there, its)) else None,
             )
 
 
@@ -122,6 +124,11 @@ def _is_done_already(script: Script, move: Move) -> bool:
     if not script.lightning_steps.is_part_of_batch(move.receiver):
         return False
     return bool(hooks_above(script, move.call))
+
+
+def _stays_there(move: Move) -> bool:
+    """`.to(self.device)`, `.to(x.device)`: it gives back the same tensor."""
+    return isinstance(move.device, ast.Attribute) and move.device.attr == "device"
 
 
 def _why_not(move: Move) -> str | None:

@@ -173,6 +173,16 @@ class Weighted(nn.Module):
             return (x * torch.ones(4).to(x.device)).sum()
         return x.sum()
 """
+MOVED = """\
+import lightning as L
+
+
+class Net(L.LightningModule):
+    def training_step(self, batch, batch_idx):
+        x, y = batch
+        x = x.to(self.device)
+        return (self.net(x) - y).square().mean()
+"""
 CAST = """\
 from torch.utils.data import DataLoader
 
@@ -278,6 +288,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         ("GPU251", ONE_WORKER, "num_workers=1", "num_workers=0"),
         ("GPU104", EMPTY, "if y.sum() > 0:", "if self.weighted:"),
         ("GPU571", EAGER, "eager_tf", "by_hand"),
+        ("GPU151", MOVED, "x.to(self.device)", "x.cuda()"),
         ("GPU102", CAST, "x.float().cuda()", "x.cuda()"),
         ("GPU106", TRAINED, 'run("val")', 'run("train")'),
         ("GPU162", PREPARED, "=64)", "=64, num_workers=4)"),
@@ -294,6 +305,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         "no worker",
         "no question of the data",
         "no eager mode",
+        "a device by name",
         "no cast",
         "a training",
         "workers",
