@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.index import FileIndex, Function
+from gpulint.index import Definition, FileIndex, Function, Value
+from gpulint.index.flow import enclosing_function
 from gpulint.index.walk import walk
 from gpulint.script.batches_taken import places
 from gpulint.script.branches import all_of, branches_of
@@ -154,15 +155,36 @@ def _is_always(script: Script, test: ast.expr, answer: bool) -> bool:
         return False
     if not isinstance(asked, ast.Constant) or not isinstance(asked.value, str):
         return False
-    if not any(d.kind == "parameter" for d in script.definitions(test.left)):
+    parameters = [d for d in script.definitions(test.left) if d.kind == "parameter"]
+    if not parameters:
         return False
     values = script.evaluator.values(test.left).known
     known = [v for v in values if not script.of(v.node).is_test]
+    if all(_is_passed(script, d) for d in parameters):
+        known = [v for v in known if not isinstance(_above(script, v), ast.arguments)]
     equal = isinstance(operator, ast.Eq)
     return (
         not all(v.default for v in known)
         and not any(option_of(script, v) for v in known)
         and all((v.constant == asked.value) is (equal is answer) for v in known)
+    )
+
+
+def _above(script: Script, value: Value) -> ast.AST | None:
+    return script.index.home(value.node).parent(value.node)
+
+
+def _is_passed(script: Script, parameter: Definition) -> bool:
+    """Whether every call that is seen passes a parameter, so that no default counts."""
+    function = enclosing_function(script.index, parameter)
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return False
+    position = script.resolver.position(function, parameter.name)
+    calls = script.resolver.callers(function)
+    return bool(calls) and all(
+        script.evaluator.argument(call, parameter.name, position).given
+        for call in calls
+        if not script.of(call).is_test
     )
 
 

@@ -106,17 +106,20 @@ def test_branches_that_what_options_give_leaves_out(
 
 
 @pytest.mark.parametrize(
-    "calls, sure",
+    "taken, calls, sure",
     [
-        ('run("test")', LOW),
-        ('run("test")\nrun("val")', HIGH),
-        ("run(args.split)", HIGH),
-        ("run(split)", HIGH),
-        ('run(kind="test")', LOW),
+        ("kind", 'run("test")', LOW),
+        ("kind", 'run("test")\nrun("val")', HIGH),
+        ("kind", "run(args.split)", HIGH),
+        ("kind", "run(split)", HIGH),
+        ("kind", 'run(kind="test")', LOW),
+        ('kind="val"', 'run("test")', LOW),
+        ('kind="val"', 'run("test")\nrun()', HIGH),
+        ('kind="val"', "run(split)", HIGH),
     ],
 )
 def test_branches_that_no_call_asks_for(
-    tmp_path: Path, calls: str, sure: Confidence
+    tmp_path: Path, taken: str, calls: str, sure: Confidence
 ) -> None:
     text = f"""\
 import argparse
@@ -129,7 +132,7 @@ parser.add_argument("--split", default="test")
 args = parser.parse_args()
 
 
-def run(kind):
+def run({taken}):
     if kind == "val":
         assess(model, loader)
 
