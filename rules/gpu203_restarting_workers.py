@@ -66,9 +66,11 @@ A loader that is iterated once, built in a loop (GPU205), or whose iterators are
 nested: persistent workers serve one iterator at a time. One that a training passes over
 once in 500 steps or more, in a number of steps that is not known, or in five epochs or
 more.
-A project that allows no torch from 1.8 on is of low confidence, and nothing is
-rewritten there: 1.7, the first with persistent workers, raises in the second epoch
-where memory is pinned. Files that import Lightning have GPU251.
+Of low confidence and never rewritten: samples that change the dataset, also by a
+function or transform that writes into a view of its arrays (`drop(self.points[i])`):
+workers that start anew forget that. So is a project that allows no torch from 1.8 on:
+1.7, the first with persistent workers, raises in the second epoch where memory is
+pinned. Files that import Lightning have GPU251.
 
 ## Source
 PyTorch documentation, `torch.utils.data.DataLoader`, `persistent_workers`; for 1.7,
@@ -140,7 +142,7 @@ class RestartingWorkers(Rule):
             fix=fix,
             withheld=withheld,
             evidence=evidence,
-            confidence=Confidence.LOW if old else None,
+            confidence=Confidence.LOW if old or loader.dataset.mutated else None,
         )
 
 

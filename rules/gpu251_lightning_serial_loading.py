@@ -212,6 +212,7 @@ class LightningSerialLoading(Rule):
 
     def _restarting(self, script: Script, loader: Loader, sure: bool) -> Finding:
         old = runs_only_before(script, KEEPS_SINCE)
+        sure = sure and not old and not loader.dataset.mutated
         withheld = KEEPS_LATER if old else why_not_kept(script, loader)
         fix = None
         if withheld is None:
@@ -226,7 +227,7 @@ class LightningSerialLoading(Rule):
             start_again(loader),
             fix=fix,
             withheld=withheld,
-            confidence=_confidence(script, ()) if sure and not old else Confidence.LOW,
+            confidence=_confidence(script, ()) if sure else Confidence.LOW,
         )
 
 

@@ -51,7 +51,7 @@ with `module.` in both.
 ## When not
 One GPU is named (`device_ids=[0]`, `CUDA_VISIBLE_DEVICES`, or the default of the option
 that sets it, in the file or in a program that uses it), for which `DataParallel` is a
-plain call. Programs that train nothing.
+plain call. Programs that train nothing. A wrapper that only loads or saves weights.
 Where the same file has `DistributedDataParallel`, this may be the way for machines
 without a launcher: a note of low confidence.
 
@@ -81,6 +81,7 @@ WRAPPERS = (
     "torch.nn.parallel.data_parallel.DataParallel",
 )
 ONE = re.compile(r"(cuda:)?\d+")
+HOLDS = ("load_state_dict", "module", "state_dict")
 BETTER = ("DistributedDataParallel", "DDP", "init_process_group")
 
 
@@ -98,7 +99,7 @@ class DataParallel(Rule):
             return
         also = any(name in script.index.calls_by_name for name in BETTER)
         for call in calls:
-            if names_one_card(script, call):
+            if names_one_card(script, call) or is_never_run(script, call):
                 continue
             yield self.finding(
                 script,
@@ -128,6 +129,22 @@ def names_one_card(script: Script, call: ast.Call) -> bool:
         for node in given
         for origin in script.resolver.origins(node)
     ) or any(is_one_by_default(script, dotted(node) or "") for node in given)
+
+
+def is_never_run(script: Script, call: ast.Call) -> bool:
+    """Whether a wrapper only holds weights: to load or save them, or to be unpacked."""
+    statement = script.index.parent(call)
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if not isinstance(target, ast.Name) or statement.value is not call:  # type: ignore[union-attr]
+        return False
+    flow = script.resolver.flow(script.index.scope(target))
+    made = [d for d in flow.definitions[target.id] if d.value is call]
+    uses = [node for definition in made for node in script.uses(definition)]
+    inner = {id(node) for node in flow.uses}
+    reads = script.index.reads.get(target.id, ())
+    seen = all(id(node) in inner for node in reads)  # by no other function
+    above = map(script.index.parent, uses)
+    return seen and bool(uses) and all(getattr(a, "attr", "") in HOLDS for a in above)
 
 
 def is_one_by_default(script: Script, name: str) -> bool:

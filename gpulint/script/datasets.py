@@ -6,12 +6,15 @@ import ast
 import builtins
 import enum
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from gpulint.index import Argument, Evaluator, Function
+from gpulint.index.build import last_name
 from gpulint.index.walk import COMPREHENSIONS, dotted, walk, walk_scope
 from gpulint.script.sample_ways import may_take_no_work
+
+MAX_DEPTH = 3  # names and calls, from a change back to the dataset
 
 
 class Work(enum.Enum):
@@ -121,6 +124,7 @@ _PLAIN_CLASSES = ("numpy.", "torch.", "pandas.", "pathlib.", "collections.")
 _NOT_PICKLED = (
     "threading.", "queue.", "socket.", "concurrent.futures.", "subprocess.Popen",
 )  # fmt: skip
+_CHAINS = ("Compose", "Sequential")  # what puts several transforms into one
 _WRITERS = frozenset(
     "numpy.copyto numpy.put numpy.place numpy.putmask numpy.random.shuffle setattr "
     "random.shuffle heapq.heappush heapq.heappop heapq.heapify heapq.heapreplace "
@@ -524,8 +528,44 @@ def _mutates_itself(bodies: list[Function], evaluator: Evaluator) -> bool:
         for node in walk(*function.body):
             if isinstance(node, (ast.Global, ast.Nonlocal)):
                 return True
-            for target in changed_by(node, evaluator):
-                if _outlives(target, function, evaluator, 0):
+            changed = changed_by(node, evaluator)
+            if isinstance(node, ast.Call) and node.args:
+                changed += _changed_by_object(node, evaluator)
+            if any(_outlives(x, function, bodies, evaluator, 0) for x in changed):
+                return True
+    return False
+
+
+def _changed_by_object(call: ast.Call, evaluator: Evaluator) -> list[ast.expr]:
+    """What `self.transform(points)` changes in place, if a class of the project does.
+
+    Or one in the list of a `Compose`.
+    """
+    resolver = evaluator.resolver
+    made = [o.call for o in resolver.origins(call.func) if o.call is not None]
+    for one in made:
+        if last_name(one) in _CHAINS:
+            inner = [e for a in one.args if isinstance(a, ast.List) for e in a.elts]
+            made += [e for e in inner if isinstance(e, ast.Call)]
+    for owner in filter(None, (resolver.class_of(one.func) for one in made)):
+        methods = resolver.methods(owner)
+        method = methods.get("__call__") or methods.get("forward")
+        if method is not None and _changes_its_argument(method, evaluator):
+            return call.args[:1]
+    return []
+
+
+def _changes_its_argument(method: Function, evaluator: Evaluator) -> bool:
+    """Whether a method writes into what it is given first, before it is copied."""
+    names = [arg.arg for arg in method.args.args[1:2]]
+    for node in walk(*method.body):
+        for target in changed_by(node, evaluator):
+            root: ast.expr = target
+            while isinstance(root, (ast.Attribute, ast.Subscript)):
+                root = root.value
+            if isinstance(root, ast.Name) and root.id in names:
+                reached = evaluator.resolver.definitions(root)
+                if any(d.kind == "parameter" for d in reached):
                     return True
     return False
 
@@ -559,9 +599,16 @@ def _is_load(node: ast.Attribute | ast.Subscript) -> bool:
 
 
 def _outlives(
-    target: ast.expr, function: Function, evaluator: Evaluator, depth: int
+    target: ast.expr,
+    function: Function,
+    bodies: list[Function],
+    evaluator: Evaluator,
+    depth: int,
 ) -> bool:
-    """Whether what is changed is part of the dataset, or global."""
+    """Whether what is changed is part of the dataset, or global.
+
+    Also what a function that makes samples is given: `dropout(self.points[i])`.
+    """
     own = evaluator.resolver.self_name(function)
     root: ast.expr = target
     while isinstance(root, (ast.Attribute, ast.Subscript)):
@@ -570,18 +617,38 @@ def _outlives(
         return False
     if root.id == own:
         return root is not target
-    reached = evaluator.resolver.definitions(root)
-    for definition in reached:
+    for definition in evaluator.resolver.definitions(root):
+        if definition.kind == "parameter":
+            passed = _given(definition.name, function, bodies, evaluator)
+            if depth < MAX_DEPTH and any(
+                _outlives(given, caller, bodies, evaluator, depth + 1)
+                for given, caller in passed
+            ):
+                return True
+            continue
         if isinstance(evaluator.index.scope(definition.node), ast.Module):
             stored = root is target and isinstance(root.ctx, ast.Store)
             if definition.kind in ("assign", "augment") and not stored:
                 return True
             continue
         value = definition.value if definition.kind == "assign" else None
-        part = depth < 3 and isinstance(value, (ast.Attribute, ast.Subscript))
-        if part and value and _outlives(value, function, evaluator, depth + 1):
+        part = depth < MAX_DEPTH and isinstance(value, (ast.Attribute, ast.Subscript))
+        if part and value and _outlives(value, function, bodies, evaluator, depth + 1):
             return True
     return False
+
+
+def _given(
+    name: str, function: Function, bodies: list[Function], evaluator: Evaluator
+) -> Iterator[tuple[ast.expr, Function]]:
+    """What the functions that make samples pass to one of them for a parameter."""
+    resolver = evaluator.resolver
+    position = resolver.position(function, name)
+    for call in resolver.callers(function):
+        caller = resolver.index.home(call).function(call)
+        given = evaluator.argument(call, name, position).direct
+        if caller in bodies and caller is not function and given is not None:
+            yield given, caller
 
 
 def _kept_generator(bodies: list[Function], evaluator: Evaluator) -> ast.AST | None:

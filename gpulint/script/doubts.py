@@ -20,6 +20,7 @@ from gpulint.script.doubtful import may_never_run
 from gpulint.script.failures import fails, fails_around
 from gpulint.script.left_over import is_imported_by_none, is_only_imported
 from gpulint.script.neighbours import programs
+from gpulint.torch_prose import prose, text_of
 
 if TYPE_CHECKING:
     from gpulint.script.loaders import Loader
@@ -239,6 +240,7 @@ def _cannot_be_imported(script: Script) -> bool:
     index = script.index
     return index.project is not None and any(
         _is_missing(index, statement.module)
+        or _has_moved(index, statement)
         or any(
             _is_missing(index, f"{statement.module}.{alias.name}", written=True)
             for alias in statement.names
@@ -246,6 +248,38 @@ def _cannot_be_imported(script: Script) -> bool:
         for statement in index.tree.body
         if isinstance(statement, ast.ImportFrom) and not statement.level
         if statement.module is not None
+    )
+
+
+def _has_moved(index: FileIndex, statement: ast.ImportFrom) -> bool:
+    """`from old.layers import Block`, where only `new/layers.py` has a `Block`.
+
+    And nothing of the project is called `old`: no folder, file or requirement.
+    """
+    project, module = index.project, statement.module or ""
+    package, _, last = module.rpartition(".")
+    head = package.partition(".")[0]
+    if project is None or not head or project.owns(index, module):
+        return False
+    names = [alias.name for alias in statement.names]
+    if "*" in names or _is_required(index, head):
+        return False
+    files = [p for p in project.mentioning(names[0]) if p.name == f"{last}.py"]
+    found = [home for home in map(project.index, files) if home is not None]
+    return any(all(name in home.bound_names for name in names) for home in found)
+
+
+def _is_required(index: FileIndex, package: str) -> bool:
+    """Whether a package is asked for, or there where the project does not look."""
+    project = index.project
+    assert project is not None
+    named = re.compile(rf"\b{package.replace('_', '[-_]')}\b", re.IGNORECASE)
+    root = project.root
+    asking = (*project.in_folder(root, "*.txt"), *project.in_folder(root, "*.toml"))
+    more = (*project.in_folder(root, "*.y*ml"), *project.in_folder(root, "setup.*"))
+    texts = (text_of(path) for path in (*asking, *more, *prose(root)))
+    return any(map(named.search, texts)) or any(
+        package in path.parts for path in project.files
     )
 
 
