@@ -49,7 +49,9 @@ are those that the script meant to have.
 Copies that something waits for before the read: `synchronize()`, an event, a blocking
 copy or `.item()` after it (the device works in order). Results that go to functions
 which are not known, are kept in attributes or returned. `x.pin_memory().to(device,
-non_blocking=True)`, where the host can go on.
+non_blocking=True)`, where the host can go on. Before torch 1.8 a copy to the host goes
+to ordinary memory and is complete: of low confidence in a project that allows none
+newer.
 
 ## Source
 "A guide on good usage of `non_blocking` and `pin_memory()` in PyTorch", with "Other
@@ -61,7 +63,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index import Move, Target
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
@@ -75,6 +77,7 @@ from gpulint.script.host_copies import (
 from gpulint.script.syntax import without_call, without_last
 
 NAME = "non_blocking"
+PINS_SINCE = (1, 8)  # `to("cpu", non_blocking=True)` makes a tensor in pinned memory
 
 
 class UnsafeNonBlocking(Rule):
@@ -103,6 +106,7 @@ class UnsafeNonBlocking(Rule):
             "read before the copy is complete",
             fix=Rewrite(f"Drop `{NAME}`", (_dropped(move),)),
             related=[(early.read, "read here, nothing waits for the copy before")],
+            confidence=Confidence.LOW if _waits_anyway(script) else None,
         )
 
     def _on_mps(self, script: Script, moves: list[Move]) -> Finding:
@@ -136,6 +140,11 @@ class UnsafeNonBlocking(Rule):
             related=[(p, "here as well") for p in pinned[1:]],
             severity=Severity.NOTE,
         )
+
+
+def _waits_anyway(script: Script) -> bool:
+    """Whether the project's torch copies to ordinary memory, as before 1.8."""
+    return script.newest_torch is not None and script.newest_torch < PINS_SINCE
 
 
 def _argument(move: Move) -> ast.expr:

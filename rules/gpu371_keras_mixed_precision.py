@@ -49,8 +49,9 @@ Any file of the program names a precision, a policy or a TPU. No convolution and
 attention is seen: small dense networks gain nothing. Loops that update no weights. The
 confidence is low where neither convolutions of 128 features, other layers of 512 nor a
 large model by its name are seen, nor in the list of layers that is trained; where no
-`tf.function` compiles the steps, which then wait for Python; and where the file writes
-numbers that float16 does not hold (`1e-24`).
+`tf.function` compiles the steps, which then wait for Python; where the file writes
+numbers that float16 does not hold (`1e-24`); and where the model is a class of the
+project whose code does, names float32, or is not large by itself.
 
 ## Source
 TensorFlow guide, "Mixed precision". Tried with Keras 3.15: `compile` puts a
@@ -65,18 +66,20 @@ from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index.build import last_name
+from gpulint.index.walk import walk
 from gpulint.rule import Hardware, Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.edits import CannotFix, InsertAfter, Replace, Rewrite
 from gpulint.script.syntax import set_keywords
 from gpulint.script.tf_names import is_for_tf1
-from gpulint.script.tf_policy import is_decided, is_large, output_layers
+from gpulint.script.tf_policy import holds_large, is_decided, is_large, output_layers
 from gpulint.script.tf_steps import eager_steps, fits
 from gpulint.script.tf_waits import step_loops, updates_weights
 from gpulint.script.written_sizes import is_seen_large, names_large
 
 # Numbers that no half format holds: `tf.math.log(x + 1e-24)`, `mask * -(2 ** 32)`.
 _OUT_OF_RANGE = re.compile(r"\b1e-(?:1\d|2\d|3\d)\b|\b2\s*\*\*\s*(?:1[6-9]|[23]\d)\b")
+MOST = 12  # classes of a model that are read
 TITLE = "Train in mixed precision where there is a GPU"
 
 
@@ -104,6 +107,7 @@ class KerasMixedPrecision(Rule):
         small = bool(trained) and all(_is_small(script, call) for call in trained)
         gains = gains and not small
         gains = gains and not script.source.has(_OUT_OF_RANGE)
+        gains = gains and not any(_is_unfit(script, call) for call in trained)
         yield self.finding(
             script,
             place,
@@ -137,6 +141,38 @@ def _is_small(script: Script, fit: ast.Call) -> bool:
         and not names_large(script.text(call))
         for call in made
     )
+
+
+def _is_unfit(script: Script, fit: ast.Call) -> bool:
+    """Whether a model of the project's own is small, or counts on float32.
+
+    By the code of its class, and of the classes that this makes.
+    """
+    assert isinstance(fit.func, ast.Attribute)
+    made = [origin.call for origin in script.resolver.origins(fit.func.value)]
+    owners = [script.resolver.class_of(c.func) for c in made if c is not None]
+    texts = [_code(script, owner) for owner in owners if owner is not None]
+    return bool(texts) and all(
+        not holds_large(text)
+        or not names_large(text)
+        or _OUT_OF_RANGE.search(text) is not None
+        or "float32" in text
+        for text in texts
+    )
+
+
+def _code(script: Script, owner: ast.ClassDef) -> str:
+    """The code of a class, and of the project's classes that it makes."""
+    found = [owner]
+    for known in found:
+        home = script.of(known)
+        calls = (n for n in walk(known) if isinstance(n, ast.Call))
+        inner = (home.resolver.class_of(call.func) for call in calls)
+        bases = (c for c in home.resolver.bases(known) if c is not known)
+        found += [c for c in {*inner, *bases} if c is not None and c not in found][
+            : MOST - len(found)
+        ]
+    return "\n".join(script.of(known).text(known) for known in found)
 
 
 def rewrite(script: Script) -> Rewrite:

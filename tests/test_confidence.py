@@ -173,6 +173,34 @@ class Weighted(nn.Module):
             return (x * torch.ones(4).to(x.device)).sum()
         return x.sum()
 """
+OWN = """\
+import tensorflow as tf
+from tensorflow.keras import layers
+
+
+class Net(tf.keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.hidden = layers.Dense(512)
+        self.out = layers.Dense(10)
+
+    def call(self, x):
+        return self.out(self.hidden(x))
+
+
+class Other(tf.keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.hidden = layers.Conv2D(512, 3)
+
+
+model = Net()
+model.compile(loss="mse", optimizer="adam")
+model.fit(images, epochs=10)
+"""
+OWN_MASKED = OWN.replace("layers.Dense(512)", "layers.Conv2D(512, 3)").replace(
+    "self.hidden(x)", "self.hidden(x) * tf.cast(x > 0, tf.float32)"
+)
 MOVED = """\
 import lightning as L
 
@@ -288,6 +316,8 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         ("GPU251", ONE_WORKER, "num_workers=1", "num_workers=0"),
         ("GPU104", EMPTY, "if y.sum() > 0:", "if self.weighted:"),
         ("GPU571", EAGER, "eager_tf", "by_hand"),
+        ("GPU371", OWN, "layers.Dense(512)", "layers.Conv2D(512, 3)"),
+        ("GPU371", OWN_MASKED, ", tf.float32", ""),
         ("GPU151", MOVED, "x.to(self.device)", "x.cuda()"),
         ("GPU102", CAST, "x.float().cuda()", "x.cuda()"),
         ("GPU106", TRAINED, 'run("val")', 'run("train")'),
@@ -305,6 +335,8 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         "no worker",
         "no question of the data",
         "no eager mode",
+        "a model that convolves",
+        "a mask of any format",
         "a device by name",
         "no cast",
         "a training",
@@ -384,6 +416,34 @@ def test_scripts_whose_python_forks_workers(newest: tuple[int, int] | None) -> N
     text = fixture("gpu210_unguarded_main", "bad")
     (found,) = check_source(Source(Path("train.py"), text), options).findings
     assert (found.confidence is Confidence.LOW) is (newest == (2, 8))
+
+
+@pytest.mark.parametrize(
+    "code, text, newest, low",
+    [
+        ("GPU108", "gpu108_unsafe_non_blocking", (1, 7), True),
+        ("GPU108", "gpu108_unsafe_non_blocking", (1, 8), False),
+    ],
+)
+def test_copies_to_ordinary_memory(
+    code: str, text: str, newest: tuple[int, int], low: bool
+) -> None:
+    options = Options(select_rules((code,)), newest_torch=newest)
+    source = Source(Path("train.py"), fixture(text, "bad"))
+    found = check_source(source, options).findings
+    assert found
+    assert any(f.confidence is Confidence.LOW for f in found) is low
+
+
+@pytest.mark.parametrize("newest, found", [((1, 10), False), ((1, 11), True)])
+def test_a_torch_that_leaves_out_releases_of_lightning(
+    newest: tuple[int, int], found: bool
+) -> None:
+    """Lightning 2.0 needs torch 1.11."""
+    options = Options(select_rules(("GPU357",)), newest_torch=newest)
+    text = "import lightning as L\n\ntrainer = L.Trainer(gpus=1)\ntrainer.fit(model)\n"
+    source = Source(Path("train.py"), text)
+    assert bool(check_source(source, options).findings) is found
 
 
 def test_samples_of_which_nothing_is_known() -> None:

@@ -37,7 +37,7 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
     A loader also where that holds for all that iterates it, and what a loop does in
     each step where that holds for its backward passes.
     """
-    if _is_spared(script, node, MAX_CALLS) or _cannot_be_imported(script):
+    if _is_spared(script, node, MAX_CALLS) or _cannot_start(script.index):
         return True
     loop = script.loop_of(node)
     if loop is not None and loop.train and loop.backward:
@@ -235,9 +235,26 @@ def _making(script: Script, function: Function) -> list[ast.Call]:
     return script.resolver.constructors(owner)
 
 
-def _cannot_be_imported(script: Script) -> bool:
+def _cannot_start(index: FileIndex) -> bool:
+    """Whether a file, or one beside it that it imports, lacks what it imports."""
+    project = index.project
+    if project is None:
+        return False
+    beside = [
+        found[0]
+        for statement in index.tree.body
+        if isinstance(statement, ast.ImportFrom) and statement.module is not None
+        for found in [
+            project.resolve(index, f"{'.' * statement.level}{statement.module}")
+        ]
+        if found is not None and found[0] is not index
+        if found[0].source.path.parent == index.source.path.parent
+    ]
+    return any(map(_cannot_be_imported, [index, *beside]))
+
+
+def _cannot_be_imported(index: FileIndex) -> bool:
     """Whether a file imports what its project's own package does not have."""
-    index = script.index
     return index.project is not None and any(
         _is_missing(index, statement.module)
         or _has_moved(index, statement)

@@ -69,6 +69,8 @@ FRAMEWORKS = {
     "mindspore": "mindspore",
 }
 
+# The first torch for the second major release of a package, and the last of its first.
+NEEDS_TORCH = {"lightning": ((1, 11), (1, 9))}
 RUNTIME_TORCH = (2, 3)  # the lowest release that `gpulint.runtime` works with
 
 
@@ -137,9 +139,15 @@ class Script:
         """The releases that the project allows of a package other than torch.
 
         Packages as in `gpulint.dependencies.PACKAGES`; a bound that is None is none,
-        and means the newest release where a rule must choose.
+        and means the newest release where a rule must choose. An old torch leaves out
+        those that it cannot be installed with.
         """
-        return dict(self.packages).get(package, Range())
+        its = dict(self.packages).get(package, Range())
+        newest, needed = self.newest_torch, NEEDS_TORCH.get(package)
+        if newest is None or needed is None or newest >= needed[0]:
+            return its
+        highest = needed[1] if its.highest is None else min(its.highest, needed[1])
+        return Range(its.lowest, highest)
 
     # Text and places
 

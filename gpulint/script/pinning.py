@@ -27,6 +27,7 @@ from gpulint.script.loader_options import fed_by_framework
 from gpulint.script.loaders import Loader
 from gpulint.script.loops import iterated
 from gpulint.script.pageable import joined_on_host
+from gpulint.script.prepared import prepared_loaders
 from gpulint.script.serial import gains_by_workers
 from gpulint.script.setting_values import comes_from_settings
 from gpulint.script.started import stays_on_host
@@ -275,6 +276,8 @@ def _is_sent(script: Script, loader: Loader) -> bool:
     if loops and all(stays_on_host(script.of(x.node), x) for x in loops):
         return False
     moves = script.moves_in(loops)
+    if moves and all(_is_of_others(script, loader, m) for m in moves):
+        return False
     targets = {m.target for m in moves}
     if targets:
         return not targets <= {Target.CPU, Target.MPS}
@@ -284,6 +287,36 @@ def _is_sent(script: Script, loader: Loader) -> bool:
     if any(t.loop in loops for s in scripts for t in s.transfers):
         return True
     return _sent_out_of_sight(script, loader)
+
+
+def _is_of_others(script: Script, loader: Loader, move: Move) -> bool:
+    """Whether what is moved comes of another loader that a loop goes through as well.
+
+    `for batch, names in zip(batches, file_names)`.
+    """
+    its = script.of(move.call)
+    loop = its.batches.loop_of(move.receiver)
+    if loop is None or len(loop.items) < 2:
+        return False
+    root: ast.expr = move.receiver
+    while isinstance(root, (ast.Attribute, ast.Subscript, ast.Call)):
+        root = root.func if isinstance(root, ast.Call) else root.value
+    bound = [
+        {n.id for n in walk(target) if isinstance(n, ast.Name)}
+        for iterated_, target in loop.items
+        if loader.call in {o.call for o in its.resolver.origins(iterated_)}
+    ]
+    others = [
+        {n.id for n in walk(target) if isinstance(n, ast.Name)}
+        for iterated_, target in loop.items
+        if loader.call not in {o.call for o in its.resolver.origins(iterated_)}
+    ]
+    name = root.id if isinstance(root, ast.Name) else ""
+    return (
+        bool(bound)
+        and any(name in n for n in others)
+        and not any(name in n for n in bound)
+    )
 
 
 def _waits_for_each(script: Script, loader: Loader) -> bool:
@@ -312,6 +345,9 @@ def _trained_by(script: Script, names: set[str]) -> bool:
 def _sent_by_framework(script: Script, loader: Loader) -> bool:
     """Loaders of a Lightning class, or of a file that prepares for Accelerate."""
     if "accelerate" in script.frameworks:
+        prepared = list(prepared_loaders(script))
+        if prepared and all(x.call is not loader.call for x in prepared):
+            return False  # others are
         return any(n.endswith(".prepare") for n in script.index.called_names)
     for call in script.index.all(ast.Call):
         kinds = [k.value for k in call.keywords if k.arg == "accelerator"]

@@ -39,6 +39,11 @@ def is_large(script: Script) -> bool:
     return any(f.source.has(_LARGE) for f in _files(script))
 
 
+def holds_large(text: str) -> bool:
+    """The same, of the code of one model."""
+    return _LARGE.search(text) is not None
+
+
 def _files(script: Script) -> list[FileIndex]:
     """This file, and those that it imports, and they."""
     found = [script.index]

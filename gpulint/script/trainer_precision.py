@@ -72,7 +72,12 @@ def _only_evaluates(made: TrainerCall) -> bool:
     if not isinstance(name, ast.Name) or scope is None:
         return False
     uses = [n for n in walk(*scope.body) if isinstance(n, ast.Name)]
-    uses = [n for n in uses if n.id == name.id and n is not name]
+    uses = [n for n in uses if n.id == name.id and isinstance(n.ctx, ast.Load)]
+    uses = [
+        use
+        for use in uses
+        if any(d.value is made.call for d in made.script.definitions(use))
+    ]
     above = [index.parent(use) for use in uses]
     asked = [n.attr if isinstance(n, ast.Attribute) else "" for n in above]
     return bool(asked) and set(asked) <= _EVALUATES

@@ -222,6 +222,40 @@ def test_files_that_import_what_their_package_lacks(
     assert found[12] is (HIGH if sure else LOW)
 
 
+@pytest.mark.parametrize(
+    "files, sure",
+    [
+        ({"new/layers.py": "class Block:\n    pass\n"}, LOW),
+        ({"new/layers.py": "class Other:\n    pass\n"}, HIGH),
+        ({"new/blocks.py": "class Block:\n    pass\n"}, HIGH),
+        ({"new/layers.py": "class Block:\n    pass\n", "old/layers.py": ""}, HIGH),
+        (
+            {
+                "new/layers.py": "class Block:\n    pass\n",
+                "requirements.txt": "old>=1.2\n",
+            },
+            HIGH,
+        ),
+    ],
+    ids=["moved", "another name", "another file", "is there", "a requirement"],
+)
+def test_packages_that_have_moved(
+    tmp_path: Path, files: dict[str, str], sure: Confidence
+) -> None:
+    text = f"from old.layers import Block\n{LOOP}"
+    given = {"engine.py": text, "main.py": MAIN, ".git/HEAD": ""}
+    found = confidences(tmp_path, given | files)
+    assert found[12] is sure
+
+
+def test_a_file_beside_that_cannot_be_imported(tmp_path: Path) -> None:
+    beside = "from tools.options import parse\n"
+    files = {"parts.py": beside, "tools/__init__.py": "", "main.py": MAIN}
+    files["engine.py"] = f"from parts import loader\n{LOOP}"
+    assert confidences(tmp_path, files)[12] is LOW
+    assert confidences(tmp_path, {"tools/options.py": "parse = 1\n"})[12] is HIGH
+
+
 def test_names_that_a_package_binds_are_no_missing_modules(tmp_path: Path) -> None:
     text = f"from tools.options import parse\n{LOOP}"
     files = {"engine.py": text, "main.py": MAIN, "tools/__init__.py": "options = 1\n"}
