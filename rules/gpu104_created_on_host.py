@@ -127,7 +127,7 @@ class CreatedOnHost(Rule):
         if _draws_on_host(script, made.call):
             return
         withheld = hindrance(script, move, made)
-        in_some_steps = asks_for_data(script.index, made.call)
+        in_some_steps = asks_for_data(script, made.call)
         name = script.text(made.call.func)
         what = "NumPy fills an array" if made.numpy else f"`{name}` fills its tensor"
         yield self.finding(

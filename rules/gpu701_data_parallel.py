@@ -72,6 +72,7 @@ from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index.walk import dotted
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
+from gpulint.script.branches import branches_of
 from gpulint.script.named_cards import leaves_one_card
 from gpulint.script.neighbours import run_together, used_by
 
@@ -100,6 +101,8 @@ class DataParallel(Rule):
         also = any(name in script.index.calls_by_name for name in BETTER)
         for call in calls:
             if names_one_card(script, call) or is_never_run(script, call):
+                continue
+            if is_wrapped_before(script, call):
                 continue
             yield self.finding(
                 script,
@@ -145,6 +148,28 @@ def is_never_run(script: Script, call: ast.Call) -> bool:
     seen = all(id(node) in inner for node in reads)  # by no other function
     above = map(script.index.parent, uses)
     return seen and bool(uses) and all(getattr(a, "attr", "") in HOLDS for a in above)
+
+
+def is_wrapped_before(script: Script, call: ast.Call) -> bool:
+    """`if not isinstance(model, DataParallel):`, where another one has wrapped it."""
+    test = _guard(script, call)
+    calls = (c for name in WRAPPERS for c in script.index.calls.get(name, ()))
+    return test is not None and any(
+        other.lineno < call.lineno
+        and script.index.scope(other) is script.index.scope(call)
+        and _guard(script, other) == test
+        for other in calls
+    )
+
+
+def _guard(script: Script, call: ast.Call) -> str | None:
+    """The innermost test for the wrapper's class around a call."""
+    tests = (
+        script.text(branch.test)
+        for branch, holds in reversed(branches_of(script.index, call))
+        if isinstance(branch, ast.If) and holds
+    )
+    return next((t for t in tests if t.startswith("not isinstance(")), None)
 
 
 def is_one_by_default(script: Script, name: str) -> bool:

@@ -201,6 +201,19 @@ model.fit(images, epochs=10)
 OWN_MASKED = OWN.replace("layers.Dense(512)", "layers.Conv2D(512, 3)").replace(
     "self.hidden(x)", "self.hidden(x) * tf.cast(x > 0, tf.float32)"
 )
+WIDTH = """\
+import torch
+from torch import nn
+
+
+class Noise(nn.Module):
+    def forward(self, x):
+        _, _, width = x.shape
+        rest = width - 3
+        if rest == 0:
+            return x * torch.ones(4).to(x.device)
+        return x
+"""
 MOVED = """\
 import lightning as L
 
@@ -319,6 +332,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         ("GPU371", OWN, "layers.Dense(512)", "layers.Conv2D(512, 3)"),
         ("GPU371", OWN_MASKED, ", tf.float32", ""),
         ("GPU151", MOVED, "x.to(self.device)", "x.cuda()"),
+        ("GPU104", WIDTH, "_, _, width = x.shape", "width = self.width"),
         ("GPU102", CAST, "x.float().cuda()", "x.cuda()"),
         ("GPU106", TRAINED, 'run("val")', 'run("train")'),
         ("GPU162", PREPARED, "=64)", "=64, num_workers=4)"),
@@ -338,6 +352,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         "a model that convolves",
         "a mask of any format",
         "a device by name",
+        "a width that is given",
         "no cast",
         "a training",
         "workers",

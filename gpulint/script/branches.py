@@ -11,10 +11,12 @@ from gpulint.index.walk import FUNCTIONS, walk
 
 if TYPE_CHECKING:
     from gpulint.index import FileIndex
+    from gpulint.script.model import Script
 
 _OF_DATA = frozenset(
     "shape size dim ndim numel nelement sum any all max min item isnan isfinite".split()
 )
+MAX_NAMES = 2  # from a number that is tested, back to what it is read off
 Branches = tuple[tuple[ast.AST, bool], ...]
 
 
@@ -63,18 +65,47 @@ def all_of(test: ast.expr, holds: bool = True) -> list[ast.expr]:
     return [test]
 
 
-def asks_for_data(index: FileIndex, node: ast.AST) -> bool:
+def asks_for_data(script: Script, node: ast.AST) -> bool:
     """Whether a branch around a place depends on what the data are in a step.
 
-    On their number, their shape or their values: `if mask.sum() > 0:`, `len(boxes)`.
+    On their number, their shape or their values: `if mask.sum() > 0:`, `len(boxes)`,
+    `if width == 2:` of `_, _, width = x.shape`.
     """
+    index = script.index
     inner = takewhile(lambda a: not isinstance(a, FUNCTIONS), index.ancestors(node))
     tests = [a.test for a in inner if isinstance(a, (ast.If, ast.IfExp))]
+    parts = [part for part in walk(*tests) if not index.inside(node, part)]
+    numbers = [
+        side
+        for part in parts
+        if isinstance(part, ast.Compare)
+        for side in (part.left, *part.comparators)
+        if isinstance(side, ast.Name)
+    ]
+    return any(map(_is_of_data, parts)) or any(
+        _counts_data(script, number, 0) for number in numbers
+    )
+
+
+def _is_of_data(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr in _OF_DATA
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "len"
+
+
+def _counts_data(script: Script, name: ast.Name, depth: int) -> bool:
+    """Whether a number is read off data: `width`, `width - 3` of `x.shape`."""
+    values = [d.value for d in script.definitions(name) if d.kind == "assign"]
     return any(
-        (isinstance(part, ast.Attribute) and part.attr in _OF_DATA)
-        or (isinstance(part, ast.Call) and getattr(part.func, "id", "") == "len")
-        for part in walk(*tests)
-        if not index.inside(node, part)
+        _is_of_data(part)
+        or (
+            depth < MAX_NAMES
+            and isinstance(part, ast.Name)
+            and _counts_data(script, part, depth + 1)
+        )
+        for value in values
+        if value is not None
+        for part in walk(value)
     )
 
 
