@@ -94,7 +94,8 @@ a package, attention beside layer norms, and layers of 256 features or more are.
 project that allows no torch from 1.6 on, which has no mixed precision of its own, loops
 in which no optimizer is seen to step, a program in which an option that is off turns
 the whole model into float16, one whose files use an environment to play in, and models
-of Fourier transforms, or with recurrent cells that make a step for each frame.
+of Fourier transforms, that solve linear systems, or with recurrent cells that make a
+step for each frame.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and
@@ -122,6 +123,7 @@ from gpulint.script.networks import (
     is_large,
     is_surely_large,
     may_be_large,
+    solves_systems,
     steps_by_cells,
     transforms_spectra,
 )
@@ -215,9 +217,11 @@ def _is_candidate(script: Script) -> bool:
 def _is_of_other_work(script: Script) -> bool:
     """Whether it plays, or its model may work on spectra, or frame by frame.
 
-    Spectra are never halves; small products of cells wait for their launches.
+    Or solve systems. Those and spectra are never halves; small products of cells wait
+    for their launches.
     """
     plays = any(map(imports_environments, run_together(script)))
+    plays = plays or solves_systems(script)
     return plays or transforms_spectra(script) or steps_by_cells(script)
 
 

@@ -28,7 +28,8 @@ not say which release.
 
 ## When not
 Other values, 32 and 64 among them, of which there is one form. A project that allows no
-Lightning from 2.0 on.
+Lightning from 2.0 on. Of low confidence where Lightning 1 may be meant, which neither
+warns nor knows the new values; the warning itself costs no time.
 
 ## Source
 `lightning.fabric.connector._convert_precision_to_unified_args` of Lightning 2.6, which
@@ -39,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Calls, Rule
 from gpulint.script import Script
 from gpulint.script.edits import ReplaceCode, Rewrite
@@ -92,4 +93,5 @@ class LightningLegacyPrecision(Rule):
             fix=None if withheld else fix,
             withheld=withheld,
             related=[] if node is written else [(node, "the value")],
+            confidence=Confidence.LOW if may_be_first_lightning(made) else None,
         )

@@ -46,7 +46,8 @@ stored in float16, which a scaler refuses to train.
 FSDP or Megatron has a configuration of its own, or handlers are given. The script
 trains on the CPU, a TPU or in float64, sets formats itself, says in a comment why not,
 or loads weights in another one.
-Nothing is trained in this file, or no large network is seen.
+Nothing is trained in this file, or no large network is seen. Of low confidence where a
+command of the README or of a shell script gives `--mixed_precision`.
 
 ## Source
 Accelerate documentation, `Accelerator(mixed_precision=…)`: the default is the value of
@@ -60,6 +61,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Calls, Hardware, Rule
 from gpulint.script import Script
+from gpulint.script.commands import passes_option
 from gpulint.script.edits import Replace, Rewrite
 from gpulint.script.models import trained_models
 from gpulint.script.networks import has_large, is_surely_large
@@ -98,6 +100,7 @@ class AcceleratePrecision(Rule):
         runtime, imports = script.runtime
         build = set_keywords(mixed_precision=f"{runtime}.accelerate_precision()")
         withheld = why_not_mixed(script)
+        told = passes_option(script, calls[0].call, "--mixed_precision")
         for made in calls:
             title = "Let the machine choose the precision"
             fix = Rewrite(title, (Replace(made.call, build),), imports)
@@ -108,5 +111,5 @@ class AcceleratePrecision(Rule):
                 "`mixed_precision` is not set",
                 fix=None if withheld else fix,
                 withheld=withheld,
-                confidence=None if sure else Confidence.LOW,
+                confidence=None if sure and not told else Confidence.LOW,
             )

@@ -201,6 +201,29 @@ model.fit(images, epochs=10)
 OWN_MASKED = OWN.replace("layers.Dense(512)", "layers.Conv2D(512, 3)").replace(
     "self.hidden(x)", "self.hidden(x) * tf.cast(x > 0, tf.float32)"
 )
+SOLVES = """\
+import torch
+from torch import nn
+
+
+class Ridge(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 512))
+
+    def forward(self, x, y):
+        z = self.layers(x)
+        return torch.linalg.solve(z.mT @ z, z.mT @ y)
+
+
+model = Ridge().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = model(x.cuda(), y.cuda()).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 WIDTH = """\
 import torch
 from torch import nn
@@ -332,6 +355,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         ("GPU371", OWN, "layers.Dense(512)", "layers.Conv2D(512, 3)"),
         ("GPU371", OWN_MASKED, ", tf.float32", ""),
         ("GPU151", MOVED, "x.to(self.device)", "x.cuda()"),
+        ("GPU301", SOLVES, "torch.linalg.solve", "torch.matmul"),
         ("GPU104", WIDTH, "_, _, width = x.shape", "width = self.width"),
         ("GPU102", CAST, "x.float().cuda()", "x.cuda()"),
         ("GPU106", TRAINED, 'run("val")', 'run("train")'),
@@ -352,6 +376,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         "a model that convolves",
         "a mask of any format",
         "a device by name",
+        "a product",
         "a width that is given",
         "no cast",
         "a training",
@@ -448,6 +473,16 @@ def test_copies_to_ordinary_memory(
     found = check_source(source, options).findings
     assert found
     assert any(f.confidence is Confidence.LOW for f in found) is low
+
+
+@pytest.mark.parametrize("lowest", [(1, 8), (2, 0)])
+def test_values_that_the_first_lightning_takes(lowest: tuple[int, int]) -> None:
+    packages = (("lightning", Range(lowest, None)),)
+    text = "import lightning as L\n\ntrainer = L.Trainer(precision=16)\n"
+    low = lowest < (2, 0)
+    assert sure("GPU352", text, packages) == {
+        Confidence.LOW if low else Confidence.HIGH
+    }
 
 
 @pytest.mark.parametrize("newest, found", [((1, 10), False), ((1, 11), True)])

@@ -66,6 +66,8 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
         return True
     if is_only_imported(script, node) or is_imported_by_none(script, node):
         return True
+    if _is_replaced(script, node):
+        return True
     if fails_around(script, node, names=depth < MAX_CALLS):
         return True
     function = script.index.function(node)
@@ -80,11 +82,34 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
     )
 
 
+def _is_replaced(script: Script, node: ast.AST) -> bool:
+    """Whether the function around a place is defined again further down.
+
+    At the top of a file, or in a class, and nothing in between names it.
+    """
+    function = script.index.function(node)
+    holder = script.index.parent(function) if function is not None else None
+    if function is None or not isinstance(holder, (ast.Module, ast.ClassDef)):
+        return False
+    later = [
+        other
+        for other in holder.body
+        if isinstance(other, ast.FunctionDef)
+        and other.name == function.name
+        and other.lineno > function.lineno
+    ]
+    if not later or any(f.decorator_list for f in (function, *later)):
+        return False
+    reads = script.index.reads.get(function.name, ())
+    rows = (function.end_lineno or 0, later[0].lineno)
+    return not any(rows[0] < read.lineno < rows[1] for read in reads)
+
+
 def _is_left_out(script: Script, node: ast.AST) -> bool:
     """Whether a branch is for no GPU, for no step, or not taken by default.
 
-    As far as defaults are known: `if not args.prefetcher:`, behind `args.prefetcher =
-    not args.no_prefetcher`. What tests give counts for nothing.
+    As far as defaults, or all values, are known: `if not args.prefetcher:`, behind
+    `args.prefetcher = not args.no_prefetcher`. What tests give counts for nothing.
     """
     for branch, holds in branches_of(script.index, node):
         if isinstance(branch, ast.If) and _is_without_step(branch, holds):
@@ -93,9 +118,10 @@ def _is_left_out(script: Script, node: ast.AST) -> bool:
             tests = all_of(branch.test, holds)
             if any(_has_gpu(script, test) is (not holds) for test in tests):
                 return True
-            values = script.evaluator.values(branch.test).known
-            known = [v for v in values if not script.of(v.node).is_test]
-            if known and all(v.default and bool(v.constant) != holds for v in known):
+            values = script.evaluator.values(branch.test)
+            known = [v for v in values.known if not script.of(v.node).is_test]
+            left_so = values.complete or all(v.default for v in known)
+            if known and left_so and all(bool(v.constant) != holds for v in known):
                 return True
             if holds and _is_never_chosen(script, branch.test):
                 return True

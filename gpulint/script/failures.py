@@ -179,12 +179,35 @@ def _made(its: ast.expr) -> list[ast.expr]:
 
 def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:
     """Whether a call gives what its function does not take, or that function fails."""
+    if _copies_nothing(script, call):
+        return True
     found = _called(script, call)
     if not found:
         return bool(call.args or call.keywords) and _takes_nothing(script, call.func)
     if not any(script.resolver.takes(function, call) for function in found):
         return True
     return depth > 0 and all(fails(script, f, depth - 1) for f in found)
+
+
+def _copies_nothing(script: Script, call: ast.Call) -> bool:
+    """`shutil.copytree("models", …)` where the project has no such folder.
+
+    One that Python's own modules lie in, by its name: data may be anywhere.
+    """
+    index, project = script.index, script.index.project
+    if project is None or index.qualified(call.func) != "shutil.copytree":
+        return False
+    source = call.args[0] if call.args else None
+    if not isinstance(source, ast.Constant) or not isinstance(source.value, str):
+        return False
+    name = source.value
+    if not name.isidentifier() or not project.files:
+        return False
+    above = index.source.path.parents
+    folders = [folder for folder in above if project.root in (folder, *folder.parents)]
+    there = any(project.in_folder(folder / name, "*") for folder in folders)
+    known = any(name in path.parts for path in project.files)
+    return not known and not there and not project.mentions(f'makedirs("{name}')
 
 
 def _called(script: Script, call: ast.Call) -> list[Function]:

@@ -67,6 +67,10 @@ _OF_LARGE = re.compile(
     r"segmentation_models_pytorch\.)"
 )
 _SPECTRAL = re.compile(r"(^|\.)fft\.i?r?fft[2n]?$")
+_SOLVING = re.compile(
+    r"(^|\.)linalg\.(solve\w*|(pseudo_?|p)?inv\w*|cholesky\w*|svd\w*|eig\w*|qr|lstsq|"
+    r"slogdet|det|lu\w*)$|^torch\.(inverse|cholesky\w*|svd|symeig|solve|lstsq)$"
+)
 _CELLS = re.compile(r"^torch\.nn\.(LSTM|GRU|RNN)Cell$")
 _OF_GRAPHS = ("torch_geometric.", "dgl.")
 # The options that say how many features a token has.
@@ -138,6 +142,11 @@ def surely_multiplies(script: Script) -> bool:
 def transforms_spectra(script: Script) -> bool:
     """Whether a model that is trained may be one of Fourier transforms."""
     return _trains_one(script, "transforms_spectra", ())
+
+
+def solves_systems(script: Script) -> bool:
+    """Whether a model that is trained may solve linear systems, or decompose."""
+    return _trains_one(script, "solves_systems", ())
 
 
 def steps_by_cells(script: Script) -> bool:
@@ -330,6 +339,11 @@ class Network:
     def transforms_spectra(self) -> bool:
         """Whether it works on frequencies, which no half format holds."""
         return self._has(_SPECTRAL)
+
+    @property
+    def solves_systems(self) -> bool:
+        """Whether it uses linear algebra, which raises for halves."""
+        return self._has(_SOLVING)
 
     @property
     def steps_by_cells(self) -> bool:

@@ -53,6 +53,7 @@ class PerSample:
         self.resolver = script.resolver
         self.index = script.index
         self._seen: list[Function] = [entry]
+        self._asked: list[ast.AST] = []  # whose values are being looked at
 
     def nodes(self) -> Iterator[tuple[ast.AST, Frame]]:
         """The nodes that nothing spares any sample, of this file's functions."""
@@ -156,8 +157,12 @@ class PerSample:
         scope = self.index.scope(definition.node)
         if isinstance(scope, ast.Module):
             return not self.index.home(scope).writers.get(definition.name)
-        inside = scope is frame.function
-        return inside and self.is_fixed(definition.value, frame)
+        if scope is not frame.function or definition.node in self._asked:
+            return False  # `node = node[key]` in a loop is another one each time
+        self._asked.append(definition.node)
+        fixed = self.is_fixed(definition.value, frame)
+        self._asked.remove(definition.node)
+        return fixed
 
     def _is_given(self, parameter: Definition, frame: Frame) -> bool:
         """Whether the call of a helper passes the same for each sample."""

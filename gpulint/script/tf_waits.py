@@ -34,8 +34,10 @@ _EPOCHS = re.compile(r"epoch", re.IGNORECASE)
 def step_loops(script: Script) -> list[Loop]:
     """Loops an iteration of which is one step on one of many batches."""
     nodes = [n for kind in LOOPS for n in script.index.all(kind)]
-    steps = [n for n in nodes if isinstance(n, ast.For) and _steps(script, n)]
-    inner = [n for n in steps if not any(m is not n and m in walk(n) for m in steps)]
+    whiles = (ast.For, ast.While)
+    steps = [n for n in nodes if isinstance(n, whiles) and _steps(script, n)]
+    least = [n for n in steps if not any(m is not n and m in walk(n) for m in steps)]
+    inner = [n for n in least if isinstance(n, ast.For)]
     many = [n for n in inner if not (_is_epoch(n) or _takes_all(script, n))]
     found = [script.loop_at(n) for n in many]
     return [loop for loop in found if loop is not None]
@@ -46,7 +48,7 @@ def updates_weights(script: Script) -> bool:
     return any(name in script.index.calls_by_name for name in _UPDATES)
 
 
-def _steps(script: Script, node: ast.For) -> bool:
+def _steps(script: Script, node: ast.For | ast.While) -> bool:
     below = [n for n in walk(*node.body) if isinstance(n, ast.Call)]
     if any(tape in below for tape in tapes(script)):
         return True

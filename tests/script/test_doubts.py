@@ -179,6 +179,48 @@ def test_a_function_that_names_itself_alone(tmp_path: Path) -> None:
     assert confidences(tmp_path, {"main.py": named})[19] is HIGH
 
 
+@pytest.mark.parametrize(
+    "more, sure",
+    [
+        ("def assess(model, loader):\n    print(model)\n", LOW),
+        ("first = assess\n\n\ndef assess(model, loader):\n    first()\n", HIGH),
+        ("def other(model, loader):\n    print(model)\n", HIGH),
+        ("@first\ndef assess(model, loader):\n    print(model)\n", HIGH),
+    ],
+    ids=["again", "kept", "another", "registered"],
+)
+def test_functions_that_are_defined_again(
+    tmp_path: Path, more: str, sure: Confidence
+) -> None:
+    main = MAIN.replace("if args.evaluate:", "if True:")
+    files = {"engine.py": f"{LOOP}\n\n{more}", "main.py": main}
+    assert confidences(tmp_path, files)[19] is sure
+
+
+GIVEN = """\
+from engine import assess
+from parts import loader, model
+
+
+def run(assessing):
+    if assessing:
+        assess(model, loader)
+
+
+run({})
+"""
+
+
+@pytest.mark.parametrize(
+    "given, sure", [("False", LOW), ("True", HIGH), ("False)\nrun(True", HIGH)]
+)
+def test_branches_that_all_calls_leave_out(
+    tmp_path: Path, given: str, sure: Confidence
+) -> None:
+    files = {"engine.py": LOOP, "main.py": GIVEN.format(given)}
+    assert confidences(tmp_path, files)[19] is sure
+
+
 RUN = """\
 from engine import assess
 from parts import loader, model

@@ -213,6 +213,29 @@ def test_programs_that_may_run(tmp_path: Path, lines: str) -> None:
     assert of_main(tmp_path, lines) is HIGH
 
 
+@pytest.mark.parametrize(
+    "lines, there, sure",
+    [
+        ('shutil.copytree("layers", "kept")', "", LOW),
+        ('shutil.copytree("layers", "kept")', "layers/block.py", HIGH),
+        ('shutil.copytree("layers", "kept")', "layers/notes.txt", HIGH),
+        ('shutil.copytree("../layers", "kept")', "", HIGH),
+        ("shutil.copytree(args.folder, 'kept')", "", HIGH),
+        ('os.makedirs("layers")\nshutil.copytree("layers", "kept")', "", HIGH),
+        ('shutil.copy("layers", "kept")', "", HIGH),
+    ],
+)
+def test_a_folder_that_is_not_there(
+    tmp_path: Path, lines: str, there: str, sure: Confidence
+) -> None:
+    text = MAIN.replace("trainer.fit(", f"{lines}\ntrainer.fit(")
+    files = {"engine.py": LOOP, "main.py": f"import os\nimport shutil\n{text}"}
+    files[".git/HEAD"] = ""
+    if there:
+        files[there] = ""
+    assert confidences(tmp_path, files)[11] is sure
+
+
 STATE = """\
     def state(self):
         return {}
