@@ -47,7 +47,8 @@ by one are GPU101.
 Of low confidence: loaders without workers that are not pinned, as the process that
 trains would pin itself, one more copy; batches that a function is given of which no
 call is seen, be they pinned or not; objects of a class that is not known, whose `to`
-may not take the option; batches all of which are cast on the host first (`x.float()`),
+may not take the option, also where another file makes parts of batches from a class
+whose `to` does not; batches all of which are cast on the host first (`x.float()`),
 to memory that nobody pins unless they are of that type; and an evaluation that takes
 the time around waits for the device: it waits anyway, and a copy that is only queued
 would count as work of the model.

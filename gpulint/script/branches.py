@@ -118,29 +118,38 @@ def in_body(branch: ast.If | ast.IfExp, child: ast.AST) -> bool:
 def most_in_one_pass(branches: Iterable[Branches]) -> int:
     """How many of the parts behind these conditions one pass can run at most."""
     always = 0
-    behind: dict[ast.AST | str, dict[bool | str, list[Branches]]] = {}
+    behind: dict[ast.AST | str, list[tuple[str, bool, Branches]]] = {}
     for path in branches:
         if not path:
             always += 1
             continue
         (condition, holds), *rest = path
-        question, answer = _asked(condition, holds)
-        sides = behind.setdefault(question, {})
-        sides.setdefault(answer, []).append(tuple(rest))
-    chosen = (max(map(most_in_one_pass, s.values())) for s in behind.values())
-    return always + sum(chosen)
+        question, value = _asked(condition)
+        behind.setdefault(question, []).append((value, holds, tuple(rest)))
+    return always + sum(map(_most_of_answers, behind.values()))
 
 
-def _asked(condition: ast.AST, holds: bool) -> tuple[ast.AST | str, bool | str]:
-    """What a branch asks, and its answer: of two `if mode == "…"`, one holds."""
+def _most_of_answers(parts: list[tuple[str, bool, Branches]]) -> int:
+    """The most of the parts that one question's answer lets run, or no answer."""
+    answers = {value for value, _, _ in parts} | {None}
+    return max(
+        most_in_one_pass(
+            rest for value, holds, rest in parts if holds == (value == answer)
+        )
+        for answer in answers
+    )
+
+
+def _asked(condition: ast.AST) -> tuple[ast.AST | str, str]:
+    """What a branch asks, and the answer: of two `if mode == "…"`, one holds."""
     test = getattr(condition, "test", None)
-    if not (holds and isinstance(test, ast.Compare) and len(test.ops) == 1):
-        return condition, holds
+    if not (isinstance(test, ast.Compare) and len(test.ops) == 1):
+        return condition, ""
     among = test.comparators[0]
     if isinstance(test.ops[0], ast.In) and isinstance(among, (ast.List, ast.Tuple)):
         among = among.elts[0] if len(among.elts) == 1 else among
     elif not isinstance(test.ops[0], ast.Eq):
-        return condition, holds
+        return condition, ""
     if not isinstance(among, ast.Constant):
-        return condition, holds
+        return condition, ""
     return ast.dump(test.left), repr(among.value)

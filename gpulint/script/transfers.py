@@ -26,8 +26,9 @@ _SETTINGS = re.compile(
     r"trainer|engine|context|ctx|state",
     re.IGNORECASE,
 )
-_OWN_TO = re.compile(r"def to\(\s*self\b([^)]*)\)")
-_CLASS = re.compile(r"^class \w+(.*)", re.MULTILINE)
+_OWN_MOVE = r"def %s\(\s*self\b([^)]*)\)"
+_CLASS = re.compile(r"^class (\w+)(.*)", re.MULTILINE)
+_MAKES_BATCHES = re.compile(r"def (?:__getitem__|__iter__|__next__|\w*collate\w*)\(")
 _OBJECTS = re.compile(r"target|annot|box|instance|graph", re.IGNORECASE)
 _TENSOR_ATTRIBUTES = frozenset(
     "shape ndim dtype device T mT data grad requires_grad is_cuda".split()
@@ -153,7 +154,7 @@ def hindrance(script: Script, transfer: Transfer) -> str | None:
 
 def _has_own_to(script: Script, transfer: Transfer) -> bool:
     """Whether a whole batch is moved where the project has batches of its own."""
-    source, project = transfer.source, script.index.project
+    source = transfer.source
     items = {target for _, target in transfer.loop.items}  # `enumerate` is left out
     whole = isinstance(source, ast.Name) and any(
         d.node in items or (d.path == () and d.kind in ("for", "parameter"))
@@ -161,19 +162,29 @@ def _has_own_to(script: Script, transfer: Transfer) -> bool:
     )
     if not whole:
         return False
-    texts = [script.source.text] if project is None else project.texts("def to(")
-    return any(
-        "non_blocking" not in its[1] and "**" not in its[1]
-        for text in texts
-        for its in _OWN_TO.finditer(text)
-        if not _moves_module(text[: its.start()])
-    )
+    return any(_own_moves(script, "to"))
 
 
-def _moves_module(before: str) -> bool:
-    """Whether the class that a method stands in is a module, after its bases."""
-    classes = _CLASS.findall(before)
-    return bool(classes) and "Module" in classes[-1]
+def _own_moves(script: Script, method: str) -> Iterator[str]:
+    """The project's classes, no modules, whose `to` does not take the option."""
+    project = script.index.project
+    part = f"def {method}("
+    texts = [script.source.text] if project is None else project.texts(part)
+    for text in texts:
+        for found in re.finditer(_OWN_MOVE % method, text):
+            options = found[1]
+            if "non_blocking" not in options and "**" not in options:
+                classes = _CLASS.findall(text[: found.start()])
+                if classes and "Module" not in classes[-1][1]:
+                    yield classes[-1][0]
+
+
+def _is_part_of_batches(script: Script, name: str) -> bool:
+    """Whether a class is made in a file that makes samples or batches."""
+    project = script.index.project
+    own = re.compile(rf"^class {name}\b.*?(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
+    texts = [] if project is None else project.texts(f"{name}(")
+    return any(_MAKES_BATCHES.search(t) and f"{name}(" in own.sub("", t) for t in texts)
 
 
 def _changed_later(script: Script, transfer: Transfer) -> ast.AST | None:
@@ -254,6 +265,9 @@ def foreign(script: Script, transfer: Transfer) -> str | None:
                 names = [a.arg for a in [*method.args.args, *method.args.kwonlyargs]]
                 if "non_blocking" not in names and method.args.kwarg is None:
                     return f"`{owner.name}.{func.attr}` takes no `non_blocking`"
+    for name in _own_moves(script, func.attr):
+        if _is_part_of_batches(script, name):
+            return f"`{name}.{func.attr}` takes no `non_blocking`"
     if not isinstance(source, ast.Name) or "torch_geometric" in _heads(script):
         return None
     if _of_detection(script, source, transfer.loop):

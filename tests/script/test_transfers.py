@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from gpulint.engine import Options, check_source
+from gpulint.engine import Options, check_source, fix_source
+from gpulint.finding import Effect
+from gpulint.index import Projects
 from gpulint.registry import find_rule
 from gpulint.source import Source
 
@@ -54,6 +58,64 @@ elif args.labels:
 else:
     x = x.cuda() if args.images else y.cuda()
 """
+NAMED = """
+if args.data == "images":
+    x = x.cuda()
+elif args.data == "pairs":
+    x, more = more.cuda(), y.cuda()
+else:
+    x = y.cuda()
+"""
+NAMED_APART = """
+if args.data == "images":
+    x = x.cuda()
+if args.data == "pairs":
+    more = more.cuda()
+if args.data != "pairs":
+    y = y.cuda()
+"""
+RECORDS = """
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+class Parts:
+    def __init__(self, tensors):
+        self.tensors = tensors
+
+    def to(self, device{}):
+        return Parts([t.to(device) for t in self.tensors])
+
+class Single(torch.utils.data.Dataset):
+    def __init__(self, size):
+        self.size = size
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, index):
+        return torch.ones(3), [torch.ones(1), torch.ones(2)]
+
+def collate(samples):
+    rows = torch.stack([row for row, _ in samples])
+    return rows, {}
+"""
+RUN = """
+import torch
+from records import Single, collate
+from torch.utils.data import DataLoader
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = torch.nn.Linear(3, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(Single(8), 4, num_workers=2, pin_memory=True, collate_fn=collate)
+for rows, parts in loader:
+    rows = rows.to(device)
+    parts = parts.to(device)
+    loss = model(rows).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 
 
 @pytest.mark.parametrize(
@@ -64,6 +126,8 @@ else:
         (TWO_BRANCHES, "3 copies"),
         (LEFT_BEFORE, "2 copies"),
         (CHAIN, "a copy"),
+        (NAMED, "2 copies"),
+        (NAMED_APART, "2 copies"),
     ],
 )
 def test_one_side_of_a_branch_counts(lines: str, copies: str) -> None:
@@ -73,3 +137,31 @@ def test_one_side_of_a_branch_counts(lines: str, copies: str) -> None:
     source = Source(Path("train.py"), text)
     (found,) = check_source(source, Options((rule,))).findings
     assert f"waits for {copies} of batch data" in found.message
+
+
+PARTS = "Parts([pad_sequence(parts) for _, parts in samples])"
+TENSOR = "torch.stack([parts[1] for _, parts in samples])"
+
+
+@pytest.mark.parametrize(
+    "taken, made, rewritten",
+    [
+        ("", PARTS, False),
+        (", non_blocking=False", PARTS, True),
+        ("", TENSOR, True),  # nothing that makes batches makes one of them
+    ],
+)
+def test_parts_of_batches_with_their_own_to_are_left_as_they_are(
+    taken: str, made: str, rewritten: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "records.py").write_text(RECORDS.format(taken, made), "utf-8")
+    path = tmp_path / "train.py"
+    rule = find_rule("GPU102")
+    assert rule is not None
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options((rule,), projects=projects, allow=frozenset({Effect.EXACT}))
+    fixed = fix_source(Source(path, RUN), options)
+    assert ("non_blocking" in fixed.text) is rewritten
+    path.write_text(fixed.text, "utf-8")
+    run = subprocess.run([sys.executable, path], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
