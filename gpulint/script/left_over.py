@@ -102,8 +102,7 @@ def is_only_imported(script: Script, node: ast.AST) -> bool:
 def is_imported_by_none(script: Script, node: ast.AST) -> bool:
     """Whether a place is in a file of definitions that no file of a project names.
 
-    Neither the file nor the function or class around the place, and nothing looks for
-    modules by their names.
+    And nothing looks for modules by their names.
     """
     index, project = script.index, script.index.project
     kept = next((a for a in index.ancestors(node) if a in index.tree.body), None)
@@ -116,9 +115,11 @@ def is_imported_by_none(script: Script, node: ast.AST) -> bool:
         return False
     if project.targeting(qualified_name(index, kept)):
         return False
-    named = {*project.mentioning(path.stem), *project.mentioning(kept.name)}
-    programs_beside = (p for p in project.mentioning("__main__") if p != path)
-    return named <= {path} and any(True for _ in programs_beside)
+    if project.mentioning("__main__") in ([], [path]):
+        return False  # no program beside it
+    named = re.compile(rf"\b{re.escape(path.stem)}\b")
+    others = (t for t in project.texts(path.stem) if t != index.source.text)
+    return not any(map(named.search, others))
 
 
 def _defines(statement: ast.stmt) -> bool:

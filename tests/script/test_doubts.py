@@ -156,12 +156,12 @@ if __name__ == "__main__":
     [
         ({"main.py": OTHER}, LOW),
         ({"main.py": f"{OTHER}# see engine\n"}, HIGH),
-        ({"main.py": f"# assess() and Trainer may help\n{OTHER}"}, HIGH),
+        ({"main.py": f"import engines\n\ndef assess(): ...\n\n{OTHER}"}, LOW),
         ({"main.py": OTHER, "any.py": "importlib.import_module(name)"}, HIGH),
         ({"main.py": OTHER, "setup.py": "setup()"}, HIGH),
         ({"main.py": OTHER, "engine.py": f"{LOOP}\nassess(model, loader)\n"}, HIGH),
     ],
-    ids=["nobody", "named", "its names", "by name", "library", "program"],
+    ids=["nobody", "named", "same names", "by name", "library", "program"],
 )
 def test_a_file_that_nobody_imports(
     tmp_path: Path, files: dict[str, str], sure: Confidence
