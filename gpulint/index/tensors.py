@@ -16,7 +16,7 @@ from gpulint.index.measured import measured
 from gpulint.index.objects import Callers, Made, callers_of, made_by
 from gpulint.index.resolve import Origin, Resolver
 from gpulint.index.values import Evaluator
-from gpulint.index.walk import FUNCTIONS, dotted
+from gpulint.index.walk import FUNCTIONS, dotted, walk
 
 
 class Where(enum.Flag):
@@ -39,6 +39,7 @@ class Where(enum.Flag):
         return Where.HOST in self and not self & (Where.DEVICE | Where.UNKNOWN)
 
 
+_FILLS = frozenset("update setdefault".split())
 _NUMBERS = frozenset("item float int len bool round".split())
 
 
@@ -442,10 +443,23 @@ class Tensors:
         known = [part for part in parts if part is not None]
         if not known or len(known) < len(parts):
             return None
-        if all(_is_number(self.resolver.origins(part)) for part in known):
+        numbers = (_is_number(self.resolver.origins(part)) for part in known)
+        if all(numbers) and not any(self._is_filled(part) for part in known):
             return Where.PLAIN
         its = _union(map(self.where, known)) if function is not None else Where.PLAIN
         return its if its & ~Where.PLAIN else None
+
+    def _is_filled(self, name: ast.expr) -> bool:
+        """Whether a function stores more in a dict of its own: `log["acc"] = acc`."""
+        if not isinstance(name, ast.Name):
+            return False
+        function = self.index.home(name).function(name)
+        return function is not None and any(
+            getattr(node.value, "id", "") == name.id
+            and (isinstance(node.ctx, ast.Store) or getattr(node, "attr", "") in _FILLS)
+            for node in walk(function)
+            if isinstance(node, (ast.Subscript, ast.Attribute))
+        )
 
     def _forwards(self, call: ast.Call) -> list[Function]:
         """The `forward` methods that a call of a module of this project may run."""
@@ -707,11 +721,25 @@ def _at(value: ast.expr, step: object) -> ast.expr | None:
 
 
 def _is_number(origins: tuple[Origin, ...]) -> bool:
-    """Whether a value is surely a number of Python: written, or read of a tensor."""
+    """Whether a value is surely a number of Python, or a dict of such: as they log."""
     return bool(origins) and all(
         isinstance(origin.expression, ast.Constant)
         or (origin.call is not None and last_name(origin.call) in _NUMBERS)
+        or _holds_numbers(origin.expression)
         for origin in origins
+    )
+
+
+def _holds_numbers(node: ast.expr | None) -> bool:
+    """`{"loss": loss.item()}`: all that it holds are numbers, written or read."""
+    return (
+        isinstance(node, ast.Dict)
+        and bool(node.values)
+        and all(
+            isinstance(value, ast.Constant)
+            or (isinstance(value, ast.Call) and last_name(value) in _NUMBERS)
+            for value in node.values
+        )
     )
 
 
