@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.index import Definition, FileIndex, Function, Value
-from gpulint.index.flow import enclosing_function
+from gpulint.index import FileIndex, Function, Value
 from gpulint.index.walk import walk
 from gpulint.script.batches_taken import places
 from gpulint.script.branches import all_of, branches_of
@@ -119,7 +118,7 @@ def _is_left_out(script: Script, node: ast.AST) -> bool:
             if any(_has_gpu(script, test) is (not holds) for test in tests):
                 return True
             values = script.evaluator.values(branch.test)
-            known = [v for v in values.known if not script.of(v.node).is_test]
+            known = _given(script, values.known)
             left_so = values.complete or all(v.default for v in known)
             if known and left_so and all(bool(v.constant) != holds for v in known):
                 return True
@@ -182,13 +181,9 @@ def _is_always(script: Script, test: ast.expr, answer: bool) -> bool:
         return False
     if not isinstance(asked, ast.Constant) or not isinstance(asked.value, str):
         return False
-    parameters = [d for d in script.definitions(test.left) if d.kind == "parameter"]
-    if not parameters:
+    if not any(d.kind == "parameter" for d in script.definitions(test.left)):
         return False
-    values = script.evaluator.values(test.left).known
-    known = [v for v in values if not script.of(v.node).is_test]
-    if all(_is_passed(script, d) for d in parameters):
-        known = [v for v in known if not isinstance(_above(script, v), ast.arguments)]
+    known = _given(script, script.evaluator.values(test.left).known)
     equal = isinstance(operator, ast.Eq)
     return (
         not all(v.default for v in known)
@@ -197,22 +192,27 @@ def _is_always(script: Script, test: ast.expr, answer: bool) -> bool:
     )
 
 
-def _above(script: Script, value: Value) -> ast.AST | None:
-    return script.index.home(value.node).parent(value.node)
+def _given(script: Script, values: Iterable[Value]) -> list[Value]:
+    """The values that programs give: not what tests do, or what every call replaces."""
+    values = [v for v in values if not script.of(v.node).is_test]
+    return [v for v in values if not _is_overridden(script, v)]
 
 
-def _is_passed(script: Script, parameter: Definition) -> bool:
-    """Whether every call that is seen passes a parameter, so that no default counts."""
-    function = enclosing_function(script.index, parameter)
-    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+def _is_overridden(script: Script, value: Value) -> bool:
+    """Whether a value is a default, and every call that is seen gives another one."""
+    index = script.index.home(value.node)
+    its = index.parent(value.node)
+    function = index.parent(its) if isinstance(its, ast.arguments) else None
+    if not isinstance(its, ast.arguments) or not isinstance(function, ast.FunctionDef):
         return False
-    position = script.resolver.position(function, parameter.name)
-    calls = script.resolver.callers(function)
-    return bool(calls) and all(
-        script.evaluator.argument(call, parameter.name, position).given
-        for call in calls
-        if not script.of(call).is_test
-    )
+    plain = [*its.posonlyargs, *its.args]
+    named = [*plain[len(plain) - len(its.defaults) :], *its.kwonlyargs]
+    defaults = [*its.defaults, *its.kw_defaults]
+    name = named[defaults.index(value.node)].arg
+    position = script.resolver.position(function, name)
+    calls = [c for c in script.resolver.callers(function) if not script.of(c).is_test]
+    arguments = (script.evaluator.argument(c, name, position) for c in calls)
+    return bool(calls) and all(argument.given for argument in arguments)
 
 
 def _is_never_chosen(script: Script, test: ast.expr) -> bool:

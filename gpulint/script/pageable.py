@@ -123,6 +123,64 @@ def cast_on_host(script: Script, loops: Iterable[Loop]) -> bool:
     return bool(cast) and all(cast)
 
 
+def read_as_arrays(script: Script, loop: Loop) -> bool:
+    """Whether all that a loop passes batches to makes arrays of them first.
+
+    Functions of the project: `image = image.squeeze(0).numpy()`, cut there by NumPy.
+    """
+    passed = [c for c in loop.calls if any(_of_batch(script, loop, c))]
+    return bool(passed) and all(_makes_arrays(script, loop, call) for call in passed)
+
+
+def _of_batch(script: Script, loop: Loop, call: ast.Call) -> Iterator[ast.expr]:
+    """The arguments of a call that are parts of a loop's batches, as they are."""
+    for node in (*call.args, *(k.value for k in call.keywords)):
+        root = node
+        while isinstance(root, (ast.Attribute, ast.Subscript)):
+            root = root.value
+        taken = script.definitions(root) if isinstance(root, ast.Name) else ()
+        if any(d.kind == "for" for d in taken) and script.batches.loop_of(root) is loop:
+            yield node
+
+
+def _makes_arrays(script: Script, loop: Loop, call: ast.Call) -> bool:
+    function = script.resolver.callee(call)
+    if function is None:
+        return False
+    taken = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    left = set(_of_batch(script, loop, call))
+    its = script.of(function)
+    for name in (a.arg for a in taken):
+        given, clear = script.resolver.given(call, function, name)
+        if left.isdisjoint(given):
+            continue
+        reads = [
+            node
+            for node in walk(function)
+            if isinstance(node, ast.Name)
+            and node.id == name
+            and isinstance(node.ctx, ast.Load)
+            and any(d.kind == "parameter" for d in its.definitions(node))
+        ]
+        if not clear or not reads or not all(_becomes_array(its, n) for n in reads):
+            return False
+        left.difference_update(given)
+    return not left
+
+
+def _becomes_array(script: Script, node: ast.expr) -> bool:
+    """`x` of `x.squeeze(0).cpu().numpy()`."""
+    above = script.index.parent(node)
+    while isinstance(above, (ast.Attribute, ast.Call, ast.Subscript)):
+        part = above.func if isinstance(above, ast.Call) else above.value
+        if part is not node:
+            return False
+        if isinstance(above, ast.Attribute) and above.attr == "numpy":
+            return True
+        node, above = above, script.index.parent(above)
+    return False
+
+
 def _sent(script: Script, loops: Iterable[Loop]) -> Iterator[tuple[Script, ast.expr]]:
     """What loops send to a device, with the script of each."""
     for loop in loops:

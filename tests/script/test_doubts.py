@@ -143,6 +143,44 @@ def run({taken}):
     assert found[19] is sure
 
 
+@pytest.mark.parametrize(
+    "default, calls, sure",
+    [
+        ("=True", "run(False)", LOW),
+        ("=True", "run(checked=False)\nrun(False)", LOW),
+        ("=True", "run(False)\nrun()", HIGH),
+        ("=True", "run(False)\nrun(True)", HIGH),
+        ("=True", "run(args.split)", HIGH),
+        ("=True", "print(run)", HIGH),
+        ("=False", "run()", LOW),
+        ("=False", "run(True)", HIGH),
+    ],
+)
+def test_defaults_that_every_call_replaces(
+    tmp_path: Path, default: str, calls: str, sure: Confidence
+) -> None:
+    text = f"""
+import argparse
+
+from engine import assess
+from parts import loader, model
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--split", default="test")
+args = parser.parse_args()
+
+
+def run(checked{default}):
+    if checked:
+        assess(model, loader)
+
+
+{calls}
+"""
+    found = confidences(tmp_path, {"engine.py": LOOP, "main.py": text})
+    assert found[19] is sure
+
+
 OTHER = """\
 from loops import fit
 
