@@ -179,12 +179,28 @@ def _own_moves(script: Script, method: str) -> Iterator[str]:
                     yield classes[-1][0]
 
 
-def _is_part_of_batches(script: Script, name: str) -> bool:
-    """Whether a class is made in a file that makes samples or batches."""
+def _is_part_of_batches(
+    script: Script, name: str, seen: frozenset[str] = frozenset()
+) -> bool:
+    """Whether a file that makes samples or batches names a class, or one of its heirs.
+
+    Outside of the class, or in a collate function of its own.
+    """
     project = script.index.project
     own = re.compile(rf"^class {name}\b.*?(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
-    texts = [] if project is None else project.texts(f"{name}(")
-    return any(_MAKES_BATCHES.search(t) and f"{name}(" in own.sub("", t) for t in texts)
+    heir = re.compile(rf"^class (\w+)\(.*\b{name}\b", re.MULTILINE)
+    named = re.compile(rf"\b{name}\b")
+    for text in () if project is None else project.texts(name):
+        if any("collate" in its[0] for its in own.finditer(text)):
+            return True
+        others = own.sub("", text)
+        if _MAKES_BATCHES.search(text) and named.search(others):
+            return True
+        known = seen | {name}
+        heirs = (h for h in heir.findall(others) if h not in known)
+        if any(_is_part_of_batches(script, h, known) for h in heirs):
+            return True
+    return False
 
 
 def _changed_later(script: Script, transfer: Transfer) -> ast.AST | None:

@@ -74,8 +74,7 @@ if args.data == "pairs":
 if args.data != "pairs":
     y = y.cuda()
 """
-RECORDS = """
-import torch
+PARTS_FILE = """
 from torch.nn.utils.rnn import pad_sequence
 
 class Parts:
@@ -84,6 +83,24 @@ class Parts:
 
     def to(self, device{}):
         return Parts([t.to(device) for t in self.tensors])
+
+    @classmethod
+    def padded(cls, rows):
+        return cls([pad_sequence(row) for row in rows])
+"""
+HEIR = """
+from parts import Parts
+
+class Pair(Parts):
+    pass
+
+class Parts(Pair):  # names that go round
+    pass
+"""
+RECORDS = """
+import torch
+{}
+from torch.nn.utils.rnn import pad_sequence
 
 class Single(torch.utils.data.Dataset):
     def __init__(self, size):
@@ -148,13 +165,20 @@ TENSOR = "torch.stack([parts[1] for _, parts in samples])"
     [
         ("", PARTS, False),
         (", non_blocking=False", PARTS, True),
+        ("", "Parts.padded([parts for _, parts in samples])", False),
+        ("", "Pair([pad_sequence(parts) for _, parts in samples])", False),
         ("", TENSOR, True),  # nothing that makes batches makes one of them
     ],
 )
 def test_parts_of_batches_with_their_own_to_are_left_as_they_are(
     taken: str, made: str, rewritten: bool, tmp_path: Path
 ) -> None:
-    (tmp_path / "records.py").write_text(RECORDS.format(taken, made), "utf-8")
+    head = made.partition("(")[0].partition(".")[0]
+    home = {"Parts": "from parts import Parts", "Pair": "from pairs import Pair"}
+    records = RECORDS.format(home.get(head, ""), made)
+    (tmp_path / "parts.py").write_text(PARTS_FILE.format(taken), "utf-8")
+    (tmp_path / "pairs.py").write_text(HEIR, "utf-8")
+    (tmp_path / "records.py").write_text(records, "utf-8")
     path = tmp_path / "train.py"
     rule = find_rule("GPU102")
     assert rule is not None
