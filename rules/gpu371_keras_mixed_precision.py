@@ -61,25 +61,26 @@ TensorFlow guide, "Mixed precision". Tried with Keras 3.15: `compile` puts a
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index.build import last_name
-from gpulint.index.walk import walk
 from gpulint.rule import Hardware, Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.edits import CannotFix, InsertAfter, Replace, Rewrite
 from gpulint.script.syntax import set_keywords
 from gpulint.script.tf_names import is_for_tf1
-from gpulint.script.tf_policy import holds_large, is_decided, is_large, output_layers
+from gpulint.script.tf_policy import (
+    OUT_OF_RANGE,
+    is_decided,
+    is_large,
+    is_unfit,
+    output_layers,
+)
 from gpulint.script.tf_steps import eager_steps, fits
 from gpulint.script.tf_waits import step_loops, updates_weights
 from gpulint.script.written_sizes import is_seen_large, names_large
 
-# Numbers that no half format holds: `tf.math.log(x + 1e-24)`, `mask * -(2 ** 32)`.
-_OUT_OF_RANGE = re.compile(r"\b1e-(?:1\d|2\d|3\d)\b|\b2\s*\*\*\s*(?:1[6-9]|[23]\d)\b")
-MOST = 12  # classes of a model that are read
 TITLE = "Train in mixed precision where there is a GPU"
 
 
@@ -106,8 +107,8 @@ class KerasMixedPrecision(Rule):
         trained = fits(script)
         small = bool(trained) and all(_is_small(script, call) for call in trained)
         gains = gains and not small
-        gains = gains and not script.source.has(_OUT_OF_RANGE)
-        gains = gains and not any(_is_unfit(script, call) for call in trained)
+        gains = gains and not script.source.has(OUT_OF_RANGE)
+        gains = gains and not any(is_unfit(script, call) for call in trained)
         yield self.finding(
             script,
             place,
@@ -141,38 +142,6 @@ def _is_small(script: Script, fit: ast.Call) -> bool:
         and not names_large(script.text(call))
         for call in made
     )
-
-
-def _is_unfit(script: Script, fit: ast.Call) -> bool:
-    """Whether a model of the project's own is small, or counts on float32.
-
-    By the code of its class, and of the classes that this makes.
-    """
-    assert isinstance(fit.func, ast.Attribute)
-    made = [origin.call for origin in script.resolver.origins(fit.func.value)]
-    owners = [script.resolver.class_of(c.func) for c in made if c is not None]
-    texts = [_code(script, owner) for owner in owners if owner is not None]
-    return bool(texts) and all(
-        not holds_large(text)
-        or not names_large(text)
-        or _OUT_OF_RANGE.search(text) is not None
-        or "float32" in text
-        for text in texts
-    )
-
-
-def _code(script: Script, owner: ast.ClassDef) -> str:
-    """The code of a class, and of the project's classes that it makes."""
-    found = [owner]
-    for known in found:
-        home = script.of(known)
-        calls = (n for n in walk(known) if isinstance(n, ast.Call))
-        inner = (home.resolver.class_of(call.func) for call in calls)
-        bases = (c for c in home.resolver.bases(known) if c is not known)
-        found += [c for c in {*inner, *bases} if c is not None and c not in found][
-            : MOST - len(found)
-        ]
-    return "\n".join(script.of(known).text(known) for known in found)
 
 
 def rewrite(script: Script) -> Rewrite:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
 from gpulint.index.build import last_name
+from gpulint.index.walk import walk
 from gpulint.script.edits import CannotFix
 from gpulint.script.started import is_started
 from gpulint.script.tf_names import name_of
 from gpulint.script.tf_steps import fits, is_model_class, tapes
+from gpulint.script.written_sizes import names_large
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -25,6 +27,9 @@ _LARGE = re.compile(
     r"\bConv[123]D\b|MultiHeadAttention|SeparableConv|keras\.applications|"
     r"applications\.\w+\(|TransformerBlock|KerasLayer|from_pretrained\("
 )
+# Numbers that no half format holds: `tf.math.log(x + 1e-24)`, `mask * -(2 ** 32)`.
+OUT_OF_RANGE = re.compile(r"\b1e-(?:1\d|2\d|3\d)\b|\b2\s*\*\*\s*(?:1[6-9]|[23]\d)\b")
+MOST = 12  # files of a program, or classes of a model, that are read
 _FLOAT32 = ("float32", "float64")
 _OUTPUTS = re.compile(r"^keras\.layers\.(Dense|Activation|Softmax|Conv\dD)$")
 
@@ -39,16 +44,42 @@ def is_large(script: Script) -> bool:
     return any(f.source.has(_LARGE) for f in _files(script))
 
 
-def holds_large(text: str) -> bool:
-    """The same, of the code of one model."""
-    return _LARGE.search(text) is not None
+def is_unfit(script: Script, fit: ast.Call) -> bool:
+    """Whether a model of the project's own is small, or counts on float32.
+
+    By the code of its class, and of the classes that this makes.
+    """
+    assert isinstance(fit.func, ast.Attribute)
+    made = [origin.call for origin in script.resolver.origins(fit.func.value)]
+    owners = [script.resolver.class_of(c.func) for c in made if c is not None]
+    texts = [_code(script, owner) for owner in owners if owner is not None]
+    return bool(texts) and all(
+        not _LARGE.search(text)
+        or not names_large(text)
+        or OUT_OF_RANGE.search(text) is not None
+        or "float32" in text
+        for text in texts
+    )
+
+
+def _code(script: Script, owner: ast.ClassDef) -> str:
+    """The code of a class, of the project's classes that it makes, and of its bases."""
+    found = [owner]
+    for known in found:
+        home = script.of(known)
+        calls = (n for n in walk(known) if isinstance(n, ast.Call))
+        inner = (home.resolver.class_of(call.func) for call in calls)
+        for other in (*inner, *home.resolver.bases(known)):
+            if other is not None and other not in found and len(found) < MOST:
+                found.append(other)
+    return "\n".join(script.of(known).text(known) for known in found)
 
 
 def _files(script: Script) -> list[FileIndex]:
     """This file, and those that it imports, and they."""
     found = [script.index]
     for index in found:
-        if index.project is None or len(found) > 12:
+        if index.project is None or len(found) > MOST:
             continue
         for origin in [*index.imports.values(), *index.stars]:
             if index.project.owns(index, origin):
