@@ -121,6 +121,13 @@ def dotted(node: ast.AST | None) -> str | None:
     return f"{node.id}{tail}" if node.__class__ is ast.Name else None
 
 
+def whole_of(node: ast.expr) -> ast.expr:
+    """What an expression is a part of: `batch` of `batch.images[0]`, itself if none."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node
+
+
 def same(a: ast.AST | None, b: ast.AST | None) -> bool:
     """Whether two expressions are written alike."""
     if a is None or b is None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpulint.index import Move, Target, Where
-from gpulint.index.walk import COMPREHENSIONS, dotted, walk
+from gpulint.index.walk import COMPREHENSIONS, dotted, walk, whole_of
 from gpulint.script.loaders import in_loop
 
 if TYPE_CHECKING:
@@ -279,9 +279,7 @@ def on_host(script: Script, node: ast.expr) -> bool:
     where = script.where(node)
     if where.host:
         return True
-    root: ast.expr = node
-    while isinstance(root, (ast.Attribute, ast.Subscript)):
-        root = root.value
+    root = whole_of(node)
     part = where is Where.UNKNOWN and root is not node
     return part and script.where(root).host and not _moved_in_place(script, root)
 

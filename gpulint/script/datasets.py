@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gpulint.index import Argument, Evaluator, Function
 from gpulint.index.build import last_name
-from gpulint.index.walk import COMPREHENSIONS, dotted, walk, walk_scope
+from gpulint.index.walk import COMPREHENSIONS, dotted, walk, walk_scope, whole_of
 from gpulint.script.sample_ways import may_take_no_work
 
 MAX_DEPTH = 3  # names and calls, from a change back to the dataset
@@ -560,9 +560,7 @@ def _changes_its_argument(method: Function, evaluator: Evaluator) -> bool:
     names = [arg.arg for arg in method.args.args[1:2]]
     for node in walk(*method.body):
         for target in changed_by(node, evaluator):
-            root: ast.expr = target
-            while isinstance(root, (ast.Attribute, ast.Subscript)):
-                root = root.value
+            root = whole_of(target)
             if isinstance(root, ast.Name) and root.id in names:
                 reached = evaluator.resolver.definitions(root)
                 if any(d.kind == "parameter" for d in reached):
@@ -610,9 +608,7 @@ def _outlives(
     Also what a function that makes samples is given: `dropout(self.points[i])`.
     """
     own = evaluator.resolver.self_name(function)
-    root: ast.expr = target
-    while isinstance(root, (ast.Attribute, ast.Subscript)):
-        root = root.value
+    root = whole_of(target)
     if not isinstance(root, ast.Name):
         return False
     if root.id == own:

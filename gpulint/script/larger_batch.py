@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
 from gpulint.index.build import last_name
-from gpulint.index.walk import COMPREHENSIONS, dotted, walk
+from gpulint.index.walk import COMPREHENSIONS, dotted, walk, whole_of
 from gpulint.script.batch_size_reasons import files_of
 from gpulint.script.edits import CannotFix, Edit, InsertBefore, Replace, Rewrite
 from gpulint.script.learning_rates import OF_BATCH, Rate, rates_to_scale
@@ -226,9 +226,7 @@ def _name_at(script: Script, batch: SmallBatch, at: ast.Call) -> str | None:
     direct = batch.loader.argument("batch_size").direct
     if direct is None or isinstance(direct, ast.Constant):
         return None
-    root = direct
-    while isinstance(root, (ast.Subscript, ast.Attribute)):
-        root = root.value
+    root = whole_of(direct)
     if not isinstance(root, ast.Name) or not _is_of_batches(script, batch.value.node):
         return None
     here, there = script.index.scope(at), script.index.scope(batch.loader.call)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import Definition, Origin, Target
-from gpulint.index.walk import COMPREHENSIONS, dotted, walk
+from gpulint.index.walk import COMPREHENSIONS, dotted, walk, whole_of
 from gpulint.script.columns import SAME_VALUES
 
 if TYPE_CHECKING:
@@ -135,9 +135,7 @@ def read_as_arrays(script: Script, loop: Loop) -> bool:
 def _of_batch(script: Script, loop: Loop, call: ast.Call) -> Iterator[ast.expr]:
     """The arguments of a call that are parts of a loop's batches, as they are."""
     for node in (*call.args, *(k.value for k in call.keywords)):
-        root = node
-        while isinstance(root, (ast.Attribute, ast.Subscript)):
-            root = root.value
+        root = whole_of(node)
         taken = script.definitions(root) if isinstance(root, ast.Name) else ()
         if any(d.kind == "for" for d in taken) and script.batches.loop_of(root) is loop:
             yield node

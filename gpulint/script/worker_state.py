@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import Definition, FileIndex
-from gpulint.index.walk import dotted, walk
+from gpulint.index.walk import dotted, walk, whole_of
 from gpulint.script.changes import dataset_changes, everywhere
 from gpulint.script.datasets import changed_by
 from gpulint.script.loaders import Loader, in_loop
@@ -109,9 +109,7 @@ def _changed_names(script: Script, home: FileIndex) -> dict[str, list[ast.AST]]:
                     if isinstance(p, ast.Name) and isinstance(p.ctx, ast.Store)
                 ]
             for target in targets:
-                root = target
-                while isinstance(root, (ast.Attribute, ast.Subscript)):
-                    root = root.value
+                root = whole_of(target)
                 if isinstance(root, ast.Name) and _is_global(script, root):
                     found.setdefault(root.id, []).append(node)
     return found
