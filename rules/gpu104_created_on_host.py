@@ -40,7 +40,8 @@ for `zeros`, `ones`, `full`, `eye` and integer `arange`. `linspace` and a float
 Tensors made from data of the script or of different numbers (a list that is made for
 one, as in `torch.tensor([row[0] for row in rows])`, is of low confidence), pinned ones,
 what a function that is no part of training makes once, models that only a demo without
-a loop runs, a package that no file outside it names, and what a test lets happen once:
+a loop runs, a package that no file outside it names, a module or method that all its
+callers run behind `step % n == 0`, and what a test lets happen once:
 `if step == 0:`, or `if total is None:` around what sets it; or never, where all callers
 give the argument that is tested, no known one of a `forward` leaves it out, or the test
 is one of an argument's type. What is made once, before the loop, costs nothing worth

@@ -14,6 +14,7 @@ from gpulint.script.drawn import holds_seldom
 from gpulint.script.given import is_always_given
 from gpulint.script.loops import is_backward
 from gpulint.script.once import holds_once, is_kept
+from gpulint.script.seldom_called import is_seldom_called
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -134,7 +135,7 @@ class Runners:
         if isinstance(owner, ast.ClassDef) and function.name == "forward":
             method = self._may_be_a_module(owner)
         if method and function.name in _STEP_METHODS:
-            return function
+            return None if is_seldom_called(self.script, function) else function
         callers = self.script.resolver.callers(function)
         users = [c for c in callers if not self.script.of(c).is_test]
         if not users and self._is_step(function):
