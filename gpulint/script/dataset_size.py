@@ -6,12 +6,14 @@ import ast
 from collections.abc import Iterator
 
 from gpulint.index import Evaluator, Origin
+from gpulint.index.walk import dotted
 from gpulint.script.datasets import IN_MEMORY
 from gpulint.script.loaders import Loader
 from gpulint.script.sample_size import numbers_of_sample, whole
 
 TINY = 4096  # bytes: a copy that costs its launch, wherever the memory is
 _NUMBER = 8  # bytes at most
+MAX_WRAPPERS = 3  # datasets around a dataset
 # Samples of torchvision's datasets: to train, and to test.
 _PUBLISHED = {
     "MNIST": (60000, 10000),
@@ -25,14 +27,16 @@ _SUBSET = ("torch.utils.data.Subset", "torch.utils.data.dataset.Subset")
 
 
 def gives_one_batch(loader: Loader) -> bool:
-    """Whether a pass over the loader is surely one batch: it takes all samples."""
-    sizes = _fixed(loader, "batch_size")
-    plain = all(loader.argument(n).absent for n in ("batch_sampler", "sampler"))
-    if not sizes or not plain:
+    """Whether a pass over the loader is surely one batch: it takes all samples.
+
+    One of any size where there is but one sample.
+    """
+    if not all(loader.argument(n).absent for n in ("batch_sampler", "sampler")):
         return False
+    most = min(_fixed(loader, "batch_size"), default=1)
     lengths = [_length(n, loader.evaluator) for n in _made(loader)]
     return bool(lengths) and all(
-        length is not None and length <= min(sizes) for length in lengths
+        length is not None and length <= most for length in lengths
     )
 
 
@@ -134,7 +138,7 @@ def _made(loader: Loader) -> Iterator[ast.AST]:
             yield origin.node
 
 
-def _length(made: ast.AST, evaluator: Evaluator) -> int | None:
+def _length(made: ast.AST, evaluator: Evaluator, depth: int = 0) -> int | None:
     if not isinstance(made, ast.Call):
         return None
     name = evaluator.index.qualified(made.func) or ""
@@ -146,11 +150,32 @@ def _length(made: ast.AST, evaluator: Evaluator) -> int | None:
         return whole(evaluator.constant(size)) if size is not None else None
     owner = evaluator.resolver.class_of(made.func)
     method = evaluator.resolver.methods(owner).get("__len__") if owner else None
-    last = method.body[-1] if method is not None else None
-    if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Constant):
-        return None
-    alone = len(evaluator.resolver.flow(method).returns) == 1  # type: ignore[arg-type]
-    return whole(last.value.value) if alone else None
+    returned = evaluator.resolver.flow(method).returns if method is not None else []
+    value = returned[0] if len(returned) == 1 else None
+    if isinstance(value, ast.Constant):
+        return whole(value.value)
+    kept = _kept(made, value, evaluator) if depth < MAX_WRAPPERS else []
+    found = [_length(origin.node, evaluator, depth + 1) for origin in kept]
+    known = [length for length in found if length is not None]
+    return max(known) if known and len(known) == len(found) else None
+
+
+def _kept(
+    made: ast.Call, value: ast.expr | None, evaluator: Evaluator
+) -> tuple[Origin, ...]:
+    """What `self.dataset` of `len(self.dataset)` is in an object that a call makes."""
+    resolver = evaluator.resolver
+    asked = value.args[:1] if isinstance(value, ast.Call) else []
+    if not isinstance(value, ast.Call) or dotted(value.func) != "len" or not asked:
+        return ()
+    owner = resolver.class_of(made.func)
+    init = resolver.methods(owner).get("__init__") if owner is not None else None
+    written = [d.value for d in resolver.definitions(asked[0])]
+    name = dotted(written[0]) if len(written) == 1 else None
+    if name is None or init is None or name not in resolver.flow(init).definitions:
+        return ()
+    given, clear = resolver.given(made, init, name)
+    return resolver.origins(given[0]) if clear and len(given) == 1 else ()
 
 
 def _rows(made: ast.Call, evaluator: Evaluator) -> int | None:

@@ -125,6 +125,7 @@ _NOT_PICKLED = (
     "threading.", "queue.", "socket.", "concurrent.futures.", "subprocess.Popen",
 )  # fmt: skip
 _CHAINS = ("Compose", "Sequential")  # what puts several transforms into one
+_CACHES = ("functools.lru_cache", "functools.cache")
 _WRITERS = frozenset(
     "numpy.copyto numpy.put numpy.place numpy.putmask numpy.random.shuffle setattr "
     "random.shuffle heapq.heappush heapq.heappop heapq.heapify heapq.heapreplace "
@@ -250,6 +251,9 @@ def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
         if f is entry or (f.name == entry.name and evaluator.index.inside(place, f))
     ):
         work = Work.UNKNOWN  # of this dataset, or of one that it wraps
+    cached = any(_keeps_results(mark, evaluator) for mark in entry.decorator_list)
+    if cached and work is Work.SOME:
+        work = Work.UNKNOWN  # in the first epoch alone
     return Dataset(
         work=work,
         reason=reason or "indexes what is in memory",
@@ -260,7 +264,7 @@ def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
         device=next(filter(None, map(sent_to_device, bodies)), None)
         or (None if on_host else kept),
         iterable=iterable,
-        mutated=_mutates_itself(bodies, evaluator),
+        mutated=cached or _mutates_itself(bodies, evaluator),
         generator=_kept_generator(bodies, evaluator),
         torch_math=_computes_with_torch(bodies, evaluator),
         gradients=_asks_for_gradients(bodies),
@@ -534,6 +538,12 @@ def _mutates_itself(bodies: list[Function], evaluator: Evaluator) -> bool:
             if any(_outlives(x, function, bodies, evaluator, 0) for x in changed):
                 return True
     return False
+
+
+def _keeps_results(mark: ast.expr, evaluator: Evaluator) -> bool:
+    """`@functools.lru_cache(maxsize=None)`: what is made once is made no more."""
+    func = mark.func if isinstance(mark, ast.Call) else mark
+    return evaluator.index.qualified(func) in _CACHES
 
 
 def _changed_by_object(call: ast.Call, evaluator: Evaluator) -> list[ast.expr]:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.index import FileIndex, Function, Value
+from gpulint.index import FileIndex, Function
 from gpulint.index.walk import walk
 from gpulint.script.batches_taken import places
 from gpulint.script.branches import all_of, branches_of
 from gpulint.script.commands import option_of
 from gpulint.script.doubtful import may_never_run
 from gpulint.script.failures import fails, fails_around
+from gpulint.script.given import values_given
 from gpulint.script.left_over import is_imported_by_none, is_only_imported
 from gpulint.script.neighbours import programs
 from gpulint.torch_prose import prose, text_of
@@ -118,7 +119,7 @@ def _is_left_out(script: Script, node: ast.AST) -> bool:
             if any(_has_gpu(script, test) is (not holds) for test in tests):
                 return True
             values = script.evaluator.values(branch.test)
-            known = _given(script, values.known)
+            known = values_given(script, values.known)
             left_so = values.complete or all(v.default for v in known)
             if known and left_so and all(bool(v.constant) != holds for v in known):
                 return True
@@ -183,36 +184,13 @@ def _is_always(script: Script, test: ast.expr, answer: bool) -> bool:
         return False
     if not any(d.kind == "parameter" for d in script.definitions(test.left)):
         return False
-    known = _given(script, script.evaluator.values(test.left).known)
+    known = values_given(script, script.evaluator.values(test.left).known)
     equal = isinstance(operator, ast.Eq)
     return (
         not all(v.default for v in known)
         and not any(option_of(script, v) for v in known)
         and all((v.constant == asked.value) is (equal is answer) for v in known)
     )
-
-
-def _given(script: Script, values: Iterable[Value]) -> list[Value]:
-    """The values that programs give: not what tests do, or what every call replaces."""
-    values = [v for v in values if not script.of(v.node).is_test]
-    return [v for v in values if not _is_overridden(script, v)]
-
-
-def _is_overridden(script: Script, value: Value) -> bool:
-    """Whether a value is a default, and every call that is seen gives another one."""
-    index = script.index.home(value.node)
-    its = index.parent(value.node)
-    function = index.parent(its) if isinstance(its, ast.arguments) else None
-    if not isinstance(its, ast.arguments) or not isinstance(function, ast.FunctionDef):
-        return False
-    plain = [*its.posonlyargs, *its.args]
-    named = [*plain[len(plain) - len(its.defaults) :], *its.kwonlyargs]
-    defaults = [*its.defaults, *its.kw_defaults]
-    name = named[defaults.index(value.node)].arg
-    position = script.resolver.position(function, name)
-    calls = [c for c in script.resolver.callers(function) if not script.of(c).is_test]
-    arguments = (script.evaluator.argument(c, name, position) for c in calls)
-    return bool(calls) and all(argument.given for argument in arguments)
 
 
 def _is_never_chosen(script: Script, test: ast.expr) -> bool:

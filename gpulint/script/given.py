@@ -1,11 +1,12 @@
-"""Branches for an argument that is left out, where every known caller gives it."""
+"""What calls give: defaults that all of them replace, branches that none asks for."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gpulint.index import Definition, Function
+from gpulint.index import Definition, Function, Value
 from gpulint.index.flow import enclosing_function
 from gpulint.index.walk import dotted
 
@@ -14,6 +15,29 @@ if TYPE_CHECKING:
 
 _LOOK_UPS = frozenset("get pop getattr".split())
 _CALLED_BY_OTHERS = frozenset({"forward"})
+
+
+def values_given(script: Script, values: Iterable[Value]) -> list[Value]:
+    """The values that programs give: not what tests do, or what every call replaces."""
+    values = [v for v in values if not script.of(v.node).is_test]
+    return [v for v in values if not _is_overridden(script, v)]
+
+
+def _is_overridden(script: Script, value: Value) -> bool:
+    """Whether a value is a default, and every call that is seen gives another one."""
+    index = script.index.home(value.node)
+    its = index.parent(value.node)
+    function = index.parent(its) if isinstance(its, ast.arguments) else None
+    if not isinstance(its, ast.arguments) or not isinstance(function, ast.FunctionDef):
+        return False
+    plain = [*its.posonlyargs, *its.args]
+    named = [*plain[len(plain) - len(its.defaults) :], *its.kwonlyargs]
+    defaults = [*its.defaults, *its.kw_defaults]
+    name = named[defaults.index(value.node)].arg
+    position = script.resolver.position(function, name)
+    calls = [c for c in script.resolver.callers(function) if not script.of(c).is_test]
+    arguments = (script.evaluator.argument(c, name, position) for c in calls)
+    return bool(calls) and all(argument.given for argument in arguments)
 
 
 def is_always_given(script: Script, test: ast.expr, holds: bool = True) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpulint.script.given import values_given
 from gpulint.script.loader_options import has_reason
 from gpulint.script.reuse import built_again, dataset_change, kept_iterator, runs_once
 from gpulint.script.worker_state import changing_variable
@@ -32,8 +33,8 @@ def starts_workers_anew(script: Script, loader: Loader) -> bool:
     """Whether a loader has workers, or may be given some, and ends them with a pass."""
     if not loader.argument("num_workers").given:
         return False
-    known = [v.constant for v in loader.values("num_workers").known]
-    if known and all(number in (0, None) for number in known):
+    known = values_given(script, loader.values("num_workers").known)
+    if known and all(value.constant in (0, None) for value in known):
         return False  # none where nothing else is asked for
     return ends_workers(script, loader)
 
