@@ -58,7 +58,8 @@ int = 32` is a note without a fix: a file or command line may say otherwise.
 is one with a configuration of its own (DeepSpeed, FSDP). Nothing is trained in this
 file, or the trainer only tests and predicts. No large network is seen. The file sets
 formats itself or says in a comment why not, is for TPUs, trains in float64, or acts in
-an environment. The project uses MinkowskiEngine, whose kernels know float32 only.
+an environment. The project uses MinkowskiEngine, whose kernels know float32 only, or a
+module whose `forward` asserts that format.
 
 ## Source
 Lightning documentation, "N-Bit Precision". The values are those that Lightning 2.6

@@ -51,7 +51,8 @@ with `module.` in both.
 ## When not
 One GPU is named (`device_ids=[0]`, `CUDA_VISIBLE_DEVICES`, or the default of the option
 that sets it, in the file or in a program that uses it), for which `DataParallel` is a
-plain call. Programs that train nothing. A wrapper that only loads or saves weights.
+plain call. Programs that train nothing. A wrapper that only loads or saves weights, or
+whose `module` makes all passes.
 Where the same file has `DistributedDataParallel`, this may be the way for machines
 without a launcher: a note of low confidence.
 
@@ -82,7 +83,7 @@ WRAPPERS = (
     "torch.nn.parallel.data_parallel.DataParallel",
 )
 ONE = re.compile(r"(cuda:)?\d+")
-HOLDS = ("load_state_dict", "module", "state_dict")
+HOLDS = frozenset("load_state_dict module state_dict eval train cuda to cpu".split())
 BETTER = ("DistributedDataParallel", "DDP", "init_process_group")
 
 
@@ -144,8 +145,8 @@ def is_never_run(script: Script, call: ast.Call) -> bool:
     made = [d for d in flow.definitions[target.id] if d.value is call]
     uses = [node for definition in made for node in script.uses(definition)]
     inner = {id(node) for node in flow.uses}
-    reads = script.index.reads.get(target.id, ())
-    seen = all(id(node) in inner for node in reads)  # by no other function
+    others = [n for n in script.index.reads.get(target.id, ()) if id(n) not in inner]
+    seen = not any(d in made for node in others for d in script.definitions(node))
     above = map(script.index.parent, uses)
     return seen and bool(uses) and all(getattr(a, "attr", "") in HOLDS for a in above)
 

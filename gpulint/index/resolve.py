@@ -43,7 +43,7 @@ TENSOR_METHODS = frozenset(
     "softmax matmul bmm masked_fill gather scatter topk argmax".split()
 )
 # Methods that an object has which is a network.
-_OF_MODULES = ("parameters", "state_dict", "named_parameters", "modules")
+OF_MODULES = ("parameters", "state_dict", "named_parameters", "modules")
 # Method names too common to identify a class by.
 _SAME_RESULT = frozenset(
     "staticmethod classmethod torch.no_grad torch.inference_mode".split()
@@ -991,7 +991,7 @@ def _sets_mode(home: FileIndex, func: ast.Attribute, call: ast.Call) -> bool:
         return False
     name = dotted(func.value)
     called = home.calls_by_name.get((name or "").rpartition(".")[2], ())
-    asked = (c for m in _OF_MODULES for c in home.calls_by_name.get(m, ()))
+    asked = (c for m in OF_MODULES for c in home.calls_by_name.get(m, ()))
     return any(dotted(c.func) == name for c in called) or any(
         isinstance(c.func, ast.Attribute) and dotted(c.func.value) == name
         for c in asked

@@ -14,7 +14,7 @@ from gpulint.index.flow import Definition, enclosing_function
 from gpulint.index.known import Value
 from gpulint.index.measured import measured
 from gpulint.index.objects import Callers, Made, callers_of, made_by
-from gpulint.index.resolve import Origin, Resolver
+from gpulint.index.resolve import OF_MODULES, Origin, Resolver
 from gpulint.index.values import Evaluator
 from gpulint.index.walk import FUNCTIONS, dotted, walk
 
@@ -520,7 +520,24 @@ class Tensors:
         if node.attr in _TENSOR_ATTRIBUTES:
             return self.where(node.value)
         inner = self.where(node.value)
-        return inner if inner.device else Where.UNKNOWN
+        plain = inner.device and self._is_of_network(node)
+        return inner if inner.device and not plain else Where.UNKNOWN
+
+    def _is_of_network(self, node: ast.Attribute) -> bool:
+        """`model.num_layers`: a network on a device holds numbers and names as well.
+
+        Not what is used as only a tensor is: `model.loss.item()`.
+        """
+        home = self.index.home(node)
+        above = home.parent(node)
+        if isinstance(above, (ast.Attribute, ast.Subscript)):
+            return False
+        name = dotted(node.value)
+        asked = (c.func for m in OF_MODULES for c in home.calls_by_name.get(m, ()))
+        return name is not None and any(
+            isinstance(func, ast.Attribute) and dotted(func.value) == name
+            for func in asked
+        )
 
     def _of_object(self, node: ast.Attribute) -> Where:
         """An attribute as the calls set it that act on this object of its class."""

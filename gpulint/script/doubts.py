@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 # How a package may have names that it does not write.
 _MAKES_NAMES = re.compile(r"__getattr__|__all__|globals\(|setattr\(|_LazyModule|exec\(")
+# Packages whose names projects have for folders of their own as well.
+_PACKAGES = frozenset("datasets evaluate tokenizers transformers keras".split())
 MAX_CALLS = 3  # from a place, back to what surely runs
 
 
@@ -262,6 +265,7 @@ def _cannot_be_imported(index: FileIndex) -> bool:
     return index.project is not None and any(
         _is_missing(index, statement.module)
         or _has_moved(index, statement)
+        or _lies_nowhere(index, statement.module)
         or any(
             _is_missing(index, f"{statement.module}.{alias.name}", written=True)
             for alias in statement.names
@@ -290,8 +294,34 @@ def _has_moved(index: FileIndex, statement: ast.ImportFrom) -> bool:
     return any(all(name in home.bound_names for name in names) for home in found)
 
 
-def _is_required(index: FileIndex, package: str) -> bool:
-    """Whether a package is asked for, or there where the project does not look."""
+def _lies_nowhere(index: FileIndex, module: str) -> bool:
+    """Whether a module is of a folder of the project that has no such file anywhere.
+
+    `problems.heat`, where each `problems` of the project has other modules; one that
+    the standard library or a requirement may be is not asked about.
+    """
+    project = index.project
+    head, _, rest = module.partition(".")
+    if project is None or not rest or project.owns(index, module):
+        return False
+    if (
+        head in sys.stdlib_module_names
+        or head in _PACKAGES
+        or _is_required(index, head, True)
+    ):
+        return False
+    folders = {parent for path in project.files for parent in path.parents}
+    named = [f for f in folders if f.name == head and f.is_relative_to(project.root)]
+    first = rest.partition(".")[0]
+    there = (path.name for f in named for path in project.in_folder(f, "*"))
+    return bool(named) and first not in {name.partition(".")[0] for name in there}
+
+
+def _is_required(index: FileIndex, package: str, folder: bool = False) -> bool:
+    """Whether a package is asked for, or there where the project does not look.
+
+    `folder`: whether one of that name in the project does not count.
+    """
     project = index.project
     assert project is not None
     named = re.compile(rf"\b{package.replace('_', '[-_]')}\b", re.IGNORECASE)
@@ -299,8 +329,8 @@ def _is_required(index: FileIndex, package: str) -> bool:
     asking = (*project.in_folder(root, "*.txt"), *project.in_folder(root, "*.toml"))
     more = (*project.in_folder(root, "*.y*ml"), *project.in_folder(root, "setup.*"))
     texts = (text_of(path) for path in (*asking, *more, *prose(root)))
-    return any(map(named.search, texts)) or any(
-        package in path.parts for path in project.files
+    return any(map(named.search, texts)) or (
+        not folder and any(package in path.parts for path in project.files)
     )
 
 

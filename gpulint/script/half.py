@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function
 from gpulint.index.walk import dotted, walk
+from gpulint.script.neighbours import run_together
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 # Its sparse convolutions want features and kernels of one type, which autocast does not
 # give them: "type mismatch" (MinkowskiEngine 0.5, convolution_gpu.cu).
 _FLOAT32_KERNELS = "MinkowskiEngine"
+_FLOAT32 = frozenset({"torch.float32", "torch.float"})
+_ASSERTS_FORMAT = re.compile(r"\bassert\b.*\.dtype\b")
 # Losses that autocast computes in float32 on CUDA (its operator reference).
 SAFE_LOSSES = frozenset(
     "CrossEntropy NLL MSE L1 SmoothL1 Huber BCEWithLogits KLDiv PoissonNLL SoftMargin "
@@ -68,11 +71,41 @@ _NEAREST_TO_1 = 0.9961  # the last number before 1 in bfloat16
 
 
 def has_float32_kernels(script: Script) -> bool:
-    """Whether networks of the project are made of kernels that know float32 only."""
+    """Whether networks of the project are made of what knows float32 only.
+
+    Kernels of a package, or modules whose `forward` asserts that format.
+    """
     index = script.index
-    if index.project is None or not index.project.files:
-        return _FLOAT32_KERNELS in index.packages
-    return index.project.mentions(_FLOAT32_KERNELS)
+    alone = index.project is None or not index.project.files
+    if alone and _FLOAT32_KERNELS in index.packages:
+        return True
+    if index.project is not None and index.project.mentions(_FLOAT32_KERNELS):
+        return True
+    return any(_asserts_float32(script.of(i.tree)) for i in run_together(script))
+
+
+def _asserts_float32(script: Script) -> bool:
+    """`assert x.dtype == torch.float32` in the `forward` of a module."""
+    if not script.source.has(_ASSERTS_FORMAT):
+        return False
+    return any(
+        _compares_float32(script, node)
+        for statement in script.index.all(ast.Assert)
+        if getattr(script.index.function(statement), "name", "") == "forward"
+        for node in walk(statement.test)
+    )
+
+
+def _compares_float32(script: Script, node: ast.AST) -> bool:
+    if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Eq):
+        return False
+    sides = [node.left, node.comparators[0]]
+    asked = [s for s in sides if isinstance(s, ast.Attribute) and s.attr == "dtype"]
+    others = [
+        o.node for s in sides if s not in asked for o in script.resolver.origins(s)
+    ]
+    names = {script.index.qualified(other) for other in others}
+    return len(asked) == 1 and bool(names) and names <= _FLOAT32
 
 
 def exact_mathematics(script: Script, models: Iterable[ast.AST] = ()) -> str | None:

@@ -10,12 +10,21 @@ from typing import TYPE_CHECKING
 from gpulint.index.targets import qualified_name
 from gpulint.index.walk import dotted, walk
 from gpulint.script.neighbours import MAX_FILES, programs
+from gpulint.torch_prose import text_of
 
 if TYPE_CHECKING:
     from gpulint.index import FileIndex
     from gpulint.script.model import Script
 
-_PACKAGED = ("setup.py", "setup.cfg", "pyproject.toml")
+# What says in a file of packaging that the project is a package, and not just how its
+# extensions are built or its tools are set.
+_PACKAGED = {
+    "setup.py": re.compile(r"\b(packages|py_modules|install_requires)\s*="),
+    "setup.cfg": re.compile(r"^\[(metadata|options)\]", re.MULTILINE),
+    "pyproject.toml": re.compile(
+        r"^\[(project|tool\.(poetry|flit|pdm))\b", re.MULTILINE
+    ),
+}
 # How a program may choose among all that a module holds, by a name of its options.
 _BY_NAME = re.compile(
     r"__dict__\[|\bglobals\(\)|\bfire\.Fire|(?<![.\w])(?<!def )eval\("
@@ -146,7 +155,10 @@ def _is_offered(script: Script) -> bool:
     root, folder = project.root, script.source.path.parent
     return (
         script.source.path.stem == "hubconf"
-        or any(project.is_file(root / name) for name in _PACKAGED)
+        or any(
+            project.is_file(root / name) and says.search(text_of(root / name))
+            for name, says in _PACKAGED.items()
+        )
         or any(project.in_folder(place, "*.ipynb") for place in {root, folder})
     )
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_FILES = 60
+_BY_NAME = ("import_module", "__import__")
 MAX_DEPTH = 4
 _INFERS = re.compile(r"\.eval\(\)|no_grad|inference_mode")
 _TRAINS = re.compile(r"rainer|\.fit\(|backward\(")
@@ -94,6 +95,7 @@ def _imported(script: Script, index: FileIndex) -> Iterator[FileIndex]:
     if index.project is None:
         return
     yield from _homes(script, index, (*_origins(index), *index.stars))
+    yield from _homes(script, index, _chosen(script, index))
     for package in _chosen_from(script, index):
         yield from index.project.modules_in(index, package)
 
@@ -128,13 +130,25 @@ def _origins(index: FileIndex) -> Iterator[str]:
                 yield f"{module}{dot}{alias.name}"
 
 
+def _chosen(script: Script, index: FileIndex) -> Iterator[str]:
+    """The modules that `import_module(args.model)` is known to name."""
+    for function in _BY_NAME:
+        for call in index.calls_by_name.get(function, ()):
+            values = (
+                script.of(call).evaluator.values(call.args[0]) if call.args else None
+            )
+            for value in values.known if values is not None else ():
+                if isinstance(value.constant, str):
+                    yield value.constant
+
+
 def _chosen_from(script: Script, index: FileIndex) -> Iterator[str]:
     """The packages of which a file imports modules by names that it makes.
 
     `models` of `import_module("models." + name)`, or of any such name that the file
     makes where what it imports is not written in the call.
     """
-    for function in ("import_module", "__import__"):
+    for function in _BY_NAME:
         for call in index.calls_by_name.get(function, ()):
             given = call.args[:1]
             if given and isinstance(given[0], (ast.Name, ast.Attribute, ast.Subscript)):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import FileIndex
 from gpulint.index.walk import walk_scope
+from gpulint.script.extensions import builds_only_until
 from gpulint.script.neighbours import run_together
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _OLD_TEXT = frozenset(
 _BUILDS, _BUILT = "torch.utils.ffi", "_ext"
 FIRST_TORCH = (1, 0)  # the first release that gpulint speaks of
 # What a loss is until torch 0.4: later, it has no element to take.
-_LOSS = re.compile(r"\b(loss|\w+_loss|loss_\w+|err\w*)\.data\[0\]")
+_LOSS = re.compile(r"\b(loss|(\w+_)?loss_\w+|\w+_loss|err\w*)\.data\[0\]")
 
 
 class _Sign(NamedTuple):
@@ -51,6 +52,11 @@ def runs_only_before(script: Script, release: tuple[int, int]) -> bool:
         return True
     signs = [s for s in _SIGNS if s.last < release and _has(script, s.part)]
     if signs and any(s.is_in(index) for index in run_together(script) for s in signs):
+        return True
+    if _has(script, "Extension(") and any(
+        (last := builds_only_until(index)) is not None and last < release
+        for index in run_together(script)
+    ):
         return True
     gone = [name for name, last in _GONE.items() if last < release]
     return any(_is_named(script, name) for name in gone) and any(

@@ -59,6 +59,7 @@ def where(text: str) -> Where:
         "def f():\n  if a:\n    return\n  return nn.Identity()\ng = f()\nuse(g(d))",
         "f = torch.compile(net)\nuse(f(d))", "f = Auto.from_pretrained('a')\nuse(f(d))",
         "use(torch.zeros(3, device=torch.cuda.current_device()))",
+        "o = SGD(d.parameters())\nuse(d.loss.mean())", "use(d.edges)",
     ],
 )  # fmt: skip
 def test_on_the_device(text: str) -> None:
@@ -106,6 +107,7 @@ def test_no_tensor(text: str) -> None:
         "use(d.cpu() if a else d)", "x = d\nif a:\n  x = x.cpu()\nuse(x)",
         "f = lambda x: use(x)", "use(torch.zeros(3, device=x))", "use(h or d)",
         "def f():\n  x = yield\n  use(x)",
+        "o = SGD(model.parameters())\nuse(model.linear_dim)",
     ],
 )  # fmt: skip
 def test_not_sure(text: str) -> None:

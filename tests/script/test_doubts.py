@@ -196,10 +196,11 @@ if __name__ == "__main__":
         ({"main.py": f"{OTHER}# see engine\n"}, HIGH),
         ({"main.py": f"import engines\n\ndef assess(): ...\n\n{OTHER}"}, LOW),
         ({"main.py": OTHER, "any.py": "importlib.import_module(name)"}, HIGH),
-        ({"main.py": OTHER, "setup.py": "setup()"}, HIGH),
+        ({"main.py": OTHER, "setup.py": "setup(packages=[])"}, HIGH),
+        ({"main.py": OTHER, "setup.py": "setup(ext_modules=[])"}, LOW),
         ({"main.py": OTHER, "engine.py": f"{LOOP}\nassess(model, loader)\n"}, HIGH),
     ],
-    ids=["nobody", "named", "same names", "by name", "library", "program"],
+    ids=["nobody", "named", "same names", "by name", "library", "extension", "program"],
 )
 def test_a_file_that_nobody_imports(
     tmp_path: Path, files: dict[str, str], sure: Confidence
@@ -325,6 +326,27 @@ def test_packages_that_have_moved(
     text = f"from old.layers import Block\n{LOOP}"
     given = {"engine.py": text, "main.py": MAIN, ".git/HEAD": ""}
     found = confidences(tmp_path, given | files)
+    assert found[12] is sure
+
+
+@pytest.mark.parametrize(
+    "module, files, sure",
+    [
+        ("tasks.heat", {"pde/tasks/waves.py": ""}, LOW),
+        ("tasks.heat", {"pde/tasks/waves.py": "", "pde/tasks/heat.py": ""}, HIGH),
+        ("tasks.heat", {"pde/tasks/heat.cpython-311-linux.so": ""}, HIGH),
+        ("tasks.heat", {"pde/tasks/a.py": "", "pde/tasks/heat.so": ""}, HIGH),
+        ("tasks.heat", {"pde/tasks/a.py": "", "requirements.txt": "tasks\n"}, HIGH),
+        ("json.heat", {"pde/json/waves.py": ""}, HIGH),
+        ("tasks", {"pde/tasks/waves.py": ""}, HIGH),
+    ],
+    ids=["nowhere", "there", "no folder", "built", "required", "library", "package"],
+)
+def test_modules_that_no_folder_of_their_package_has(
+    tmp_path: Path, module: str, files: dict[str, str], sure: Confidence
+) -> None:
+    given = {"engine.py": f"from {module} import Heat\n{LOOP}", "main.py": MAIN}
+    found = confidences(tmp_path, given | {".git/HEAD": ""} | files)
     assert found[12] is sure
 
 

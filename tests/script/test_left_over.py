@@ -111,11 +111,35 @@ def test_what_its_own_file_may_use_is_looked_at(folder: Path, added: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "name", ["setup.py", "setup.cfg", "pyproject.toml", "try.ipynb"]
+    "name, text",
+    [
+        ("setup.py", "setup(name='matcher', packages=find_packages())"),
+        ("setup.cfg", "[metadata]\nname = matcher\n"),
+        ("pyproject.toml", "[project]\nname = 'matcher'\n"),
+        ("pyproject.toml", "[tool.poetry]\nname = 'matcher'\n"),
+        ("try.ipynb", ""),
+    ],
 )
-def test_libraries_and_notebooks_may_use_all(folder: Path, name: str) -> None:
-    (folder / name).write_text("")
+def test_libraries_and_notebooks_may_use_all(
+    folder: Path, name: str, text: str
+) -> None:
+    (folder / name).write_text(text)
     assert rows(folder) == [8, 13]
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("setup.py", "setup(ext_modules=[CUDAExtension('ops', ['ops.cu'])])"),
+        ("setup.cfg", "[flake8]\nmax-line-length = 120\n"),
+        ("pyproject.toml", "[tool.black]\nline-length = 120\n"),
+    ],
+)
+def test_what_sets_tools_or_builds_extensions_makes_no_library(
+    folder: Path, name: str, text: str
+) -> None:
+    (folder / name).write_text(text)
+    assert rows(folder) == [8]
 
 
 def test_a_module_that_no_file_imports_is_looked_at(folder: Path) -> None:

@@ -133,6 +133,7 @@ def test_torch_refuses_that_view() -> None:
     [
         ("total += loss.data[0]", True),
         ("print(d_loss.data[0])", True),
+        ("print(d_loss_real.data[0])", True),
         ("print(losses.data[0])", False),
         ("print(x.data[0])", False),
     ],
