@@ -100,8 +100,9 @@ CPU alone. Batches that a dataset makes on the GPU, and files opened in `__init_
 (debugging, Windows, notebooks) is meant. One worker may well keep up with a process
 that trains or evaluates: low confidence, as where nothing is known of what a sample
 takes, where the number is the default of several functions, each for its callers to
-replace, or of an option that a command of the README or of a shell script gives, and
-where all batches are put into a list once.
+replace, or of an option that a command of the README or of a shell script gives, where
+all batches are put into a list once, where one of the datasets has a single batch, and
+where a PyTorch before 1.9 runs a dataset that draws from NumPy's global generator.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, Single- and Multi-process Data Loading; the
@@ -119,6 +120,7 @@ from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.batches_taken import kept_once, shown_once
 from gpulint.script.commands import is_passed
+from gpulint.script.dataset_size import has_few_samples
 from gpulint.script.loader_options import (
     feeds_cpu,
     into_loader_kwargs,
@@ -126,6 +128,7 @@ from gpulint.script.loader_options import (
     written_options,
 )
 from gpulint.script.serial import (
+    draws_the_same,
     gains_by_workers,
     loads_alone,
     may_gain_by_workers,
@@ -154,6 +157,8 @@ class SerialLoading(Rule):
                 sure = sure and not is_of_defaults(script, values)
                 sure = sure and not any(is_passed(script, v) for v in values)
                 sure = sure and not kept_once(script, loader)
+                sure = sure and not draws_the_same(script, loader)
+                sure = sure and not has_few_samples(loader, 1)
                 yield self._finding(script, loader, values, sure)
 
     def _finding(

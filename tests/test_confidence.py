@@ -1111,3 +1111,48 @@ for epoch in range(200):
 def test_a_last_pass_behind_the_training() -> None:
     assert sure("GPU403", SINGLE + "assess()\n") == {Confidence.LOW}
     assert sure("GPU403", SINGLE + "    assess()\n") == {Confidence.HIGH}
+
+
+CROPS = """\
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Crops(Dataset):
+    def __init__(self, paths):
+        self.paths = paths
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        track = np.load(self.paths[index])
+        start = np.random.randint(len(track) - 64)
+        return torch.from_numpy(track[start : start + 64])
+
+
+device = torch.device("cuda")
+model = nn.Linear(64, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+paths = sorted(Path("tracks").glob("*.npy"))
+loader = DataLoader(Crops(paths), batch_size=8, num_workers=0)
+for epoch in range(10):
+    for batch in loader:
+        loss = model(batch.to(device)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("newest", [(1, 8), (1, 9), None])
+def test_workers_that_would_draw_the_same_numbers_of_numpy(
+    newest: tuple[int, int] | None,
+) -> None:
+    options = Options(select_rules(("GPU201",)), newest_torch=newest)
+    (found,) = check_source(Source(Path("a.py"), CROPS), options).findings
+    assert (found.confidence is Confidence.LOW) is (newest == (1, 8))

@@ -105,6 +105,22 @@ _LIGHT_METHODS = frozenset(
 )
 
 
+_COPIES_FIELDS = frozenset("clone copy deepcopy isinstance is_tensor".split())
+# What draws a number at random, given no more than so many arguments: no size.
+_DRAWS_ONE = {
+    "random.random": 0,
+    "random.randint": 2,
+    "random.randrange": 3,
+    "random.uniform": 2,
+    "random.gauss": 2,
+    "random.choice": 1,
+    "numpy.random.random": 0,
+    "numpy.random.rand": 0,
+    "numpy.random.randint": 2,
+    "numpy.random.uniform": 2,
+    "numpy.random.normal": 2,
+    "numpy.random.choice": 1,
+}
 _MUTATORS = frozenset(
     "append extend insert pop popitem remove clear update setdefault add discard sort "
     "reverse appendleft popleft".split()
@@ -194,7 +210,7 @@ def _read_origin(node: ast.AST, evaluator: Evaluator, depth: int) -> Dataset:
         return _torchvision(node, name, evaluator)
     owner = evaluator.resolver.class_of(node.func)
     if owner is not None:
-        return read_class(owner, evaluator)
+        return read_class(owner, evaluator, node)
     return Dataset(Work.UNKNOWN)
 
 
@@ -229,8 +245,10 @@ def _reached(argument: Argument, evaluator: Evaluator) -> list[ast.AST]:
     return [o.node for n in argument.nodes for o in evaluator.resolver.origins(n)]
 
 
-def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
-    """The facts of a dataset class of this file."""
+def read_class(
+    owner: ast.ClassDef, evaluator: Evaluator, made: ast.Call | None = None
+) -> Dataset:
+    """The facts of a dataset class of this file, or of the object that a call makes."""
     methods = evaluator.resolver.methods(owner)
     bases = evaluator.resolver.base_names(owner)
     iterable = any(b.endswith("IterableDataset") for b in bases) or (
@@ -243,7 +261,8 @@ def read_class(owner: ast.ClassDef, evaluator: Evaluator) -> Dataset:
     draws = _draws(bodies, evaluator)
     kept = _kept_on_device(methods.get("__init__"), bodies)
     on_host = kept is not None and _is_to_cpu(kept, evaluator)
-    place, reason = first_work([f.body for f in bodies], evaluator)
+    unset = _left_unset(methods.get("__init__"), evaluator, made)
+    place, reason = first_work([f.body for f in bodies], evaluator, unset)
     work = Work.SOME if place is not None else Work.NONE
     if place is not None and any(
         may_take_no_work(f, evaluator, _works(evaluator))
@@ -322,19 +341,48 @@ def functions_of(node: ast.AST, evaluator: Evaluator) -> list[Function]:
 
 
 def _looks_up(node: ast.AST) -> bool:
-    """`tuple(a[i] for a in self.arrays)`: one look-up in each of a few arrays."""
+    """`tuple(a[i] for a in self.arrays)`: one look-up in each of a few arrays.
+
+    Or a copy of each field: `{k: v.clone() for k, v in self.samples[i].items()}`.
+    """
     if not isinstance(node, COMPREHENSIONS) or len(node.generators) > 1:
         return False
     made = node.value if isinstance(node, ast.DictComp) else node.elt
+    items = node.generators[0].iter
+    if isinstance(items, ast.Call) and last_name(items) == "items":
+        called = [last_name(n) for n in walk(made) if isinstance(n, ast.Call)]
+        return all(name in _COPIES_FIELDS for name in called)
     taken = made.value if isinstance(made, ast.Subscript) else None
     targets = (n.id for n in walk(node.generators[0].target) if isinstance(n, ast.Name))
     return isinstance(taken, ast.Name) and taken.id in targets
 
 
+def _left_unset(
+    init: Function | None, evaluator: Evaluator, made: ast.Call | None
+) -> frozenset[str]:
+    """The parameters that are None by default and that a call does not give."""
+    if init is None or made is None:
+        return frozenset()
+    plain = [*init.args.posonlyargs, *init.args.args]
+    defaults = zip(reversed(plain), reversed(init.args.defaults), strict=False)
+    optional = [
+        parameter.arg
+        for parameter, default in defaults
+        if isinstance(default, ast.Constant) and default.value is None
+    ]
+    given = {name: evaluator.resolver.given(made, init, name) for name in optional}
+    return frozenset(n for n, (values, clear) in given.items() if clear and not values)
+
+
 def first_work(
-    bodies: list[list[ast.stmt]], evaluator: Evaluator
+    bodies: list[list[ast.stmt]],
+    evaluator: Evaluator,
+    unset: frozenset[str] = frozenset(),
 ) -> tuple[ast.AST | None, str]:
-    """The first expression that makes a sample costly, and what it does."""
+    """The first expression that makes a sample costly, and what it does.
+
+    `unset`: attributes that are None, so that nothing calls them.
+    """
     arithmetic: list[ast.Call] = []
     for body in bodies:
         for node in walk(*body):
@@ -342,6 +390,8 @@ def first_work(
             if loops and not _looks_up(node) and not _yields(node):
                 return node, "loops in Python for each sample"
             if not isinstance(node, ast.Call):
+                continue
+            if (dotted(node.func) or "").removeprefix("self.") in unset:
                 continue
             reason = _work_of(node, evaluator)
             if reason == "computes":
@@ -370,6 +420,8 @@ def _work_of(call: ast.Call, evaluator: Evaluator) -> str:
     if last in _TRANSFORMS:
         return f"`{written}` runs for each sample"
     if name in _LIGHT_CALLS or (head and last in _LIGHT_METHODS):
+        return ""
+    if len(call.args) <= _DRAWS_ONE.get(name, -1) and not call.keywords:
         return ""
     if first in ("numpy", "np", "cv2", "scipy", "skimage", "PIL", "random", "librosa"):
         return "computes"

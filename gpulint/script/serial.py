@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from gpulint.index import Resolver, Value
+from gpulint.index.walk import walk
 from gpulint.script.batches_taken import taken_once
 from gpulint.script.changes import everywhere
 from gpulint.script.dataset_size import gives_one_batch
@@ -14,6 +15,7 @@ from gpulint.script.few_batches import takes_few
 from gpulint.script.generated import made_by_objects
 from gpulint.script.loader_options import fed_by_framework, has_reason, unpicklable
 from gpulint.script.loaders import Loader
+from gpulint.script.old_torch import runs_only_before
 from gpulint.script.reuse import built_again
 from gpulint.script.setting_values import comes_from_settings
 from gpulint.script.trainers import feeds_no_gpu
@@ -21,6 +23,10 @@ from gpulint.script.worker_state import why_not_shared
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
+
+
+# The first torch whose workers draw numbers of their own from NumPy's global generator.
+SEEDS_NUMPY = (1, 9)
 
 
 def is_serial(loader: Loader) -> bool:
@@ -153,6 +159,20 @@ def why_no_workers(
     if built_again(script, loader):
         return "the loader is built in a loop"
     return unpicklable(script, loader) or why_not_shared(script, loader)
+
+
+def draws_the_same(script: Script, loader: Loader) -> bool:
+    """Whether workers of the project's PyTorch would all draw the same samples.
+
+    By NumPy's global generator, which a PyTorch before 1.9 does not seed in workers.
+    """
+    drawn = loader.argument("worker_init_fn").absent and any(
+        (script.index.home(node).qualified(node.func) or "").startswith("numpy.random.")
+        for method in loader.dataset.methods
+        for node in walk(method)
+        if isinstance(node, ast.Call)
+    )
+    return drawn and runs_only_before(script, SEEDS_NUMPY)
 
 
 def _shards(script: Script, owner: ast.ClassDef | None) -> bool:
