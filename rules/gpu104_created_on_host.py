@@ -47,7 +47,8 @@ give the argument that is tested, no known one of a `forward` leaves it out, or 
 is one of an argument's type. What is made once, before the loop, costs nothing worth
 saying; what a generator of the host draws has to be drawn there.
 Of low confidence: what only some steps make, behind a test of the data (`if
-mask.sum() > 0:`, `if len(boxes) == 0:`).
+mask.sum() > 0:`, `if len(boxes) == 0:`), and what a module makes of which no program is
+seen that trains or evaluates and makes it whatever its options are.
 Without a fix: a host tensor that takes the gradient (`requires_grad=True`) would become
 another leaf, the legacy constructors (`torch.FloatTensor(n)`) take no CUDA device, and
 NumPy has no device at all.
@@ -63,7 +64,7 @@ import ast
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding
-from gpulint.index import Move, Target, Where
+from gpulint.index import Function, Move, Target, Where
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.at_creation import (
@@ -80,8 +81,10 @@ from gpulint.script.creations import (
     made_of_list,
 )
 from gpulint.script.neighbours import is_left_behind, serves_single_inputs
+from gpulint.script.surely_made import is_surely_made
 
 _DEFAULTS = frozenset({"torch.set_default_tensor_type", "torch.set_default_device"})
+_CALLED = ("forward", "__next__", "compute_loss")  # by whoever has made the object
 _SPELLINGS = (
     "zeros ones full empty eye arange tensor linspace logspace rand randn randint "
     "normal randperm _like Tensor scalar_tensor indices cat stack"
@@ -129,6 +132,8 @@ class CreatedOnHost(Rule):
             return
         withheld = hindrance(script, move, made)
         in_some_steps = asks_for_data(script, made.call)
+        called = isinstance(runner, Function) and runner.name in _CALLED
+        sure = not called or is_surely_made(script, runner)
         name = script.text(made.call.func)
         what = "NumPy fills an array" if made.numpy else f"`{name}` fills its tensor"
         yield self.finding(
@@ -139,7 +144,7 @@ class CreatedOnHost(Rule):
             withheld=withheld,
             evidence=[(runner, "runs in every step")],
             effect=effect_of(script, made),
-            confidence=Confidence.LOW if in_some_steps else None,
+            confidence=None if sure and not in_some_steps else Confidence.LOW,
         )
 
     def _listed(self, script: Script, made: ast.Call) -> Iterator[Finding]:

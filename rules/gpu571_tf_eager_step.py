@@ -25,7 +25,8 @@ once, when it is traced. By hand, the body of the loop becomes a function of `x`
 `tf.function` around the step, at any call on the way to it; `train_step` of a Keras
 model, which `fit` compiles; tapes whose gradients update no weights; a tape in no loop,
 or on the CPU (`tf.device`). Where what the tape runs is compiled itself, or a mode by
-the name of `eager` or `debug` asks for it, the confidence is low.
+the name of `eager` or `debug` asks for it, the confidence is low; so it is where NumPy
+computes in the step, which would raise once it is compiled.
 
 ## Source
 TensorFlow guide, "Better performance with tf.function". Measured with TensorFlow 2.21
@@ -43,7 +44,13 @@ from gpulint.index.walk import walk
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.branches import branches_of
-from gpulint.script.tf_steps import EagerStep, eager_steps, on_cpu, runs_compiled
+from gpulint.script.tf_steps import (
+    EagerStep,
+    computes_by_numpy,
+    eager_steps,
+    on_cpu,
+    runs_compiled,
+)
 
 EAGER = re.compile(r"eager|debug", re.IGNORECASE)
 
@@ -69,11 +76,12 @@ class TfEagerStep(Rule):
 
 
 def _confidence(script: Script, step: EagerStep) -> Confidence | None:
-    """Low where the step is compiled inside, or somebody asks for one that is not."""
+    """Low where the step is compiled inside, or cannot be, or is not meant to be."""
     wanted = any(
         isinstance(part, ast.Constant) and EAGER.search(str(part.value))
         for branch, holds in branches_of(script.index, step.tape)
         if holds and isinstance(branch, ast.If)
         for part in walk(branch.test)
     )
-    return Confidence.LOW if wanted or runs_compiled(script, step) else None
+    wanted = wanted or runs_compiled(script, step) or computes_by_numpy(script, step)
+    return Confidence.LOW if wanted else None

@@ -172,6 +172,11 @@ class Weighted(nn.Module):
         if y.sum() > 0:
             return (x * torch.ones(4).to(x.device)).sum()
         return x.sum()
+
+
+model = Weighted().cuda()
+for x, y in loader:
+    model(x.cuda(), y.cuda()).backward()
 """
 OWN = """\
 import tensorflow as tf
@@ -236,6 +241,11 @@ class Noise(nn.Module):
         if rest == 0:
             return x * torch.ones(4).to(x.device)
         return x
+
+
+noise = Noise().cuda()
+for x in loader:
+    noise(x.cuda()).sum().backward()
 """
 MOVED = """\
 import lightning as L
@@ -1156,3 +1166,118 @@ def test_workers_that_would_draw_the_same_numbers_of_numpy(
     options = Options(select_rules(("GPU201",)), newest_torch=newest)
     (found,) = check_source(Source(Path("a.py"), CROPS), options).findings
     assert (found.confidence is Confidence.LOW) is (newest == (1, 8))
+
+
+WORDS = """\
+import torch
+from torch import nn
+
+
+class Sentences(nn.Module):
+    def __init__(self, words, features, channels=1):
+        super().__init__()
+        self.embedding = nn.Embedding(words, features)
+        self.layers = nn.ModuleList(
+            nn.Conv2d(channels, 100, (rows, features)) for rows in (3, 4, 5)
+        )
+
+    def forward(self, x):
+        x = self.embedding(x).unsqueeze(1)
+        return torch.cat([layer(x).amax((2, 3)) for layer in self.layers], 1)
+
+
+model = Sentences(20000, options.features, {channels}).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_convolutions_over_embedded_words_are_not_surely_large(channels: int) -> None:
+    found = sure("GPU301", WORDS.format(channels=channels))
+    assert (Confidence.HIGH in found) is (channels == 3)
+
+
+NUMPY_LOSS = """\
+import numpy as np
+import tensorflow as tf
+
+from data import batches, network, optimizer
+
+
+class Overlap:
+    def __call__(self, true, given):
+        lower = {module}.maximum(true[..., 0], given[..., 0])
+        return tf.reduce_mean(given[..., 1] - lower)
+
+
+overlap = Overlap()
+
+
+def step(x, y):
+    with tf.GradientTape() as tape:
+        loss = overlap(y, network(x, training=True))
+    gradients = tape.gradient(loss, network.trainable_variables)
+    optimizer.apply_gradients(zip(gradients, network.trainable_variables))
+
+
+for epoch in range(10):
+    for x, y in batches:
+        step(x, y)
+"""
+
+
+@pytest.mark.parametrize("module", ["np", "tf"])
+def test_steps_in_which_numpy_computes_cannot_be_compiled(module: str) -> None:
+    expected = {Confidence.LOW} if module == "np" else {Confidence.HIGH}
+    assert sure("GPU571", NUMPY_LOSS.format(module=module)) == expected
+
+
+CHOSEN = """\
+import torch
+from torch import nn
+
+
+class Noise(nn.Module):
+    def forward(self, x):
+        return x + torch.randn(x.size(0), 64).to(x.device)
+
+
+class Net(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.layer = nn.Linear(64, 64)
+        if kind == "noisy":
+            self.noise = Noise()
+
+    def forward(self, x):
+        return self.layer(self.noise(x))
+
+
+if __name__ == "__main__":
+    net = Net(options.kind).cuda()
+    for x in loader:
+        net(x.cuda()).sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    "change, instead, confidence",
+    [
+        ("", "", Confidence.LOW),
+        ('if kind == "noisy":', "if True:", Confidence.HIGH),
+        ('if kind == "noisy":', "if kind is not None:", Confidence.HIGH),
+        ("Net(options.kind)", "nets[options.kind]", Confidence.LOW),
+        ("Noise()", "noises.Noise()", Confidence.LOW),
+    ],
+    ids=["chosen by a word", "always", "if given", "made elsewhere", "another one"],
+)
+def test_modules_that_a_program_surely_makes(
+    change: str, instead: str, confidence: Confidence
+) -> None:
+    text = CHOSEN.replace(change, instead) if change else CHOSEN
+    assert sure("GPU104", text) == {confidence}

@@ -320,9 +320,15 @@ def _runs(script: Script, call: ast.Call) -> list[ast.AST]:
     for owner in owners:
         if script.tensors.is_module_class(owner):
             parts += script.resolver.bases(owner)
-        elif made is None and (own := script.resolver.methods(owner).get("__call__")):
+        elif made is None and (own := _called(script, owner)) is not None:
             parts.append(own)
     return parts
+
+
+def _called(script: Script, owner: ast.ClassDef) -> Function | None:
+    """What runs when an object of a class is called; of Keras, its `call`."""
+    methods = script.resolver.methods(owner)
+    return methods.get("__call__") or methods.get("call")
 
 
 def hazard(script: Script, statements: tuple[ast.stmt, ...]) -> str | None:

@@ -403,7 +403,24 @@ class Network:
     @cached_property
     def convolves(self) -> bool:
         """Whether it convolves pictures or volumes."""
-        return self._has(_CONVOLUTION) or self._holds_convolutional
+        if self._holds_convolutional:
+            return True
+        return self._has(_CONVOLUTION) and not self._convolves_words
+
+    @property
+    def _convolves_words(self) -> bool:
+        """Whether its convolutions run over embedded words: a plane of one channel."""
+        layers = [
+            self.script.evaluator.argument(call, "in_channels", 0).direct
+            for call, name in self.calls
+            if _CONVOLUTION.match(name) and "functional" not in name
+        ]
+        values = [
+            self.script.evaluator.values(n) if n is not None else n for n in layers
+        ]
+        return "torch.nn.Embedding" in self.names and all(
+            its is not None and its.all_in(1) for its in values
+        )
 
     @cached_property
     def convolves_pictures(self) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Function
 from gpulint.index.build import last_name
 from gpulint.index.walk import LOOPS, walk, walk_scope
+from gpulint.script.half import reached_from
 from gpulint.script.started import is_started
 from gpulint.script.tf_names import name_of
 
@@ -22,6 +24,11 @@ _TRAINING = frozenset(
 )
 _APPLIES = frozenset("apply_gradients minimize assign_sub apply".split())
 _KERAS_STEPS = frozenset("train_step test_step predict_step call".split())
+# What NumPy does with the tensors of a step, rather than with sizes and constants.
+_OF_TENSORS = re.compile(
+    r"^numpy\.(a?max|a?min|maximum|minimum|sum|mean|exp|log|abs|sqrt|where|clip|matmul|"
+    r"dot|concatenate|stack|argmax|argmin|multiply|add|subtract|divide|square|power)$"
+)
 Loop = ast.For | ast.AsyncFor | ast.While
 
 
@@ -122,6 +129,17 @@ def runs_compiled(script: Script, step: EagerStep) -> bool:
     calls = (n for n in walk(*body) if isinstance(n, ast.Call))
     called = (script.resolver.callee(call) for call in calls)
     return any(f is not None and is_compiled(script, f) for f in called)
+
+
+def computes_by_numpy(script: Script, step: EagerStep) -> bool:
+    """Whether NumPy computes below a tape: it takes no tensors of a compiled step."""
+    block = script.index.statement(step.tape)
+    return any(
+        isinstance(node, ast.Call)
+        and _OF_TENSORS.match(script.index.home(node).qualified(node.func) or "")
+        for root in reached_from(script, [block])
+        for node in walk(root)
+    )
 
 
 def trains(script: Script) -> bool:
