@@ -50,8 +50,10 @@ attention is seen: small dense networks gain nothing. Loops that update no weigh
 confidence is low where neither convolutions of 128 features, other layers of 512 nor a
 large model by its name are seen, nor in the list of layers that is trained; where no
 `tf.function` compiles the steps, which then wait for Python; where the file writes
-numbers that float16 does not hold (`1e-24`); and where the model is a class of the
-project whose code does, names float32, or is not large by itself.
+numbers that float16 does not hold (`1e-24`); where all that `fit` is given are random
+numbers, for a trial; where the project runs with a TensorFlow before 2.4, whose
+policies were experimental; and where the model is a class of the project whose code
+does, names float32, or is not large by itself.
 
 ## Source
 TensorFlow guide, "Mixed precision". Tried with Keras 3.15: `compile` puts a
@@ -79,8 +81,11 @@ from gpulint.script.tf_policy import (
 )
 from gpulint.script.tf_steps import eager_steps, fits
 from gpulint.script.tf_waits import step_loops, updates_weights
+from gpulint.script.trainer_calls import may_have
 from gpulint.script.written_sizes import is_seen_large, names_large
 
+SINCE = (2, 4)  # the first TensorFlow whose policies are no experiment
+_AT_RANDOM = ("numpy.random.", "tensorflow.random.")
 TITLE = "Train in mixed precision where there is a GPU"
 
 
@@ -106,7 +111,8 @@ class KerasMixedPrecision(Rule):
         gains = is_seen_large(script) and not eager
         trained = fits(script)
         small = bool(trained) and all(_is_small(script, call) for call in trained)
-        gains = gains and not small
+        gains = gains and not small and may_have(script, "tensorflow", SINCE)
+        gains = gains and not (trained and all(_is_tried(script, c) for c in trained))
         gains = gains and not script.source.has(OUT_OF_RANGE)
         gains = gains and not any(is_unfit(script, call) for call in trained)
         yield self.finding(
@@ -118,6 +124,17 @@ class KerasMixedPrecision(Rule):
             severity=Severity.WARNING if fix else Severity.NOTE,
             confidence=None if gains else Confidence.LOW,
         )
+
+
+def _is_tried(script: Script, call: ast.Call) -> bool:
+    """`model.fit(np.random.random((64, 24)), y)`: a trial on numbers made up for it."""
+    given = [k.value for k in call.keywords if k.arg == "x"] + call.args[:1]
+    made = [o.call for node in given[:1] for o in script.resolver.origins(node)]
+    return bool(made) and all(
+        its is not None
+        and (script.index.qualified(its.func) or "").startswith(_AT_RANDOM)
+        for its in made
+    )
 
 
 def _training(script: Script) -> ast.AST | None:

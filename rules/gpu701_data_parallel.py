@@ -83,7 +83,8 @@ WRAPPERS = (
     "torch.nn.parallel.data_parallel.DataParallel",
 )
 ONE = re.compile(r"(cuda:)?\d+")
-HOLDS = frozenset("load_state_dict module state_dict eval train cuda to cpu".split())
+HOLDS = ("load_state_dict", "module", "state_dict")
+PREPARES = ("eval", "train", "cuda", "to")  # and gives the wrapper back
 BETTER = ("DistributedDataParallel", "DDP", "init_process_group")
 
 
@@ -147,8 +148,16 @@ def is_never_run(script: Script, call: ast.Call) -> bool:
     inner = {id(node) for node in flow.uses}
     others = [n for n in script.index.reads.get(target.id, ()) if id(n) not in inner]
     seen = not any(d in made for node in others for d in script.definitions(node))
-    above = map(script.index.parent, uses)
-    return seen and bool(uses) and all(getattr(a, "attr", "") in HOLDS for a in above)
+    return seen and bool(uses) and all(only_holds(script, node) for node in uses)
+
+
+def only_holds(script: Script, node: ast.AST) -> bool:
+    """`wrapped.module`, or the statement `wrapped.eval()`."""
+    above = script.index.parent(node)
+    asked = above.attr if isinstance(above, ast.Attribute) else ""
+    called = script.index.parent(above) if above is not None else None
+    alone = called is not None and isinstance(script.index.parent(called), ast.Expr)
+    return asked in HOLDS or (asked in PREPARES and alone)
 
 
 def is_wrapped_before(script: Script, call: ast.Call) -> bool:

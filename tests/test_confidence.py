@@ -1281,3 +1281,30 @@ def test_modules_that_a_program_surely_makes(
 ) -> None:
     text = CHOSEN.replace(change, instead) if change else CHOSEN
     assert sure("GPU104", text) == {confidence}
+
+
+@pytest.mark.parametrize(
+    "given, highest, confidence",
+    [
+        ("images", None, Confidence.HIGH),
+        ("images", (2, 4), Confidence.HIGH),
+        ("images", (2, 3), Confidence.LOW),
+        ("np.random.rand(64, 512)", None, Confidence.LOW),
+    ],
+)
+def test_policies_gain_nothing_for_a_trial_and_are_newer_than_some_tensorflow(
+    given: str, highest: tuple[int, int] | None, confidence: Confidence
+) -> None:
+    text = (
+        "import numpy as np\n"
+        "from tensorflow import keras\n"
+        "from data import images, labels\n\n"
+        "layers = [keras.layers.Dense(2048), keras.layers.Conv2D(512, 3)]\n"
+        "model = keras.Sequential(layers)\n"
+        "model.compile(loss='mse')\n"
+        f"model.fit({given}, labels, epochs=10)\n"
+    )
+    packages = (("tensorflow", Range(None, highest)),)
+    options = Options(select_rules(("GPU371",)), packages=packages)
+    (found,) = check_source(Source(Path("a.py"), text), options).findings
+    assert found.confidence is confidence

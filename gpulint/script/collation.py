@@ -28,7 +28,7 @@ def with_collation(
     for node in collate.nodes:
         for origin in evaluator.resolver.origins(node):
             for function in run_by(origin.node, evaluator):
-                place = _tokenizes(function)
+                place = tokenizes(function)
                 if place is not None:
                     return dataset._replace(
                         work=Work.SOME,
@@ -63,7 +63,8 @@ def run_by(node: ast.AST, evaluator: Evaluator) -> list[ast.AST]:
     return [method] if method is not None else []
 
 
-def _tokenizes(function: ast.AST) -> ast.Call | None:
+def tokenizes(function: ast.AST) -> ast.Call | None:
+    """Where a function calls a tokenizer, or what else makes the inputs of a model."""
     for node in walk(function):
         if isinstance(node, ast.Call) and _TOKENIZER.search(dotted(node.func) or ""):
             return node

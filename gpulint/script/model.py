@@ -40,6 +40,7 @@ from gpulint.script.loaders import Loader, find_loaders
 from gpulint.script.loops import Loop, Loops
 from gpulint.script.ms_pipelines import MsPipelines
 from gpulint.script.mutations import mutations_by_name
+from gpulint.script.old_packages import newest_by_imports
 from gpulint.script.old_torch import runs_only_before
 from gpulint.script.outside import (
     handed_to,
@@ -140,14 +141,15 @@ class Script:
 
         Packages as in `gpulint.dependencies.PACKAGES`; a bound that is None is none,
         and means the newest release where a rule must choose. An old torch leaves out
-        those that it cannot be installed with.
+        those that it cannot be installed with, and imports those that lack something.
         """
         its = dict(self.packages).get(package, Range())
         newest, needed = self.newest_torch, NEEDS_TORCH.get(package)
-        if newest is None or needed is None or newest >= needed[0]:
-            return its
-        highest = needed[1] if its.highest is None else min(its.highest, needed[1])
-        return Range(its.lowest, highest)
+        bounds = [its.highest, newest_by_imports(self, package)]
+        if newest is not None and needed is not None and newest < needed[0]:
+            bounds.append(needed[1])
+        known = [bound for bound in bounds if bound is not None]
+        return Range(its.lowest, min(known, default=None))
 
     # Text and places
 

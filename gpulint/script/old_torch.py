@@ -85,11 +85,11 @@ def _needs(index: FileIndex, module: str) -> bool:
         name == module
         or name.startswith(f"{module}.")
         or (module == _BUILDS and _BUILT in name.split("."))
-        for name in _imports(index)
+        for name in imports_of(index)
     )
 
 
-def _imports(index: FileIndex) -> Iterator[str]:
+def imports_of(index: FileIndex) -> Iterator[str]:
     """What the import statements name that run whenever the file is imported."""
     for statement in index.tree.body:
         if isinstance(statement, ast.Import):

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from gpulint.index import Move, Target
 from gpulint.index.walk import dotted, walk
+from gpulint.script.collation import run_by, tokenizes
 from gpulint.script.columns import on_host
 from gpulint.script.graphs import iterates_graphs
 from gpulint.script.loops import Loop
 from gpulint.script.pageable import made_by_hand, never_pinned
 from gpulint.script.pinning import written_off
 from gpulint.script.reads import SHARES, changes_argument
+from gpulint.script.trainer_calls import surely_has
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -31,8 +33,13 @@ _CLASS = re.compile(r"^class (\w+)(.*)", re.MULTILINE)
 _MAKES_BATCHES = re.compile(r"def (?:__getitem__|__iter__|__next__|\w*collate\w*)\(")
 _OBJECTS = re.compile(r"target|annot|box|instance|graph", re.IGNORECASE)
 _TENSOR_ATTRIBUTES = frozenset(
-    "shape ndim dtype device T mT data grad requires_grad is_cuda".split()
+    "shape ndim dtype device T mT H mH real imag data grad grad_fn requires_grad "
+    "is_cuda is_leaf is_sparse layout names".split()
 )
+# The first release of transformers whose encodings take `non_blocking`.
+ENCODINGS_SINCE = (4, 48)
+_TAKES_NONE = "whose `to` takes no `non_blocking` before transformers 4.48"
+_OWN_TO = "`%s` is an object, and its `to` may take no `non_blocking`"
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,15 +291,41 @@ def foreign(script: Script, transfer: Transfer) -> str | None:
     for name in _own_moves(script, func.attr):
         if _is_part_of_batches(script, name):
             return f"`{name}.{func.attr}` takes no `non_blocking`"
-    if not isinstance(source, ast.Name) or "torch_geometric" in _heads(script):
+    if _may_be_encoding(script, transfer):
+        return f"`{script.text(source)}` may be what a tokenizer gives, {_TAKES_NONE}"
+    if "torch_geometric" in _heads(script):
         return None
+    keyed = _keyed(script, transfer)
+    if keyed is not None or not isinstance(source, ast.Name):
+        return _OWN_TO % keyed if keyed is not None else None
     if _of_detection(script, source, transfer.loop):
         return f"`{source.id}` may be something other than a tensor"
     whole = any(t.id == source.id for _, t in transfer.loop.items if _is_name(t))
     in_place = isinstance(script.index.parent(transfer.call), ast.Expr)
-    if whole and (in_place or _has_keys(script, source, transfer.loop)):
-        return f"`{source.id}` is an object, and its `to` may take no `non_blocking`"
-    return None
+    return _OWN_TO % source.id if whole and in_place else None
+
+
+def _keyed(script: Script, transfer: Transfer) -> str | None:
+    """The name of what is moved, where it is used by keys that no tensor has."""
+    above = script.index.parent(transfer.call)
+    given = above.targets if isinstance(above, ast.Assign) else []
+    names = [n for n in (transfer.source, *given) if isinstance(n, ast.Name)]
+    return next((n.id for n in names if _has_keys(script, n, transfer.loop)), None)
+
+
+def _may_be_encoding(script: Script, transfer: Transfer) -> bool:
+    """Whether a loader's collate function may give what a tokenizer makes, whole."""
+    source = transfer.source
+    key = source.slice if isinstance(source, ast.Subscript) else None
+    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+        return False  # a tensor of it
+    return not surely_has(script, "transformers", ENCODINGS_SINCE) and any(
+        tokenizes(function) is not None
+        for loader in transfer.loop.loaders
+        for node in loader.argument("collate_fn").nodes
+        for origin in script.resolver.origins(node)
+        for function in run_by(origin.node, loader.evaluator)
+    )
 
 
 def _heads(script: Script) -> set[str]:

@@ -50,6 +50,24 @@ def test_a_project_runs_with_its_own_package(
 
 
 @pytest.mark.parametrize(
+    "line, rows",
+    [
+        ("from transformers import AdamW", [4]),
+        ("from transformers.tokenization_utils import BatchEncoding", [4]),
+        ("import transformers.onnx", [4]),
+        ("from huggingface_hub import HfFolder", [4]),
+        ("from transformers import TFAutoModel", [4]),
+        ("from transformers import AutoModel", [4, 5]),
+        ("def train():\n    from transformers import AdamW", [5, 6]),
+    ],
+)
+def test_imports_that_only_an_older_release_has(line: str, rows: list[int]) -> None:
+    """`tokenizer` is gone since transformers 5, which some programs cannot have."""
+    findings = found(f"{line}\n{HF}", "transformers", Range(), "GPU364")
+    assert sorted({f.place.start.row for f in findings}) == rows
+
+
+@pytest.mark.parametrize(
     "highest, rows", [((4, 48), []), ((4, 999), [3]), ((5, 2), [3, 4])]
 )
 def test_only_what_the_newest_release_refuses(

@@ -1,7 +1,8 @@
-"""What GPU364 and GPU366 say of arguments is so in the releases installed here."""
+"""What gpulint says is gone is gone in the releases that are installed here."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
 
 import pytest
@@ -12,6 +13,7 @@ pytest.importorskip("accelerate")
 from accelerate import Accelerator
 from transformers import Trainer, TrainingArguments
 
+from gpulint.script.old_packages import GONE
 from gpulint.script.removed_arguments import Removed
 
 
@@ -34,3 +36,15 @@ def test_it_is_gone_and_what_took_its_place_is_there(
     with pytest.raises(TypeError):
         inspect.signature(made).bind_partial(**{name: None})
     assert not removed.new or removed.new in known
+
+
+@pytest.mark.parametrize("name", sorted(GONE["transformers"][1]))
+def test_no_program_of_today_can_import_it(name: str) -> None:
+    holder, _, last = name.rpartition(".")
+    with pytest.raises(ImportError):
+        importlib.import_module(name)
+    try:
+        found = importlib.import_module(holder)
+    except ImportError:
+        return
+    assert not hasattr(found, last)

@@ -1,0 +1,62 @@
+"""The newest release of a package that can run a program, as its imports need it.
+
+What transformers 5 has no more was read off the wheels of 4.57.6 and 5.24.0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpulint.index import FileIndex
+from gpulint.releases import Version
+from gpulint.script.neighbours import run_together
+from gpulint.script.old_torch import imports_of
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+_MODULES = (
+    "activations_tf commands convert_graph_to_onnx data.datasets data.metrics "
+    "data.processors deepspeed generation.beam_constraints generation.beam_search "
+    "generation.tf_utils image_processing_utils_fast keras_callbacks "
+    "modeling_attn_mask_utils modeling_flax_outputs modeling_flax_utils "
+    "modeling_tf_outputs modeling_tf_utils onnx optimization_tf sagemaker tf_utils "
+    "tokenization_utils tokenization_utils_fast training_args_tf utils.bitsandbytes "
+    "utils.fx utils.model_parallel_utils"
+)
+_NAMES = (
+    "AdamW AutoModelWithLMHead BeamScorer BeamSearchScorer DataCollatorForSOP "
+    "DataProcessor GlueDataTrainingArguments GlueDataset HybridCache InputExample "
+    "InputFeatures LineByLineTextDataset LineByLineWithRefDataset OffloadedCache "
+    "SinkCache SquadDataTrainingArguments SquadDataset SquadExample SquadFeatures "
+    "SummarizationPipeline TRANSFORMERS_CACHE Text2TextGenerationPipeline TextDataset "
+    "TextDatasetForNextSentencePrediction TranslationPipeline deepspeed "
+    "glue_compute_metrics glue_convert_examples_to_features glue_output_modes "
+    "glue_processors glue_tasks_num_labels is_flax_available is_tf_available "
+    "is_torch_tpu_available squad_convert_examples_to_features"
+)
+# What is gone, and the last release that may have it. Before 1.0, huggingface_hub is
+# what transformers 4 runs with.
+GONE: dict[str, tuple[Version, frozenset[str]]] = {
+    "transformers": (
+        (4, 57),
+        frozenset(f"transformers.{n}" for n in f"{_MODULES} {_NAMES}".split())
+        | {"huggingface_hub.HfFolder", "huggingface_hub.Repository"},
+    )
+}
+_OF_OTHERS = ("transformers.TF", "transformers.Flax")  # no longer of torch alone
+
+
+def newest_by_imports(script: Script, package: str) -> Version | None:
+    """The last release that has all that a program imports whenever it starts."""
+    if package not in GONE:
+        return None
+    last, gone = GONE[package]
+    return last if any(_needs(index, gone) for index in run_together(script)) else None
+
+
+def _needs(index: FileIndex, gone: frozenset[str]) -> bool:
+    return any(
+        name in gone or name.rpartition(".")[0] in gone or name.startswith(_OF_OTHERS)
+        for name in imports_of(index)
+    )
