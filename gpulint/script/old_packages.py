@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 _MODULES = (
     "activations_tf commands convert_graph_to_onnx data.datasets data.metrics "
     "data.processors deepspeed generation.beam_constraints generation.beam_search "
-    "generation.tf_utils image_processing_utils_fast keras_callbacks "
-    "modeling_attn_mask_utils modeling_flax_outputs modeling_flax_utils "
-    "modeling_tf_outputs modeling_tf_utils onnx optimization_tf sagemaker tf_utils "
-    "tokenization_utils tokenization_utils_fast training_args_tf utils.bitsandbytes "
+    "generation.tf_utils keras_callbacks modeling_attn_mask_utils "
+    "modeling_flax_outputs modeling_flax_utils modeling_tf_outputs modeling_tf_utils "
+    "onnx optimization_tf sagemaker tf_utils training_args_tf utils.bitsandbytes "
     "utils.fx utils.model_parallel_utils"
 )
 _NAMES = (

@@ -53,7 +53,8 @@ def test_a_project_runs_with_its_own_package(
     "line, rows",
     [
         ("from transformers import AdamW", [4]),
-        ("from transformers.tokenization_utils import BatchEncoding", [4]),
+        ("from transformers.data.metrics import glue_compute_metrics", [4]),
+        ("from transformers.tokenization_utils import PreTrainedTokenizer", [4, 5]),
         ("import transformers.onnx", [4]),
         ("from huggingface_hub import HfFolder", [4]),
         ("from transformers import TFAutoModel", [4]),
