@@ -23,8 +23,9 @@ _MAKES_HOST = frozenset(
 _COPIES = frozenset(
     f"torch.{n}"
     for n in "cat concat stack hstack vstack tensor Tensor FloatTensor LongTensor "
-    "from_numpy".split()
+    "from_numpy gather index_select masked_select".split()
 )
+_PICKS = frozenset("gather index_select masked_select".split())  # as methods
 _CASTS = frozenset("float double half bfloat16 long int".split())
 _HOST_TYPE = re.compile(r"torch\.\w*Tensor$")
 _LABELS = re.compile(r"_?(targets?|labels?|y|cls|class(es)?|gt)(_\w+)?\d?$")
@@ -100,8 +101,12 @@ def _by_hand(script: Script, origin: Origin) -> bool:
 
 
 def joined_on_host(script: Script, loops: Iterable[Loop]) -> bool:
-    """Whether all that loops copy is made anew of batches before: never pinned."""
-    joined = [_is_joined(its, sent, 0) for its, sent in _sent(script, loops)]
+    """Whether all that loops copy is made anew of batches before: never pinned.
+
+    But for a single sample's part, as the one number of `batch["focal"][0]`.
+    """
+    sent = [(its, node) for its, node in _sent(script, loops)]
+    joined = [_is_joined(its, node, 0) for its, node in sent if not _is_one(its, node)]
     return bool(joined) and all(joined)
 
 
@@ -214,12 +219,23 @@ def _is_joined(script: Script, node: ast.expr, depth: int) -> bool:
         if isinstance(part, ast.Call) and script.index.qualified(part.func) in _COPIES:
             names = (n for a in part.args for n in walk(a) if isinstance(n, ast.Name))
             return any(script.batches.loop_of(n) is not None for n in names)
-        if _casts(script, part) or _joins(script, part, depth):
+        if _picks(script, part) or _casts(script, part) or _joins(script, part, depth):
             return True
     if not isinstance(node, ast.Name) or depth > 3:
         return False
     values = [d.value for d in script.definitions(node) if d.kind == "assign"]
     return any(v is not None and _is_joined(script, v, depth + 1) for v in values)
+
+
+def _is_one(script: Script, node: ast.expr, depth: int = 0) -> bool:
+    """Whether a tensor is of one sample of a batch: `x[0]`."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        held = isinstance(node.value, ast.Subscript)  # `batch["focal"]`
+        return held and type(node.slice.value) is int
+    if not isinstance(node, ast.Name) or depth:
+        return False
+    values = [d.value for d in script.definitions(node)]
+    return bool(values) and all(v is not None and _is_one(script, v, 1) for v in values)
 
 
 def _joins(script: Script, node: ast.AST, depth: int) -> bool:
@@ -248,13 +264,22 @@ def _joins(script: Script, node: ast.AST, depth: int) -> bool:
 def _is_copy(script: Script, node: ast.AST) -> bool:
     """`torch.cat(…)`, or a name that is given one."""
     if isinstance(node, ast.Call):
-        return script.index.qualified(node.func) in _COPIES
+        picks = isinstance(node.func, ast.Attribute) and node.func.attr in _PICKS
+        return picks or script.index.qualified(node.func) in _COPIES
     values = (
         [d.value for d in script.definitions(node)]
         if isinstance(node, ast.Name)
         else []
     )
     return any(isinstance(v, ast.Call) and _is_copy(script, v) for v in values)
+
+
+def _picks(script: Script, node: ast.AST) -> bool:
+    """`x.gather(1, index)` of a batch."""
+    func = node.func if isinstance(node, ast.Call) else None
+    if not isinstance(func, ast.Attribute) or func.attr not in _PICKS:
+        return False
+    return script.batches.loop_of(func.value) is not None
 
 
 def _casts(script: Script, node: ast.AST) -> bool:
