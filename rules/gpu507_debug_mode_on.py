@@ -34,7 +34,8 @@ something else than all steps of a loop.
 Deterministic algorithms in a program that fixes a seed or speaks of reproducible runs
 are of low confidence: it wants them. With `cudnn.benchmark` on beside them it does not
 get them: that picks among the deterministic convolutions by their time, which differs
-from run to run.
+from run to run. cuDNN's switch is silent where the models that are trained neither
+convolve nor hold recurrent layers.
 
 Values in settings files are GPU905.
 

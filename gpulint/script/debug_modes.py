@@ -19,6 +19,7 @@ from gpulint.script.debug_switches import (
     blocks_launches,
 )
 from gpulint.script.neighbours import MAX_FILES, imported, run_together
+from gpulint.script.networks import may_run_cudnn
 from gpulint.script.started import is_started, trains_on_gpu
 
 if TYPE_CHECKING:
@@ -145,7 +146,8 @@ def _deterministic(script: Script) -> Iterator[DebugMode]:
         for call in _calls(index, _DETERMINISTIC_CALLS)
         if _mode(script, call) is True
     ]
-    asked += _cudnn_switches(script, "deterministic")
+    switched = list(_cudnn_switches(script, "deterministic"))
+    asked += switched if switched and may_run_cudnn(script) else []
     if not asked:
         return
     benchmarked = list(_cudnn_switches(script, "benchmark"))

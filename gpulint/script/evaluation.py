@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Function, Where
 from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.every_step import EveryStep
-from gpulint.script.frozen import is_frozen
+from gpulint.script.frozen import has_no_weights, is_frozen
 from gpulint.script.loops import is_backward, is_step
 from gpulint.script.models import makers
 
@@ -51,7 +51,9 @@ def graph_builder(script: Script, loop: Loop) -> ast.Call | None:
     if _graph_is_wanted(script, loop):
         return None
     for call in model_calls(script, loop):
-        without = _is_pipeline(script, call) or is_frozen(script, called_module(call))
+        model = called_module(call)
+        without = _is_pipeline(script, call) or is_frozen(script, model)
+        without = without or has_no_weights(script, model)
         return None if without else call
     return None
 

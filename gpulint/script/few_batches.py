@@ -63,10 +63,13 @@ def _stops_early(script: Script, loop: Loop) -> bool:
         return False
 
     def is_few(limit: ast.expr) -> bool:
+        if isinstance(limit, ast.BinOp) and isinstance(limit.op, ast.Sub):
+            limit = limit.left  # of `shown - 1`
         values = script.evaluator.values(limit)
         numbers = [v.constant for v in values.known]
         few = all(type(n) is int and n <= FEW for n in numbers)
-        return values.complete and bool(numbers) and few
+        meant = values.complete or all(v.default for v in values.known)
+        return meant and bool(numbers) and few
 
     at_once = isinstance(loop.node.body[-1], (ast.Break, ast.Return))
     return at_once or stops_after(script.resolver, loop, is_few)

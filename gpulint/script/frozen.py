@@ -1,4 +1,4 @@
-"""Models none of whose parameters asks for a gradient."""
+"""Models none of whose parameters asks for a gradient, or that have none."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpulint.index.build import last_name
 from gpulint.index.walk import dotted, walk
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
+_OF_WEIGHTS = ("torch.nn.", "torch.hub.", "torchvision.models.")
+_OF_NUMBERS = ("int", "float", "len", "max", "min", "round", "range")
+_REGISTERS = ("register_parameter", "register_module", "add_module")
 _SWITCH = re.compile(r"\brequires_grad")
 
 
@@ -25,6 +29,42 @@ def is_frozen(script: Script, model: ast.expr) -> bool:
         return False
     found = list(_switched(script, model))
     return bool(found) and not any(found)
+
+
+def has_no_weights(script: Script, model: ast.expr) -> bool:
+    """Whether a module's class is of the project and holds buffers and numbers only.
+
+    As a spectrogram: nothing that makes it makes a layer, a parameter, or an object of
+    another class, and no attribute is what an unknown function gives.
+    """
+    owners = script.resolver.classes_of(model)
+    return bool(owners) and all(_is_weightless(script, owner) for owner in owners)
+
+
+def _is_weightless(script: Script, owner: ast.ClassDef) -> bool:
+    resolver = script.resolver
+    known = resolver.bases(owner)
+    outside = (b for c in known for b in c.bases if resolver.class_of(b) is None)
+    if not all(script.index.home(b).qualified(b) == "torch.nn.Module" for b in outside):
+        return False
+    init = resolver.methods(owner).get("__init__")
+    calls = [node for node in walk(init) if isinstance(node, ast.Call)] if init else []
+    return bool(calls) and not any(_may_give_weights(script, call) for call in calls)
+
+
+def _may_give_weights(script: Script, call: ast.Call) -> bool:
+    """Whether what a call gives may hold weights that the object then has."""
+    home, last = script.index.home(call), last_name(call)
+    name = home.qualified(call.func) or ""
+    if name.startswith(_OF_WEIGHTS) or last in _REGISTERS:
+        return True
+    if name.startswith("torch.") or name in _OF_NUMBERS:
+        return False
+    statement = home.statement(call)
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    kept = any(isinstance(target, ast.Attribute) for target in targets)
+    made = last[:1].isupper() or script.resolver.callee(call) is not None
+    return kept or made
 
 
 def _switched(script: Script, model: ast.expr) -> Iterator[bool]:

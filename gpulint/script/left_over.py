@@ -13,7 +13,9 @@ from gpulint.script.neighbours import MAX_FILES, programs
 from gpulint.torch_prose import text_of
 
 if TYPE_CHECKING:
-    from gpulint.index import FileIndex
+    from pathlib import Path
+
+    from gpulint.index import FileIndex, Project
     from gpulint.script.model import Script
 
 # What says in a file of packaging that the project is a package, and not just how its
@@ -100,12 +102,48 @@ def is_only_imported(script: Script, node: ast.AST) -> bool:
         return False  # a file that nobody imports may be for programs elsewhere
     if any(u.source.has(_BY_NAME) and _holds(u, home) for u in users):
         return False
+    if isinstance(kept, ast.FunctionDef):
+        return not any(_may_call(user, home, kept) for user in users)
     named = re.compile(rf"(?<!\bdef )(?<!\bclass )\b{kept.name}\b")
     lines = home.source.text.splitlines()
     del lines[kept.lineno - 1 : kept.end_lineno]  # it may name itself
     others = [user.source.text for user in users if user is not home]
     texts = ["\n".join(lines), *others]
     return not any(named.search(_IMPORT.sub("", text)) for text in texts)
+
+
+def _may_call(user: FileIndex, home: FileIndex, kept: ast.FunctionDef) -> bool:
+    """Whether a file reads a function of a module, by its name or as a part of that.
+
+    Another object's method of that name, as `model.train()`, is none.
+    """
+    if re.search(rf"getattr\([^)]*['\"]{kept.name}['\"]", user.source.text):
+        return True
+    names = {n for n, o in user.imports.items() if o.rpartition(".")[2] == kept.name}
+    if user is home or (user.stars and kept.name not in user.bound_names):
+        names.add(kept.name)
+    for name in names:
+        reads = user.reads.get(name, ())
+        if any(isinstance(n, ast.Name) and not user.inside(n, kept) for n in reads):
+            return True
+    return any(
+        isinstance(node, ast.Attribute)
+        and (dotted(node.value) or "").partition(".")[0] in user.imports
+        and _leads_to(user, node, home)
+        for node in user.reads.get(kept.name, ())
+    )
+
+
+def _leads_to(user: FileIndex, node: ast.Attribute, home: FileIndex) -> bool:
+    """Whether `utils.train` may be a module's, or what a package has of it."""
+    project, name = user.project, user.qualified(node.value) or ""
+    if project is None or not project.owns(user, name):
+        return False
+    member = project.resolve(user, name)
+    if member is None or member[0] is home:
+        return True
+    passes_on = node.attr in member[0].imports or bool(member[0].stars)
+    return passes_on and not member[1]
 
 
 def is_imported_by_none(script: Script, node: ast.AST) -> bool:
@@ -126,9 +164,31 @@ def is_imported_by_none(script: Script, node: ast.AST) -> bool:
         return False
     if project.mentioning("__main__") in ([], [path]):
         return False  # no program beside it
-    named = re.compile(rf"\b{re.escape(path.stem)}\b")
-    others = (t for t in project.texts(path.stem) if t != index.source.text)
-    return not any(map(named.search, others))
+    others = [p for p in project.mentioning(path.stem) if p != path]
+    if len(others) > MAX_FILES:
+        return False  # not to read them all
+    return not any(
+        _may_name(user, index)
+        for user in map(project.index, others)
+        if user is not None
+    )
+
+
+def _may_name(user: FileIndex, home: FileIndex) -> bool:
+    """Whether a file imports another one, as far as is seen, or has its name in a text.
+
+    `visualization` of `from lib.visualization import draw` may be another file's.
+    """
+    project, stem = user.project, re.escape(home.source.path.stem)
+    assert project is not None
+    if re.search(rf"['\"/]{stem}['\"]|\b{stem}\.py\b", user.source.text):
+        return True
+    for origin in (*user.imports.values(), *user.stars):
+        if home.source.path.stem in origin.split("."):
+            member = project.resolve(user, origin)
+            if member is None or member[0] is home:
+                return True
+    return False
 
 
 def _defines(statement: ast.stmt) -> bool:
@@ -153,13 +213,31 @@ def _is_offered(script: Script) -> bool:
     if project is None or not project.files or not project.is_read:
         return True
     root, folder = project.root, script.source.path.parent
+    packaged = any(
+        project.is_file(root / name) and says.search(text_of(root / name))
+        for name, says in _PACKAGED.items()
+    )
+    inside = folder == root or project.lists(folder / "__init__.py")
     return (
         script.source.path.stem == "hubconf"
-        or any(
-            project.is_file(root / name) and says.search(text_of(root / name))
-            for name, says in _PACKAGED.items()
-        )
-        or any(project.in_folder(place, "*.ipynb") for place in {root, folder})
+        or (packaged and inside)
+        or any(_may_use(script, path) for path in _notebooks(project, {root, folder}))
+    )
+
+
+def _notebooks(project: Project, folders: set[Path]) -> list[Path]:
+    return [path for folder in folders for path in project.in_folder(folder, "*.ipynb")]
+
+
+def _may_use(script: Script, notebook: Path) -> bool:
+    """Whether a notebook has the name of a file, or of the package that it lies in."""
+    project, path = script.index.project, script.source.path
+    assert project is not None
+    if not project.is_file(notebook):
+        return False
+    return (
+        re.search(rf"\b({path.stem}|{path.parent.name})\b", text_of(notebook))
+        is not None
     )
 
 

@@ -21,7 +21,7 @@ from gpulint.index.walk import walk
 from gpulint.script.bounds import at_most
 from gpulint.script.branches import branches_of, most_in_one_pass
 from gpulint.script.half import is_gram, leads_to, reached_in_turn
-from gpulint.script.models import makers, trained_models
+from gpulint.script.models import constructors, makers, trained_models
 from gpulint.script.neighbours import run_together
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _CONVOLUTIONAL = re.compile(
 _CONVOLUTION = re.compile(
     r"^torch\.nn\.(functional\.conv(_transpose)?|(Lazy)?Conv(Transpose)?)[23]d$"
 )
+_OF_CUDNN = re.compile(r"(?i:conv)|RNN|LSTM|GRU")
 _IN_SEQUENCES = re.compile(r"^torch\.nn\.(Lazy)?Conv(Transpose)?1d$")
 _LINEAR = re.compile(r"^torch\.nn\.(Lazy)?Linear$")
 _RECURRENT = re.compile(r"^torch\.nn\.(RNN|LSTM|GRU)$")
@@ -152,6 +153,13 @@ def solves_systems(script: Script) -> bool:
 def steps_by_cells(script: Script) -> bool:
     """Whether a model that is trained may make a step of its own for each frame."""
     return _trains_one(script, "steps_by_cells", ())
+
+
+def may_run_cudnn(script: Script) -> bool:
+    """Whether a model that is trained may run what cuDNN is asked for."""
+    made = constructors(script)
+    networks = [Network(script, call) for call in made if call is not None]
+    return len(networks) < max(len(made), 1) or any(n.may_run_cudnn for n in networks)
 
 
 def has_large(script: Script) -> bool:
@@ -322,6 +330,11 @@ class Network:
             name.startswith("torch.nn.") and name != "torch.nn.Module"
             for name in self.names
         ) or self._has(_CONVOLUTIONAL, _ATTENTION, _OF_LARGE)
+
+    @property
+    def may_run_cudnn(self) -> bool:
+        """Whether it may convolve anything or hold a recurrent layer, by all names."""
+        return not self.is_seen or self._has(_OF_CUDNN, _CONVOLUTIONAL, _OF_LARGE)
 
     @property
     def is_of_attention(self) -> bool:

@@ -23,9 +23,9 @@ _MAKES_HOST = frozenset(
 _COPIES = frozenset(
     f"torch.{n}"
     for n in "cat concat stack hstack vstack tensor Tensor FloatTensor LongTensor "
-    "from_numpy gather index_select masked_select".split()
+    "from_numpy gather index_select masked_select clamp clip where".split()
 )
-_PICKS = frozenset("gather index_select masked_select".split())  # as methods
+_PICKS = frozenset("gather index_select masked_select clamp clip".split())  # methods
 _CASTS = frozenset("float double half bfloat16 long int".split())
 _HOST_TYPE = re.compile(r"torch\.\w*Tensor$")
 _LABELS = re.compile(r"_?(targets?|labels?|y|cls|class(es)?|gt)(_\w+)?\d?$")

@@ -54,7 +54,17 @@ class Runners:
         if any(x.kind == "epoch" for x in around[1:]):
             return around[0].node
         function = self.index.function(node)
-        return self._function(function) if function is not None else None
+        if function is None or self._prepares_run(node, function):
+            return None
+        return self._function(function)
+
+    def _prepares_run(self, node: ast.AST, function: Function) -> bool:
+        """Whether a place is in a function that trains by itself, before its loop."""
+        return any(
+            loop.function is function and loop.train and loop.steps
+            for loop in self.script.loops
+            if loop.node.lineno > getattr(node, "lineno", 0)
+        )
 
     def is_rare(self, node: ast.AST, within: ast.AST | None = None) -> bool:
         """Whether a node runs in some iterations of its loops, or of one, only.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Function
 from gpulint.index.walk import LOOPS, dotted, walk, walk_scope
+from gpulint.script.frozen import has_no_weights
 from gpulint.script.loops import Loop
 
 if TYPE_CHECKING:
@@ -163,7 +164,9 @@ def runs_model(script: Script, call: ast.Call, depth: int = 0) -> bool:
         holder = None if dotted(func.value) in (None, "self") else func.value
         if holder is not None and script.tensors.is_module(holder):
             return not is_loss(script, holder)
-    return not is_loss(script, func) and script.tensors.is_module(func)
+    if is_loss(script, func) or not script.tensors.is_module(func):
+        return False
+    return not has_no_weights(script, func)
 
 
 def _has_parts(script: Script, owner: ast.ClassDef) -> bool:

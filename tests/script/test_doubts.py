@@ -74,8 +74,18 @@ LOW, HIGH = Confidence.LOW, Confidence.HIGH
         ("trainer.fit(", "if args.evaluate:\n    trainer.fit(", LOW, LOW),
         ("    assess(model, loader)", "    print(args)", HIGH, LOW),
         ("    assess(model, loader)", "    print(assess)", HIGH, HIGH),
+        ("    assess(model, loader)", "    model.assess(loader)", HIGH, LOW),
+        ("from engine import Trainer, assess", "from engine import *", HIGH, LOW),
     ],
-    ids=["as it is", "evaluates", "fits by option", "only imported", "is named"],
+    ids=[
+        "as it is",
+        "evaluates",
+        "fits by option",
+        "only imported",
+        "is named",
+        "another's method",
+        "all by a star",
+    ],
 )
 def test_what_an_option_or_nobody_runs(
     tmp_path: Path, old: str, new: str, trained: Confidence, evaluated: Confidence
@@ -193,14 +203,30 @@ if __name__ == "__main__":
     "files, sure",
     [
         ({"main.py": OTHER}, LOW),
-        ({"main.py": f"{OTHER}# see engine\n"}, HIGH),
+        ({"main.py": f"{OTHER}# see engine\n"}, LOW),
+        ({"main.py": f"{OTHER}run('engine.py')\n"}, HIGH),
+        ({"main.py": f"from lib import engine\n{OTHER}"}, HIGH),
+        ({"main.py": f"from lib import engine\n{OTHER}", "lib/engine.py": ""}, LOW),
+        ({"main.py": OTHER, "setup.py": "setup(packages=[])", "a/b.py": ""}, HIGH),
         ({"main.py": f"import engines\n\ndef assess(): ...\n\n{OTHER}"}, LOW),
         ({"main.py": OTHER, "any.py": "importlib.import_module(name)"}, HIGH),
         ({"main.py": OTHER, "setup.py": "setup(packages=[])"}, HIGH),
         ({"main.py": OTHER, "setup.py": "setup(ext_modules=[])"}, LOW),
         ({"main.py": OTHER, "engine.py": f"{LOOP}\nassess(model, loader)\n"}, HIGH),
     ],
-    ids=["nobody", "named", "same names", "by name", "library", "extension", "program"],
+    ids=[
+        "nobody",
+        "a word",
+        "named",
+        "imported",
+        "another",
+        "package",
+        "same names",
+        "by name",
+        "library",
+        "extension",
+        "program",
+    ],
 )
 def test_a_file_that_nobody_imports(
     tmp_path: Path, files: dict[str, str], sure: Confidence

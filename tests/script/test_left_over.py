@@ -117,7 +117,7 @@ def test_what_its_own_file_may_use_is_looked_at(folder: Path, added: str) -> Non
         ("setup.cfg", "[metadata]\nname = matcher\n"),
         ("pyproject.toml", "[project]\nname = 'matcher'\n"),
         ("pyproject.toml", "[tool.poetry]\nname = 'matcher'\n"),
-        ("try.ipynb", ""),
+        ("try.ipynb", "from matcher import Older"),
     ],
 )
 def test_libraries_and_notebooks_may_use_all(
@@ -133,6 +133,7 @@ def test_libraries_and_notebooks_may_use_all(
         ("setup.py", "setup(ext_modules=[CUDAExtension('ops', ['ops.cu'])])"),
         ("setup.cfg", "[flake8]\nmax-line-length = 120\n"),
         ("pyproject.toml", "[tool.black]\nline-length = 120\n"),
+        ("try.ipynb", "from other import Older"),
     ],
 )
 def test_what_sets_tools_or_builds_extensions_makes_no_library(
