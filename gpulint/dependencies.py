@@ -44,6 +44,12 @@ PACKAGES = {
 _ANY = "|".join(sorted(PACKAGES, key=len, reverse=True)).replace("-", "[-_]")
 _NAME = re.compile(rf"^({_ANY})(?![\w.-])", re.IGNORECASE)
 _WHEEL = re.compile(rf"(?:^|[/\s@])({_ANY})-(\d+)\.(\d+)", re.IGNORECASE)
+# A commit of a repository: `transformers @ git+https://…/transformers@0dcb46e`.
+_COMMIT = re.compile(
+    rf"\bgit\+\S*/({_ANY})(?:\.git)?@[0-9a-f]{{7,40}}\b", re.IGNORECASE
+)
+OLDEST = (0, 0)  # of a commit, whose release nobody knows
+OF_TRAINERS = ("transformers", "accelerate", "lightning")
 _CONDA = re.compile(rf"^\s*-\s*['\"]?(?:[\w./-]+::)?({_ANY})(?![\w.-])(.*)$")
 _LOCKED = re.compile(
     rf"""^name\s*=\s*["']({_ANY})["']\s*\r?\nversion\s*=\s*["']([^"']+)""",
@@ -292,16 +298,19 @@ def _requirement(text: str) -> list[Bound]:
     if wheel:
         version = (int(wheel[2]), int(wheel[3]))
         return [(_package(wheel[1]), Range(version, version), text)]
-    name = _NAME.match(text)
+    name = _NAME.match(text) or _COMMIT.search(text)
     if name is None:
         return []
+    package = _package(name[1])
+    if _COMMIT.search(text) and package in OF_TRAINERS:
+        return [(package, Range(OLDEST, OLDEST), text)]  # no release may be asked for
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
         its = allowed(str(Requirement(text).specifier))
     except InvalidRequirement:
         return []
-    return [(_package(name[1]), its, text)]
+    return [(package, its, text)]
 
 
 def _package(name: str) -> str:

@@ -35,6 +35,8 @@ from gpulint.suppress import Suppressions, Unused, suppress_in_settings
 from gpulint.terms import Terms
 
 MAX_PASSES = 100
+# `except IOError, error:` of Python 2; two classes without parentheses are of 3.14.
+_OLD_EXCEPT = re.compile(r"^\s*except\s+[\w.]+\s*,\s*[a-z_]\w*\s*:", re.MULTILINE)
 _IMPORTS = (ast.Import, ast.ImportFrom)
 FRAMEWORKS = ("torch", "tensorflow", "keras", "mindspore", "lightning", "transformers")
 RECURSION_LIMIT = 6000  # 150 links take a few Python frames each
@@ -233,10 +235,13 @@ def _syntax(source: Source, error: SyntaxError) -> SourceError:
         return SourceError("not analysed: nested too deeply", error.lineno or 1)
     from gpulint.script.tree import Tree
 
+    wrong = SourceError(f"syntax error: {message}", error.lineno or 1, "GPU000")
+    if _OLD_EXCEPT.search(source.text):
+        return wrong
     try:
         Tree(source)
     except (SourceError, LookupError):
-        return SourceError(f"syntax error: {message}", error.lineno or 1, "GPU000")
+        return wrong
     return SourceError(
         f"not analysed: needs a newer Python ({message})", error.lineno or 1
     )
@@ -267,7 +272,9 @@ def _is_of_python_2(source: Source, error: SourceError) -> bool:
 
     Programs for that were often written for both.
     """
-    return "Missing parentheses in call to" in str(error) and "torch" not in source.text
+    old = "Missing parentheses in call to" in str(error)
+    old = old or _OLD_EXCEPT.search(source.text) is not None
+    return old and "torch" not in source.text
 
 
 def trouble(

@@ -25,8 +25,8 @@ the loader draw, in another order than before.
 ## When not
 The default is taken back or chosen by the version of torch. Loaders, samplers and
 `random_split` that are given a generator, or do not shuffle. Without any of them only
-the deprecated call is reported, where the project allows torch 2.1. A default type or
-device on the CPU.
+the deprecated call is reported, where the project allows torch 2.1; it costs nothing,
+so that its confidence is low. A default type or device on the CPU.
 
 ## Source
 PyTorch documentation, `torch.set_default_tensor_type` ("deprecated as of PyTorch 2.1")
@@ -38,7 +38,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Calls, Rule
 from gpulint.script import Script
 from gpulint.script.default_device import (
@@ -75,6 +75,7 @@ class DefaultTensorType(Rule):
                     f"`{script.text(call.func)}` is deprecated since torch 2.1: "
                     "`set_default_device` and `set_default_dtype` take its place",
                     severity=Severity.NOTE,
+                    confidence=Confidence.LOW,
                 )
 
     def _raises(self, script: Script, call: ast.Call, draws: list[ast.Call]) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -371,6 +372,23 @@ def test_a_newer_grammar_is_not_a_syntax_error(monkeypatch: pytest.MonkeyPatch) 
     checked = check_source(source("import torch\n"), Options(TROUBLE))
     (finding,) = checked.findings
     assert (finding.code, "newer Python" in finding.message) == ("GPU001", True)
+
+
+@pytest.mark.parametrize(
+    "clause, codes",
+    [
+        ("except IOError, error:", {"torch": ["GPU000"], "tensorflow": []}),
+        ("except IOError, OSError:", {"torch": ["GPU001"], "tensorflow": ["GPU001"]}),
+    ],
+)
+def test_two_names_in_an_except_are_of_python_2_or_of_a_newer_one(
+    clause: str, codes: dict[str, list[str]]
+) -> None:
+    for framework, expected in codes.items():
+        text = f"import {framework}\ntry:\n    run()\n{clause}\n    pass\n"
+        checked = check_source(source(text), Options(TROUBLE))
+        found = [f.code for f in checked.findings]
+        assert found == ([] if sys.version_info >= (3, 14) else expected)
 
 
 @pytest.mark.parametrize("framework", ["torch", "tensorflow", "keras", "mindspore"])

@@ -22,6 +22,11 @@ def with_collation(
     dataset: Dataset, collate: Argument, evaluator: Evaluator
 ) -> Dataset:
     """A dataset's facts, with the work of the collate function if it has none."""
+    for node in collate.nodes:
+        for origin in evaluator.resolver.origins(node):
+            for function in run_by(origin.node, evaluator):
+                sent = dataset.device or sent_to_device(function)
+                dataset = dataset._replace(device=sent or _made_there(function))
     if dataset.work is Work.SOME:
         return dataset
     known = dataset.known and dataset.work is not Work.UNKNOWN
@@ -36,7 +41,6 @@ def with_collation(
                         place=place,
                         random=None,
                         torch_math=True,
-                        device=dataset.device or sent_to_device(function),
                         known=known,
                     )
             if _is_collator(origin.node, evaluator):
@@ -61,6 +65,27 @@ def run_by(node: ast.AST, evaluator: Evaluator) -> list[ast.AST]:
     owner = evaluator.resolver.class_of(node.func)
     method = evaluator.resolver.methods(owner).get("__call__") if owner else None
     return [method] if method is not None else []
+
+
+def _made_there(function: ast.AST) -> ast.AST | None:
+    """`torch.zeros(n, device=device)`, where that is written as a GPU in a function."""
+    cuda = {
+        name
+        for node in walk(function)
+        if isinstance(node, ast.Assign) and _is_cuda(node.value)
+        for name in map(dotted, node.targets)
+    }
+    given = [
+        node.value
+        for node in walk(function)
+        if isinstance(node, ast.keyword) and node.arg == "device"
+    ]
+    named = cuda - {None}
+    return next((v for v in given if _is_cuda(v) or dotted(v) in named), None)
+
+
+def _is_cuda(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and str(node.value).startswith("cuda")
 
 
 def tokenizes(function: ast.AST) -> ast.Call | None:

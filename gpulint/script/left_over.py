@@ -94,7 +94,10 @@ def is_only_imported(script: Script, node: ast.AST) -> bool:
     project = script.index.project
     if project is None or not isinstance(kept, Kept) or kept.decorator_list:
         return False
-    if _is_offered(script) or project.targeting(qualified_name(script.index, kept)):
+    private = kept.name.startswith("_")
+    if _is_offered(script) and not private:
+        return False
+    if project.targeting(qualified_name(script.index, kept)):
         return False
     users = programs(script)
     home = script.index

@@ -6,8 +6,10 @@ import ast
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpulint.index import Definition, Function
 from gpulint.index.build import last_name
-from gpulint.index.walk import LOOPS, dotted, walk
+from gpulint.index.flow import enclosing_function
+from gpulint.index.walk import LOOPS, dotted, walk, whole_of
 from gpulint.script.every_step import EveryStep
 from gpulint.script.loops import Loop
 from gpulint.script.tf_names import name_of
@@ -28,6 +30,7 @@ _UPDATES = (
     "assign_sub",
     "assign_add",
 )
+MAX_HELPERS = 3  # that a batch is handed on to
 _EPOCHS = re.compile(r"epoch", re.IGNORECASE)
 
 
@@ -205,19 +208,39 @@ def _is_tensor(script: Script, node: ast.expr) -> bool:
     )
 
 
-def _of_batch(script: Script, loop: Loop, value: ast.expr) -> bool:
-    """Whether a value is a part of the batch, which lies on the host."""
-    node: ast.AST = value
-    while True:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            node = node.func.value
-        elif isinstance(node, (ast.Attribute, ast.Subscript)):
-            node = node.value
-        else:
-            break
+def _of_batch(script: Script, loop: Loop, value: ast.expr, depth: int = 0) -> bool:
+    """Whether a value is a part of the batch, which lies on the host.
+
+    Also where a function of this file is given the batch by all its callers.
+    """
+    root = whole_of(_unwrapped(value))
     assert isinstance(loop.node, ast.For)
-    if not isinstance(node, ast.Name):
+    if not isinstance(root, ast.Name):
         return False
     return any(
-        script.index.inside(d.node, loop.node.target) for d in script.definitions(node)
+        script.index.inside(d.node, loop.node.target)
+        or (d.kind == "parameter" and _is_given(script, loop, d, depth))
+        for d in script.definitions(root)
+    )
+
+
+def _unwrapped(value: ast.expr) -> ast.expr:
+    """`x["image"]` of `x["image"].numpy()`."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        value = value.func.value
+    return value
+
+
+def _is_given(script: Script, loop: Loop, parameter: Definition, depth: int) -> bool:
+    function = enclosing_function(script.index, parameter)
+    if not isinstance(function, Function) or depth >= MAX_HELPERS:
+        return False
+    calls = script.resolver.callers(function)
+    inside = [call for call in calls if script.index.inside(call, loop.node)]
+    given = [
+        script.resolver.given(call, function, parameter.name)[0] for call in inside
+    ]
+    return bool(given) and all(
+        values and all(_of_batch(script, loop, v, depth + 1) for v in values)
+        for values in given
     )

@@ -299,6 +299,19 @@ def test_releases_of_other_packages(tmp_path: Path) -> None:
     }
 
 
+def test_commits_of_trainers_are_of_no_known_release(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    write(
+        tmp_path,
+        requirements="transformers @ git+https://x/huggingface/transformers.git@0dcb46e7\n"
+        "git+https://x/huggingface/accelerate@f9b2e6769b12\n"
+        "lightning @ git+https://x/lightning@master\ntorch @ git+https://x/torch@abcdef1\n",
+    )
+    unknown = Range((0, 0), (0, 0))
+    assert find_versions(tmp_path) == {"transformers": unknown, "accelerate": unknown}
+    assert find_torch_version(tmp_path) is None
+
+
 def test_a_nearer_file_without_a_bound_ends_the_search(tmp_path: Path) -> None:
     """Who installs what lies beside the script gets the newest release."""
     write(tmp_path, requirements="tensorflow==1.15\ntorch==1.4\nkeras==2.2\n")
