@@ -128,6 +128,8 @@ def _is_left_out(script: Script, node: ast.AST) -> bool:
                 return True
             if holds and _is_never_chosen(script, branch.test):
                 return True
+            if holds and _asks_a_truth(script, branch.test):
+                return True
             if any(_is_always(script, test, not holds) for test in tests):
                 return True
     return False
@@ -218,6 +220,38 @@ def _is_never_chosen(script: Script, test: ast.expr) -> bool:
             choices is not None and asked.value not in choices for choices in offered
         )
     )
+
+
+def _asks_a_truth(script: Script, test: ast.expr) -> bool:
+    """`args.train == "True"`, where `args.train = args.train == "True"` stands before.
+
+    In the file that has the option: then it is a truth value, which equals no text.
+    """
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
+        return False
+    asked, left, project = test.comparators[0], test.left, script.index.project
+    if not isinstance(asked, ast.Constant) or not isinstance(asked.value, str):
+        return False
+    if not isinstance(left, ast.Attribute) or project is None:
+        return False
+    files = map(project.index, project.mentioning(f"--{left.attr}"))
+    writes = [
+        w for f in files if f is not None for w in f.attribute_writes.get(left.attr, ())
+    ]
+    kept = [script.index.home(write).parent(write) for write in writes]
+    return bool(kept) and all(
+        isinstance(its, ast.Assign) and test is not its.value and _is_truth(its.value)
+        for its in kept
+    )
+
+
+def _is_truth(node: ast.expr) -> bool:
+    """Whether an expression is True or False."""
+    if isinstance(node, ast.IfExp):
+        return _is_truth(node.body) and _is_truth(node.orelse)
+    negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    constant = isinstance(node, ast.Constant) and isinstance(node.value, bool)
+    return negated or constant or isinstance(node, ast.Compare)
 
 
 def _by_name(script: Script, function: Function) -> list[ast.Call]:

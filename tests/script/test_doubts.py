@@ -520,3 +520,37 @@ def test_branches_for_losses_that_are_no_good(
     script = script_of(SKIPPED.replace(old, new))
     (count,) = script.index.all(ast.AugAssign)
     assert script.is_doubtful(count) is doubtful
+
+
+TRUTH = """\
+import argparse
+
+from engine import Trainer, assess
+from parts import loader, make_trainer, model, optimizer
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--train", type=str, default="True")
+args = parser.parse_args()
+{made}
+trainer = make_trainer(Trainer, args)
+if args.train == "True":
+    trainer.fit(model, loader, optimizer)
+else:
+    assess(model, loader)
+"""
+
+
+@pytest.mark.parametrize(
+    "made, trained",
+    [
+        ('args.train = True if args.train == "True" else False', LOW),
+        ('args.train = args.train == "True"', LOW),
+        ('args.train = args.train or "True"', HIGH),
+        ("", HIGH),
+    ],
+)
+def test_truth_values_that_equal_no_text(
+    tmp_path: Path, made: str, trained: Confidence
+) -> None:
+    files = {"engine.py": LOOP, "main.py": TRUTH.format(made=made)}
+    assert confidences(tmp_path, files)[11] is trained
