@@ -32,6 +32,7 @@ MAX_LOADED = 24_000_000  # characters of loaded files, about 1.2 GB of syntax tr
 MAX_TEXT = 64_000_000  # characters that are kept of files read as text only
 MAX_IMPORTERS = 40
 MAX_FILES = 20_000
+MAX_NAME = 255  # bytes of a file's name, on nearly all file systems
 MAX_NEIGHBOURS = 50
 SETTINGS = (".yaml", ".yml", ".json")
 _STAR = re.compile(r"\bimport[\s\\]*\*")
@@ -115,7 +116,9 @@ class Project:
         return self._settings[key]
 
     def is_file(self, path: Path) -> bool:
-        """Whether a path leads to a file."""
+        """Whether a path leads to a file; a text may be none, but of any length."""
+        if len(path.name.encode("utf-8", "replace")) > MAX_NAME:
+            return False
         self.noted.files.add(path)
         return path.is_file()
 

@@ -138,8 +138,9 @@ def _chosen(script: Script, index: FileIndex) -> Iterator[str]:
                 script.of(call).evaluator.values(call.args[0]) if call.args else None
             )
             for value in values.known if values is not None else ():
-                if isinstance(value.constant, str):
-                    yield value.constant
+                name = value.constant if isinstance(value.constant, str) else ""
+                if all(map(str.isidentifier, name.split("."))):
+                    yield name
 
 
 def _chosen_from(script: Script, index: FileIndex) -> Iterator[str]:
@@ -164,7 +165,7 @@ def _beginning(script: Script, text: ast.expr) -> str:
     if isinstance(text, ast.BinOp):
         whole = _beginning(script, text.left) or _constant(text.left)
         return whole.partition("%")[0]
-    if isinstance(text, ast.JoinedStr):
+    if isinstance(text, ast.JoinedStr) and text.values:
         first, *rest = text.values
         if isinstance(first, ast.FormattedValue):  # `f"{folder}.{name}"`
             values = script.evaluator.values(first.value)

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.index import FileIndex, Project
+from gpulint.engine import Options, check_path
+from gpulint.index import FileIndex, Project, Projects
 from gpulint.index.resolve import Resolver
 from gpulint.index.values import Evaluator
 from gpulint.index.words import MAX_JSON
+from gpulint.registry import all_rules
 
 READ = """
 def main(path):
@@ -107,3 +109,14 @@ def test_many_json_files_are_data(tmp_path: Path) -> None:
     for number in range(MAX_JSON):
         (tmp_path / f"more{number}.json").write_text("{}")
     assert workers(tmp_path, script) == []
+
+
+def test_a_long_text_is_no_path(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        f"import json\nTEXT = '{json.dumps({'layers': 'a' * 400})}'\n"
+        "config = json.loads(TEXT)\nprint(config['layers'], config.get('amp', False))\n"
+    )
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options(tuple(all_rules()), projects=projects)
+    assert check_path(path, options).findings == ()

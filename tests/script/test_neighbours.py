@@ -31,6 +31,8 @@ def beside(path: Path) -> set[str]:
         ('{"a": "models." + name}.get("a")', False),
         ("name", False),
         ('name + ".models"', False),
+        ('f""', False),
+        ('"no module, " + f""', False),
     ],
 )
 def test_modules_of_a_package_chosen_by_name(
@@ -60,3 +62,29 @@ def test_names_of_modules_that_are_kept_before_they_are_imported(
         "def load(key):\n  name = names[key]\n  return importlib.import_module(name)\n"
     )
     assert beside(path) == {"small"}
+
+
+@pytest.mark.parametrize(
+    "default, found",
+    [
+        ("small", True),
+        ("nets.small", True),
+        ("", False),
+        ("a b", False),
+        (".small", False),
+    ],
+)
+def test_a_module_that_an_option_names(
+    tmp_path: Path, default: str, found: bool
+) -> None:
+    for folder in (tmp_path, tmp_path / "nets"):
+        folder.mkdir(exist_ok=True)
+        (folder / "small.py").write_text("WIDTH = 1\n")
+    path = tmp_path / "train.py"
+    path.write_text(
+        "import argparse\nfrom importlib import import_module\n"
+        "parser = argparse.ArgumentParser()\n"
+        f"parser.add_argument('--model', default='{default}')\n"
+        "import_module(parser.parse_args().model)\n"
+    )
+    assert beside(path) == ({"small"} if found else set())
