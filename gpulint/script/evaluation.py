@@ -52,8 +52,9 @@ def graph_builder(script: Script, loop: Loop) -> ast.Call | None:
         return None
     for call in model_calls(script, loop):
         model = called_module(call)
+        if has_no_weights(script, model):
+            continue
         without = _is_pipeline(script, call) or is_frozen(script, model)
-        without = without or has_no_weights(script, model)
         return None if without else call
     return None
 

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 _OF_WEIGHTS = ("torch.nn.", "torch.hub.", "torchvision.models.")
+_ACTIVATION = re.compile(
+    r"^torch\.nn\.((Log)?Soft(max|min|plus)(2d)?|LogSigmoid|Sigmoid|Tanh|(Leaky)?ReLU6?|"
+    r"GELU|SiLU|ELU|Identity|Flatten|Upsample|\w*(Max|Avg)Pool[123]d|CosineSimilarity)$"
+)
 _OF_NUMBERS = ("int", "float", "len", "max", "min", "round", "range")
 _REGISTERS = ("register_parameter", "register_module", "add_module")
 _SWITCH = re.compile(r"\brequires_grad")
@@ -37,8 +41,19 @@ def has_no_weights(script: Script, model: ast.expr) -> bool:
     As a spectrogram: nothing that makes it makes a layer, a parameter, or an object of
     another class, and no attribute is what an unknown function gives.
     """
+    if _is_activation(script, model):
+        return True
     owners = script.resolver.classes_of(model)
     return bool(owners) and all(_is_weightless(script, owner) for owner in owners)
+
+
+def _is_activation(script: Script, model: ast.expr) -> bool:
+    """`nn.Softmax(dim=1)`, or a name that stands for it."""
+    made = [o.call for o in script.resolver.origins(model)]
+    names = [
+        script.index.home(c).qualified(c.func) or "" for c in made if c is not None
+    ]
+    return len(names) == len(made) > 0 and all(map(_ACTIVATION.match, names))
 
 
 def _is_weightless(script: Script, owner: ast.ClassDef) -> bool:
