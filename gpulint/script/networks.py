@@ -578,8 +578,16 @@ class Network:
         return self.script.called_only_by(callers)
 
     def _leads_to_convolutions(self, given: ast.expr, depth: int) -> bool:
-        """Whether an argument is, or is made of, a network of convolutions."""
+        """Whether an argument is, or is made of, a network of convolutions.
+
+        Not a number that one has: `encoder.n_features`.
+        """
         for node in walk(given):
+            above = self.script.index.home(node).parent(node)
+            if isinstance(above, ast.Attribute) and node is not given:
+                called = self.script.index.home(above).parent(above)
+                if not (isinstance(called, ast.Call) and called.func is above):
+                    continue
             if isinstance(node, ast.Call):
                 if _CONVOLUTIONAL.search(self._name(node.func)):
                     return True
