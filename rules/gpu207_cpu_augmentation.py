@@ -177,7 +177,7 @@ def message(script: Script, found: Augmentation) -> str:
     quoted = [f"`{name}`" for name in names]
     some = f"{', '.join(quoted[:-1])} and {quoted[-1]}" if quoted[1:] else quoted[0]
     verb = "run" if quoted[1:] else "runs"
-    return f"{some} {verb} on the CPU for each training sample"
+    return f"{some} {verb} on the CPU in training, sample by sample"
 
 
 def _name(script: Script, node: ast.expr) -> str:

@@ -45,7 +45,8 @@ and code that sets `module.bias` would have to look whether there is one.
 The file speaks of weights made elsewhere. What the convolution gives goes to something
 else as well, or to the normalisation only on some way through `forward`. Other
 normalisations: those over groups of channels keep a part of the bias. No program that
-trains on a GPU is seen to use the file.
+trains on a GPU is seen to use the file. Of low confidence where a file of the program
+fills the biases of modules, and would have to ask first whether there are any.
 
 ## Source
 PyTorch Performance Tuning Guide, "Disable bias for convolutions directly followed by a
@@ -54,18 +55,24 @@ batch norm".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.idle_biases import find_idle_biases
+from gpulint.script.neighbours import run_together
 from gpulint.script.started import trained_on_gpu
 
 # Weights made elsewhere fit the layers as they are.
 GIVEN_WEIGHTS = (
     *("retrain", "PRETRAIN", "load_state_dict", "state_dict_from_url", "model_zoo"),
     *("from_checkpoint", "load_url", "torch.hub", "_url", "_URL"),
+)
+# `nn.init.zeros_(m.bias)`, `m.bias.data.fill_(0)`, of modules whatever they are.
+FILLS_BIAS = re.compile(
+    r"_\(\s*(m|module|layer|mod)\.bias\b|\b(m|module|layer|mod)\.bias\."
 )
 
 
@@ -84,14 +91,17 @@ class BiasBeforeBatchnorm(Rule):
             return
         first, *others = found
         many = f"{len(found)} convolutions add biases" if others else "a bias is added"
+        steps = "each training step that runs them" if others else "every training step"
+        filled = any(FILLS_BIAS.search(i.source.text) for i in run_together(script))
         yield self.finding(
             script,
             first.layer.func,
-            f"{many} that the batch normalisation behind takes away again, in every "
-            "training step: `bias=False` computes the same",
+            f"{many} that the batch normalisation behind takes away again, in {steps}: "
+            "`bias=False` computes the same",
             related=[
                 (first.norm.func, "subtracts the mean, and the bias with it"),
                 *((other.layer.func, "the same here") for other in others),
             ],
             evidence=[(loop.node, "trains on a GPU")],
+            confidence=Confidence.LOW if filled else None,
         )

@@ -267,6 +267,7 @@ for x in loader:
     loss.backward()
     optimizer.step()
 """
+CAST_TO = "import torch\n" + CAST.replace("x.float()", "x.type(torch.float16)")
 TRAINED = """\
 import torch
 
@@ -368,6 +369,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         ("GPU301", SOLVES, "torch.linalg.solve", "torch.matmul"),
         ("GPU104", WIDTH, "_, _, width = x.shape", "width = self.width"),
         ("GPU102", CAST, "x.float().cuda()", "x.cuda()"),
+        ("GPU102", CAST_TO, "x.type(torch.float16).cuda()", "x.cuda()"),
         ("GPU106", TRAINED, 'run("val")', 'run("train")'),
         ("GPU162", PREPARED, "=64)", "=64, num_workers=4)"),
     ],
@@ -389,6 +391,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         "a product",
         "a width that is given",
         "no cast",
+        "no cast to halves",
         "a training",
         "workers",
     ],
@@ -1308,3 +1311,10 @@ def test_policies_gain_nothing_for_a_trial_and_are_newer_than_some_tensorflow(
     options = Options(select_rules(("GPU371",)), packages=packages)
     (found,) = check_source(Source(Path("a.py"), text), options).findings
     assert found.confidence is confidence
+
+
+def test_biases_that_a_program_fills_must_be_asked_for_first() -> None:
+    text = fixture("gpu506_bias_before_batchnorm", "bad")
+    assert sure("GPU506", text) == {Confidence.HIGH}
+    filled = "\n\ndef init(m):\n    nn.init.zeros_(m.bias)\n"
+    assert sure("GPU506", text + filled) == {Confidence.LOW}

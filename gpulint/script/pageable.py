@@ -27,6 +27,9 @@ _COPIES = frozenset(
 )
 _PICKS = frozenset("gather index_select masked_select clamp clip".split())  # methods
 _CASTS = frozenset("float double half bfloat16 long int".split())
+_FORMATS = frozenset(
+    f"torch.{n}" for n in "float16 half bfloat16 float32 float float64 double".split()
+)
 _HOST_TYPE = re.compile(r"torch\.\w*Tensor$")
 _LABELS = re.compile(r"_?(targets?|labels?|y|cls|class(es)?|gt)(_\w+)?\d?$")
 _PARTS = frozenset("split chunk unbind iterrows itertuples items".split())
@@ -195,7 +198,7 @@ def _sent(script: Script, loops: Iterable[Loop]) -> Iterator[tuple[Script, ast.e
 
 
 def _is_cast(script: Script, node: ast.expr, depth: int) -> bool:
-    """`x.float()`, a part of what has become that, or of what is there already."""
+    """`x.float()`, `x.type(torch.float16)`, or a part of what has become that."""
     if isinstance(node, ast.Subscript):
         return _is_cast(script, node.value, depth)
     if isinstance(node, ast.Name) and depth < 3:
@@ -210,6 +213,8 @@ def _is_cast(script: Script, node: ast.expr, depth: int) -> bool:
         return False
     if script.tensors.move(node) is not None:
         return _is_cast(script, node.func.value, depth)
+    if node.func.attr in ("type", "to") and len(node.args) == 1:
+        return script.index.qualified(node.args[0]) in _FORMATS
     return node.func.attr in _CASTS and not node.args
 
 

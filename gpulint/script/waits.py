@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 _SCALARS = frozenset("float int bool str repr format math.isnan math.isfinite".split())
-_READS = frozenset("item tolist cpu numpy".split())
+_READS = frozenset("item tolist cpu".split())  # `numpy` of a GPU's tensor raises
 _LOGS = frozenset("add_scalar add_scalars add_histogram set_postfix".split())
 SHOWN = 3  # waits named in a message
 _TENSOR_TESTS = frozenset("torch.equal torch.allclose torch.is_nonzero".split())
