@@ -51,10 +51,9 @@ trains would pin itself, one more copy; batches that a function is given of whic
 call is seen, be they pinned or not; objects of a class that is not known, whose `to`
 may not take the option, also where another file makes parts of batches from a class
 whose `to` does not; batches all of which are cast on the host first (`x.float()`),
-to memory that nobody pins unless they are of that type; batches of a graph library's
-loader without `pin_memory`, and clones; and an evaluation that takes the time around
-waits for the device: it waits anyway, and a copy that is only queued would count as
-work of the model.
+to memory that nobody pins unless they are of that type; and an evaluation that takes
+the time around waits for the device: it waits anyway, and a copy that is only queued
+would count as work of the model.
 
 ## Source
 PyTorch tutorial "A guide on good usage of `non_blocking` and `pin_memory()`";
@@ -74,7 +73,7 @@ from gpulint.script import Script
 from gpulint.script.branches import branches_of, most_in_one_pass
 from gpulint.script.edits import Edit, InsertBefore, Replace, Rewrite
 from gpulint.script.loops import Loop
-from gpulint.script.pageable import cast_on_host, never_pinned
+from gpulint.script.pageable import cast_on_host
 from gpulint.script.pinning import (
     is_given_unseen,
     loads_unpinned_alone,
@@ -118,7 +117,6 @@ class BlockingTransfer(Rule):
         waits |= not loop.train and is_timed(script, loop)
         waits |= is_given_unseen(script, loop)  # by whom, and pinned or not
         waits |= all(foreign(script, t) is not None for t in found)
-        waits |= all(never_pinned(script, t.source, loop) is not None for t in found)
         return self.finding(
             script,
             first,

@@ -106,7 +106,8 @@ def is_only_imported(script: Script, node: ast.AST) -> bool:
     if any(u.source.has(_BY_NAME) and _holds(u, home) for u in users):
         return False
     if isinstance(kept, ast.FunctionDef):
-        return not any(_may_call(user, home, kept) for user in users)
+        names = _names_of(users, kept)
+        return not any(_may_call(user, home, kept, names) for user in users)
     named = re.compile(rf"(?<!\bdef )(?<!\bclass )\b{kept.name}\b")
     lines = home.source.text.splitlines()
     del lines[kept.lineno - 1 : kept.end_lineno]  # it may name itself
@@ -115,14 +116,31 @@ def is_only_imported(script: Script, node: ast.AST) -> bool:
     return not any(named.search(_IMPORT.sub("", text)) for text in texts)
 
 
-def _may_call(user: FileIndex, home: FileIndex, kept: ast.FunctionDef) -> bool:
+def _names_of(users: list[FileIndex], kept: ast.FunctionDef) -> set[str]:
+    """The names of a function, also those that files import it as and pass on."""
+    names = {kept.name}
+    while True:
+        found = {
+            local
+            for user in users
+            for local, origin in user.imports.items()
+            if origin.rpartition(".")[2] in names
+        }
+        if found <= names:
+            return names
+        names |= found
+
+
+def _may_call(
+    user: FileIndex, home: FileIndex, kept: ast.FunctionDef, all_names: set[str]
+) -> bool:
     """Whether a file reads a function of a module, by its name or as a part of that.
 
     Another object's method of that name, as `model.train()`, is none.
     """
     if re.search(rf"getattr\([^)]*['\"]{kept.name}['\"]", user.source.text):
         return True
-    names = {n for n, o in user.imports.items() if o.rpartition(".")[2] == kept.name}
+    names = {n for n, o in user.imports.items() if o.rpartition(".")[2] in all_names}
     if user is home or (user.stars and kept.name not in user.bound_names):
         names.add(kept.name)
     for name in names:
@@ -133,7 +151,8 @@ def _may_call(user: FileIndex, home: FileIndex, kept: ast.FunctionDef) -> bool:
         isinstance(node, ast.Attribute)
         and (dotted(node.value) or "").partition(".")[0] in user.imports
         and _leads_to(user, node, home)
-        for node in user.reads.get(kept.name, ())
+        for name in all_names
+        for node in user.reads.get(name, ())
     )
 
 

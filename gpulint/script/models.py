@@ -26,8 +26,18 @@ def trained_models(script: Script) -> list[ast.expr]:
     asked = script.index.calls_by_name.get("parameters", ())
     funcs = [c.func for c in asked if isinstance(c.func, ast.Attribute)]
     held = [_inside(script, func.value) for func in funcs]
+    held += [whole for part in held for whole in _run_whole(script, part)]
     steps = find_steps(script)
     return held or [s.forward.func for s in steps if s.forward is not None]
+
+
+def _run_whole(script: Script, part: ast.expr) -> Iterator[ast.expr]:
+    """`encoder` of `encoder.linear`, where the file runs all of it: `encoder(x)`."""
+    whole = part.value if isinstance(part, ast.Attribute) else None
+    if isinstance(whole, ast.Name):
+        calls = script.index.calls_by_name.get(whole.id, ())
+        if any(isinstance(call.func, ast.Name) for call in calls):
+            yield whole
 
 
 def _inside(script: Script, model: ast.expr) -> ast.expr:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
 
 from gpulint.index import Move, Target
+from gpulint.index.build import last_name
 from gpulint.index.walk import dotted, walk
 from gpulint.script.collation import run_by, tokenizes
 from gpulint.script.columns import on_host
@@ -319,6 +320,12 @@ def _may_be_encoding(script: Script, transfer: Transfer) -> bool:
     key = source.slice if isinstance(source, ast.Subscript) else None
     if isinstance(key, ast.Constant) and isinstance(key.value, str):
         return False  # a tensor of it
+    if isinstance(source, ast.Name) and any(
+        last_name(d.value) in ("items", "values")
+        for d in script.definitions(source)
+        if isinstance(d.value, ast.Call)
+    ):
+        return False
     return not surely_has(script, "transformers", ENCODINGS_SINCE) and any(
         tokenizes(function) is not None
         for loader in transfer.loop.loaders
@@ -333,10 +340,17 @@ def _heads(script: Script) -> set[str]:
 
 
 def _has_keys(script: Script, source: ast.Name, loop: Loop) -> bool:
-    """Whether a batch is used by keys or attributes that tensors do not have."""
+    """Whether a batch is used by keys or attributes that tensors do not have.
+
+    `source`: a name that reads it, or the one that is given what is moved.
+    """
+    given = isinstance(source.ctx, ast.Store)
+    mine = {source} if given else {d.node for d in script.definitions(source)}
     for node in walk(loop.node):
         if not (isinstance(node, ast.Name) and node.id == source.id):
             continue
+        if mine.isdisjoint(d.node for d in script.definitions(node)):
+            continue  # another value of that name
         above = script.index.parent(node)
         if isinstance(above, ast.keyword) and above.arg is None:
             return True
