@@ -55,24 +55,18 @@ batch norm".
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.idle_biases import find_idle_biases
-from gpulint.script.neighbours import run_together
+from gpulint.script.idle_biases import fills_biases, find_idle_biases
 from gpulint.script.started import trained_on_gpu
 
 # Weights made elsewhere fit the layers as they are.
 GIVEN_WEIGHTS = (
     *("retrain", "PRETRAIN", "load_state_dict", "state_dict_from_url", "model_zoo"),
     *("from_checkpoint", "load_url", "torch.hub", "_url", "_URL"),
-)
-# `nn.init.zeros_(m.bias)`, `m.bias.data.fill_(0)`, of modules whatever they are.
-FILLS_BIAS = re.compile(
-    r"_\(\s*(m|module|layer|mod)\.bias\b|\b(m|module|layer|mod)\.bias\."
 )
 
 
@@ -92,7 +86,6 @@ class BiasBeforeBatchnorm(Rule):
         first, *others = found
         many = f"{len(found)} convolutions add biases" if others else "a bias is added"
         steps = "each training step that runs them" if others else "every training step"
-        filled = any(FILLS_BIAS.search(i.source.text) for i in run_together(script))
         yield self.finding(
             script,
             first.layer.func,
@@ -103,5 +96,5 @@ class BiasBeforeBatchnorm(Rule):
                 *((other.layer.func, "the same here") for other in others),
             ],
             evidence=[(loop.node, "trains on a GPU")],
-            confidence=Confidence.LOW if filled else None,
+            confidence=Confidence.LOW if fills_biases(script) else None,
         )

@@ -1313,8 +1313,20 @@ def test_policies_gain_nothing_for_a_trial_and_are_newer_than_some_tensorflow(
     assert found.confidence is confidence
 
 
-def test_biases_that_a_program_fills_must_be_asked_for_first() -> None:
-    text = fixture("gpu506_bias_before_batchnorm", "bad")
-    assert sure("GPU506", text) == {Confidence.HIGH}
-    filled = "\n\ndef init(m):\n    nn.init.zeros_(m.bias)\n"
-    assert sure("GPU506", text + filled) == {Confidence.LOW}
+@pytest.mark.parametrize(
+    "kind, asked, confidence",
+    [
+        ("nn.Conv2d", "True", Confidence.LOW),
+        ("(nn.Conv2d, nn.Linear)", "True", Confidence.LOW),
+        ("nn.Conv2d", "m.bias is not None", Confidence.HIGH),
+        ("nn.BatchNorm2d", "True", Confidence.HIGH),
+    ],
+)
+def test_biases_that_a_program_fills_must_be_asked_for_first(
+    kind: str, asked: str, confidence: Confidence
+) -> None:
+    text = fixture("gpu506_bias_before_batchnorm", "bad") + (
+        f"\n\ndef init(m):\n    if isinstance(m, {kind}):\n        if {asked}:\n"
+        "            nn.init.zeros_(m.bias)\n"
+    )
+    assert sure("GPU506", text) == {confidence}

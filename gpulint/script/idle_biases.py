@@ -8,10 +8,13 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpulint.index.build import last_name
 from gpulint.index.walk import walk
+from gpulint.script.branches import branches_of
+from gpulint.script.neighbours import run_together
 
 if TYPE_CHECKING:
-    from gpulint.index import Function
+    from gpulint.index import FileIndex, Function
     from gpulint.script.model import Script
 
 _CONVOLUTION = re.compile(r"^torch\.nn\.Conv(Transpose)?[123]d$")
@@ -30,6 +33,36 @@ def find_idle_biases(script: Script) -> list[IdleBias]:
     """The layers of a file, in order."""
     found = dict.fromkeys([*_in_sequences(script), *_in_forward(script)])
     return sorted(found, key=lambda idle: (idle.layer.lineno, idle.layer.col_offset))
+
+
+def fills_biases(script: Script) -> bool:
+    """Whether a program sets the biases of convolutions, and asks for none first.
+
+    `if isinstance(m, nn.Conv2d): nn.init.zeros_(m.bias)`, of any module by its kind.
+    """
+    return any(
+        _is_set(index, node)
+        for index in run_together(script)
+        for node in index.reads.get("bias", ())
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    )
+
+
+def _is_set(index: FileIndex, bias: ast.Attribute) -> bool:
+    """Whether a module's bias is handed to what fills it, or filled itself."""
+    above = index.parent(bias)
+    called = above.attr if isinstance(above, ast.Attribute) else ""
+    handed = isinstance(above, ast.Call) and last_name(above).endswith("_")
+    if not (handed or called == "data" or called.endswith("_")):
+        return False
+    tests = [
+        ast.unparse(branch.test)
+        for branch, holds in branches_of(index, bias)
+        if isinstance(branch, ast.If) and holds
+    ]
+    kinds = [test for test in tests if "isinstance(" in test]
+    asked = any("bias" in test for test in tests)
+    return bool(kinds) and not asked and any("Conv" in test for test in kinds)
 
 
 def _has_idle_bias(script: Script, layer: ast.AST, norm: ast.AST) -> bool:

@@ -559,10 +559,10 @@ def test_truth_values_that_equal_no_text(
 def test_functions_that_a_package_passes_on_by_another_name(tmp_path: Path) -> None:
     files = {
         "engine.py": LOOP,
-        "tools/__init__.py": "from engine import Trainer, assess as run_assess\n",
+        "api.py": "from engine import Trainer, assess as run_assess\n",
         "main.py": MAIN.replace(
             "from engine import Trainer, assess",
-            "from tools import Trainer, run_assess as evaluate",
+            "from api import Trainer, run_assess as evaluate",
         ).replace("if args.evaluate:\n    assess(", "if True:\n    evaluate("),
     }
     assert confidences(tmp_path, files)[19] is HIGH
