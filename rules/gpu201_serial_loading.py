@@ -101,8 +101,9 @@ CPU alone. Batches that a dataset makes on the GPU, and files opened in `__init_
 that trains or evaluates: low confidence, as where nothing is known of what a sample
 takes, where the number is the default of several functions, each for its callers to
 replace, or of an option that a command of the README or of a shell script gives, where
-all batches are put into a list once, where one of the datasets has a single batch, and
-where a PyTorch before 1.9 runs a dataset that draws from NumPy's global generator.
+all batches are put into a list once, where one of the datasets has a single batch,
+where every worker would yield all samples of an iterable dataset, and where a PyTorch
+before 1.9 runs a dataset that draws from NumPy's global generator.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, Single- and Multi-process Data Loading; the
@@ -132,6 +133,7 @@ from gpulint.script.serial import (
     gains_by_workers,
     loads_alone,
     may_gain_by_workers,
+    repeats_stream,
     why_no_workers,
 )
 from gpulint.script.worker_state import draws_alike
@@ -159,6 +161,7 @@ class SerialLoading(Rule):
                 sure = sure and not kept_once(script, loader)
                 sure = sure and not draws_the_same(script, loader)
                 sure = sure and not has_few_samples(loader, 1)
+                sure = sure and not repeats_stream(script, loader)
                 yield self._finding(script, loader, values, sure)
 
     def _finding(

@@ -1330,3 +1330,14 @@ def test_biases_that_a_program_fills_must_be_asked_for_first(
         "            nn.init.zeros_(m.bias)\n"
     )
     assert sure("GPU506", text) == {confidence}
+
+
+def test_workers_that_would_all_yield_the_whole_stream() -> None:
+    steps = "\nmodel = torch.nn.Linear(8, 1).cuda()\nfor x in loader:\n"
+    steps += "    model(x.cuda()).sum().backward()\n"
+    for name, confidence in (
+        ("stream_without_shards", Confidence.LOW),
+        ("sharded_stream", Confidence.HIGH),
+    ):
+        text = fixture("gpu201_serial_loading", name) + steps
+        assert sure("GPU201", text) == {confidence}

@@ -1,10 +1,12 @@
 """The newest release of a package that can run a program, as its imports need it.
 
-What transformers 5 has no more was read off the wheels of 4.57.6 and 5.24.0.
+What transformers 5 has no more was read off the wheels of 4.57.6 and 5.24.0; what Keras
+3 has no more was tried with 3.15.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
@@ -34,6 +36,15 @@ _NAMES = (
     "glue_processors glue_tasks_num_labels is_flax_available is_tf_available "
     "is_torch_tpu_available squad_convert_examples_to_features"
 )
+_OF_KERAS = (
+    "engine layers.advanced_activations layers.convolutional layers.core "
+    "layers.cudnn_recurrent layers.embeddings layers.experimental layers.merge "
+    "layers.noise layers.normalization layers.pooling layers.recurrent layers.wrappers "
+    "layers.CuDNNGRU layers.CuDNNLSTM mixed_precision.experimental objectives "
+    "preprocessing.text utils.conv_utils utils.data_utils utils.generic_utils "
+    "utils.io_utils utils.multi_gpu_model utils.np_utils utils.training_utils "
+    "utils.vis_utils wrappers.scikit_learn backend.tensorflow_backend"
+)
 # What is gone, and the last release that may have it. Before 1.0, huggingface_hub is
 # what transformers 4 runs with.
 GONE: dict[str, tuple[Version, frozenset[str]]] = {
@@ -41,9 +52,19 @@ GONE: dict[str, tuple[Version, frozenset[str]]] = {
         (4, 57),
         frozenset(f"transformers.{n}" for n in f"{_MODULES} {_NAMES}".split())
         | {"huggingface_hub.HfFolder", "huggingface_hub.Repository"},
-    )
+    ),
+    "keras": (
+        (2, 15),
+        frozenset(
+            f"{package}.{name}"
+            for package in ("keras", "tensorflow.keras")
+            for name in _OF_KERAS.split()
+        )
+        | {"keras_contrib"},
+    ),
 }
-_OF_OTHERS = ("transformers.TF", "transformers.Flax")  # no longer of torch alone
+# How names begin that are gone as well.
+_BEGINNINGS = {"transformers": ("transformers.TF", "transformers.Flax")}
 
 
 def newest_by_imports(script: Script, package: str) -> Version | None:
@@ -51,11 +72,20 @@ def newest_by_imports(script: Script, package: str) -> Version | None:
     if package not in GONE:
         return None
     last, gone = GONE[package]
-    return last if any(_needs(index, gone) for index in run_together(script)) else None
+    begins = _BEGINNINGS.get(package, ())
+    needs = any(_needs(index, gone, begins) for index in run_together(script))
+    return last if needs else None
 
 
-def _needs(index: FileIndex, gone: frozenset[str]) -> bool:
+def _needs(index: FileIndex, gone: frozenset[str], begins: tuple[str, ...]) -> bool:
     return any(
-        name in gone or name.rpartition(".")[0] in gone or name.startswith(_OF_OTHERS)
+        name.startswith(begins) or any(part in gone for part in _parts(name))
         for name in imports_of(index)
     )
+
+
+def _parts(name: str) -> Iterator[str]:
+    """`keras.engine.topology`, `keras.engine` and `keras`."""
+    while name:
+        yield name
+        name = name.rpartition(".")[0]

@@ -146,7 +146,7 @@ def why_no_workers(
     dataset = loader.dataset
     if any(v.default for v in values) or declared(loader):
         return "the number is a default that a caller or user may replace"
-    if dataset.iterable and not _shards(script, dataset.owner):
+    if repeats_stream(script, loader):
         return "every worker would yield all samples of the iterable dataset"
     if dataset.mutated:
         return "samples change the dataset, and each worker would change its own copy"
@@ -173,6 +173,11 @@ def draws_the_same(script: Script, loader: Loader) -> bool:
         if isinstance(node, ast.Call)
     )
     return drawn and runs_only_before(script, SEEDS_NUMPY)
+
+
+def repeats_stream(script: Script, loader: Loader) -> bool:
+    """Whether every worker would yield all samples of an iterable dataset."""
+    return loader.dataset.iterable and not _shards(script, loader.dataset.owner)
 
 
 def _shards(script: Script, owner: ast.ClassDef | None) -> bool:

@@ -115,3 +115,20 @@ def test_a_map_without_state_is_parallel_by_default() -> None:
     draws = MAP.replace("x * 2", "tf.random.uniform(()) * x")
     (finding,) = found(draws, (), "GPU271")
     assert finding.severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    "line, rows",
+    [
+        ("from keras.utils import np_utils", []),
+        ("from tensorflow.keras.layers.experimental import preprocessing", []),
+        ("import keras_contrib", []),
+        ("from keras.utils import to_categorical", [4]),
+        ("def old():\n    from keras.utils import np_utils", [5]),
+    ],
+)
+def test_imports_that_keras_3_does_not_have(line: str, rows: list[int]) -> None:
+    text = f"{line}\nfrom keras.optimizers import Adam\n\nadam = Adam(lr=0.1)\n"
+    options = Options(select_rules(("GPU573",)))
+    findings = check_source(Source(Path("a.py"), text), options).findings
+    assert [f.place.start.row for f in findings] == rows
