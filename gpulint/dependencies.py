@@ -66,7 +66,7 @@ _MENTIONED = re.compile(_ANY, re.IGNORECASE)
 # Folders beside the scripts in which lists of dependencies are kept.
 _INNER = ("requirements", "scripts", "conda", "docker", "envs", "env")
 _CONDA_FILE = re.compile(
-    r"(^env|environment|conda|[_-]env\.).*\.ya?ml$|[_-]env\.ya?ml$"
+    r"(^env|^requirements?|environment|conda|[_-]env\.).*\.ya?ml$|[_-]env\.ya?ml$"
 )
 # Of which package, what is allowed, and the text that says so, to find the row.
 Bound = tuple[str, Range, str]

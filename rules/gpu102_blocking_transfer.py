@@ -34,8 +34,9 @@ device: on MPS such copies have read memory that was released already. It needs 
 loader that pins its batches (GPU202) and changes nothing without one.
 
 Withheld where the host tensor is changed after the copy, where the source may be
-something other than a tensor (what is used by keys, or what a collate function has from
-a tokenizer: before transformers 4.48 its `to` takes no `non_blocking`), and where its
+something other than a tensor (what is used by keys, a whole batch of a loader that is
+not seen, unless it is used as a tensor, or what a collate function has from a
+tokenizer: before transformers 4.48 its `to` takes no `non_blocking`), and where its
 memory is never pinned: a clone of the batch, or batches of a graph library's loader
 without `pin_memory`.
 

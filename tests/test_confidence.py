@@ -703,7 +703,7 @@ for x, y in DataLoader(Rows(rows), batch_size=32):
 def test_the_loop_of_an_iterable_dataset_is_no_work_of_a_sample() -> None:
     assert sure("GPU201", GENERATED) == set()
     work = GENERATED.replace("yield row", "yield [part for part in row]")
-    assert sure("GPU201", work) == {Confidence.HIGH}
+    assert sure("GPU201", work) == {Confidence.LOW}  # and each worker yields them all
     within = GENERATED.replace(
         "yield row", "for part in row:\n                yield part"
     )

@@ -748,7 +748,12 @@ def _is_number(origins: tuple[Origin, ...]) -> bool:
 
 
 def _holds_numbers(node: ast.expr | None) -> bool:
-    """`{"loss": loss.item()}`: all that it holds are numbers, written or read."""
+    """`{"loss": loss.item()}`: all that it holds are numbers, written or read.
+
+    Or a list of such.
+    """
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return bool(node.elts) and all(map(_holds_numbers, node.elts))
     return (
         isinstance(node, ast.Dict)
         and bool(node.values)

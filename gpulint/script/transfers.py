@@ -37,6 +37,17 @@ _TENSOR_ATTRIBUTES = frozenset(
     "shape ndim dtype device T mT H mH real imag data grad grad_fn requires_grad "
     "is_cuda is_leaf is_sparse layout names".split()
 )
+_OF_ARRAYS = frozenset(
+    "shape size dim ndim view reshape permute transpose unsqueeze squeeze flatten "
+    "repeat expand mean sum float long half clone detach numel T chunk split".split()
+)
+# What people call nothing but tensors.
+_OF_TENSORS = re.compile(
+    r"(x|y|z|imgs?|images?|pictures?|pixels?|frames?|videos?|clips?|labels?|targets?|"
+    r"tensors?|points?|audios?|wavs?|waveforms?|mels?|noise|latents?|masks?|real\w*|"
+    r"features?|batch_(x|y|images?))(_\w+|\d)?$",
+    re.IGNORECASE,
+)
 # The first release of transformers whose encodings take `non_blocking`.
 ENCODINGS_SINCE = (4, 48)
 _TAKES_NONE = "whose `to` takes no `non_blocking` before transformers 4.48"
@@ -303,7 +314,44 @@ def foreign(script: Script, transfer: Transfer) -> str | None:
         return f"`{source.id}` may be something other than a tensor"
     whole = any(t.id == source.id for _, t in transfer.loop.items if _is_name(t))
     in_place = isinstance(script.index.parent(transfer.call), ast.Expr)
-    return _OWN_TO % source.id if whole and in_place else None
+    sure = not in_place and _is_surely_tensor(script, transfer, source)
+    return _OWN_TO % source.id if whole and not sure else None
+
+
+def _is_surely_tensor(script: Script, transfer: Transfer, source: ast.Name) -> bool:
+    """Whether a whole batch is a tensor: collated, called or used as only these are.
+
+    Of a loader that nobody sees it may be an object of any package, whose `to` may take
+    less than that of a tensor.
+    """
+    loaders = transfer.loop.loaders
+    plain = [x.argument("collate_fn").absent and x.dataset.known for x in loaders]
+    if _OF_TENSORS.match(source.id) or (plain and all(plain)):
+        return True
+    above = script.index.parent(transfer.call)
+    given = above.targets if isinstance(above, ast.Assign) else []
+    names = {n.id for n in (source, *given) if isinstance(n, ast.Name)}
+    return any(
+        isinstance(node, ast.Name)
+        and node.id in names
+        and _is_used_as_tensor(script, node)
+        for node in walk(transfer.loop.node)
+    )
+
+
+def _is_used_as_tensor(script: Script, name: ast.Name) -> bool:
+    """`x.shape`, `x.view(…)`, `x[:, 0]`, `2 * x`, `torch.cat([x])`."""
+    above = script.index.parent(name)
+    if isinstance(above, ast.Attribute):
+        return above.attr in _OF_ARRAYS
+    if isinstance(above, ast.Subscript) and above.value is name:
+        return isinstance(above.slice, (ast.Slice, ast.Tuple))
+    if isinstance(above, (ast.BinOp, ast.UnaryOp)):
+        return True
+    if isinstance(above, (ast.List, ast.Tuple)):
+        above = script.index.parent(above)
+    called = script.index.qualified(above.func) if isinstance(above, ast.Call) else ""
+    return (called or "").startswith("torch.")
 
 
 def _keyed(script: Script, transfer: Transfer) -> str | None:

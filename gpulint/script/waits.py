@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Function, Target, Where
-from gpulint.index.walk import dotted
-from gpulint.script.branches import Branches, all_of
+from gpulint.index.walk import dotted, walk
+from gpulint.script.branches import Branches, all_of, branches_of
 from gpulint.script.drained import is_all_but_drained, is_drained, is_read_again
 from gpulint.script.evaluation import called_module
 from gpulint.script.every_step import EveryStep, Part, is_latch
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 _SCALARS = frozenset("float int bool str repr format math.isnan math.isfinite".split())
+_PHASE = re.compile(r"(^|[._])(phase|mode|stage|split)$")
+_PHASES = re.compile(r"(train)|val|test|eval|infer", re.IGNORECASE)
+_MADE_A_LIST = re.compile(r"not isinstance\(\w+, (list|tuple|\(list, tuple\))\)$")
 _READS = frozenset("item tolist cpu".split())  # `numpy` of a GPU's tensor raises
 _LOGS = frozenset("add_scalar add_scalars add_histogram set_postfix".split())
 SHOWN = 3  # waits named in a message
@@ -126,10 +129,16 @@ def _is_of_evaluation(branches: Branches) -> bool:
 
 
 def _asks_for_training(test: ast.expr) -> bool | None:
-    """True for `training`, False for `not self.training`."""
+    """True for `training`, False for `not self.training` and `phase == "valid"`."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _asks_for_training(test.operand)
         return None if inner is None else not inner
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq):
+        asked = test.comparators[0]
+        said = asked.value if isinstance(asked, ast.Constant) else None
+        named = _PHASE.search(dotted(test.left) or "")
+        found = _PHASES.match(said) if isinstance(said, str) and named else None
+        return None if found is None else found[1] is not None
     name = (dotted(test) or "").rpartition(".")[2]
     return True if name in ("train", "training", "is_train", "is_training") else None
 
@@ -319,7 +328,12 @@ def _is_called(script: Script, value: ast.expr) -> bool:
 
 
 def _is_declared_plain(script: Script, value: ast.expr) -> bool:
-    """Whether it is a tensor's metadata, or declared as no tensor by its class."""
+    """Whether it is a tensor's metadata, or declared as no tensor by its class.
+
+    Or made a list where it is none.
+    """
+    if _is_made_a_list(script, value):
+        return True
     nodes = [value, *(o.expression for o in script.resolver.origins(value))]
     chains = (node for node in nodes if node is not None)
     if any(_METADATA in ast.unparse(node) for node in chains):
@@ -333,6 +347,19 @@ def _is_declared_plain(script: Script, value: ast.expr) -> bool:
         if isinstance(field, ast.AnnAssign) and dotted(field.target) in names
     ]
     return bool(declared) and all(kind in _PLAIN for kind in declared)
+
+
+def _is_made_a_list(script: Script, value: ast.expr) -> bool:
+    """`if not isinstance(lengths, list): lengths = lengths.tolist()` before it."""
+    names = [n for n in walk(value) if isinstance(n, ast.Name)]
+    reached = [d for n in names for d in script.definitions(n) if d.kind == "assign"]
+    tests = (
+        ast.unparse(branch.test)
+        for d in reached
+        for branch, holds in branches_of(script.index, d.node)
+        if isinstance(branch, ast.If) and holds
+    )
+    return any(map(_MADE_A_LIST.match, tests))
 
 
 def _moves_anything(script: Script) -> bool:

@@ -299,6 +299,15 @@ def test_releases_of_other_packages(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["requirements.yml", "environment.yaml", "env.yml"])
+def test_lists_of_conda_by_any_of_their_names(tmp_path: Path, name: str) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / name).write_text("dependencies:\n  - pytorch=1.11\n")
+    found = find_torch_version(tmp_path)
+    assert found is not None
+    assert found.highest == (1, 11)
+
+
 def test_commits_of_trainers_are_of_no_known_release(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     write(
