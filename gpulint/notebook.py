@@ -177,6 +177,9 @@ def _decoded(data: bytes, path: Path) -> Notebook:
     try:
         raw = data[len(bom) :].decode("utf-8")
         found = list(_cells(raw, json.loads(raw)))
+    except json.JSONDecodeError as error:
+        why = f"no notebook: not JSON ({error.msg})"
+        raise SourceError(why, error.lineno, "GPU000") from None
     except (ValueError, RecursionError) as error:
         why = f"not {error.encoding}" if isinstance(error, UnicodeDecodeError) else "no"
         raise SourceError(f"{why} notebook", code="GPU000") from None

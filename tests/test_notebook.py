@@ -177,12 +177,12 @@ def test_language(metadata: dict[str, Any], expected: bool) -> None:
 @pytest.mark.parametrize(
     "data,message",
     [
-        (b"", "no notebook"),
+        (b"", "no notebook: not JSON (Expecting value)"),
         (b"[]", "no notebook"),
         (b'{"worksheets": []}', "no notebook"),
         (b'{"cells": [{"cell_type": "code"', "no notebook"),
         (b'{"cells": [1]}', "no notebook"),
-        (b'{"cells": []} and more', "no notebook"),
+        (b'{"cells": []} and more', "no notebook: not JSON (Extra data)"),
         (b'{"cells": [{"cell_type": "code",}],}', "no notebook"),
         (dump(code(["import torch", 1])), "no notebook"),  # type: ignore[list-item]
         (dump(code(None)), "no notebook"),  # type: ignore[arg-type]
@@ -199,6 +199,12 @@ def test_what_cannot_be_read(data: bytes, message: str) -> None:
         decode_notebook(data, PATH)
     assert message in str(caught.value)
     assert caught.value.code == "GPU000"
+
+
+def test_where_it_is_no_json() -> None:
+    with pytest.raises(SourceError) as caught:
+        decode_notebook(b'{"cells": [],\n<<<<<<< HEAD\n}', PATH)
+    assert caught.value.row == 2
 
 
 @pytest.mark.parametrize(
