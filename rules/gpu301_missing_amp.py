@@ -96,7 +96,7 @@ project that allows no torch from 1.6 on, which has no mixed precision of its ow
 in which no optimizer is seen to step, a program in which an option that is off turns
 the whole model into float16, one whose files use an environment to play in, and models
 of Fourier transforms, that solve linear systems, or with recurrent cells that make a
-step for each frame.
+step for each frame, or recurrent layers that take one token of one sample.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and

@@ -275,6 +275,15 @@ def is_product(script: Script, node: ast.AST) -> bool:
     return getattr(node.func, "attr", "") in _METHODS
 
 
+def _is_one_token(call: ast.Call) -> bool:
+    """Whether a layer's result becomes a sequence of one token, in a batch of one."""
+    func = call.func
+    if not isinstance(func, ast.Attribute) or func.attr not in ("view", "reshape"):
+        return False
+    sizes = [getattr(size, "value", None) for size in call.args]
+    return isinstance(func.value, ast.Call) and len(sizes) == 3 and sizes[:2] == [1, 1]
+
+
 class Network:
     """One model: what makes it, a call or a class, and all that this runs."""
 
@@ -360,8 +369,13 @@ class Network:
 
     @property
     def steps_by_cells(self) -> bool:
-        """Whether recurrent cells are called one by one, each product a small one."""
-        return self._has(_CELLS)
+        """Whether recurrent layers are called one by one, each product a small one.
+
+        They are cells, or take one token of one sample: `embed(x).view(1, 1, -1)`.
+        """
+        if self._has(_CELLS):
+            return True
+        return self._has(_RECURRENT) and any(_is_one_token(c) for c, _ in self.calls)
 
     @property
     def multiplies_beside(self) -> bool:
