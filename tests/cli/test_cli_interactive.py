@@ -34,8 +34,8 @@ def two(model, batch):
 
 
 def three(model, loader, optimizer):
-    for batch in loader:
-        loss = model(batch.to("cuda")).mean()
+    for images in loader:
+        loss = model(images.to("cuda")).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
