@@ -520,8 +520,8 @@ class Tensors:
         if node.attr in _TENSOR_ATTRIBUTES:
             return self.where(node.value)
         inner = self.where(node.value)
-        plain = inner.device and self._is_of_network(node)
-        return inner if inner.device and not plain else Where.UNKNOWN
+        known = inner.device and not self._is_of_network(node)
+        return inner if known else Where.UNKNOWN
 
     def _is_of_network(self, node: ast.Attribute) -> bool:
         """`model.num_layers`: a network on a device holds numbers and names as well.

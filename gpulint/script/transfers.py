@@ -37,9 +37,15 @@ _TENSOR_ATTRIBUTES = frozenset(
     "shape ndim dtype device T mT H mH real imag data grad grad_fn requires_grad "
     "is_cuda is_leaf is_sparse layout names".split()
 )
+# Methods that other batches with a `to` of their own do not have. They may well have
+# `shape`, `reshape` (nerfstudio's bundles of rays), `clone` (meshes) or `repeat`.
 _OF_ARRAYS = frozenset(
-    "shape size dim ndim view reshape permute transpose unsqueeze squeeze flatten "
-    "repeat expand mean sum float long half clone detach numel T chunk split".split()
+    "dim view permute transpose unsqueeze squeeze expand mean sum float long half "
+    "numel T".split()
+)
+_COMPUTES = re.compile(
+    r"^torch\.(nn\.functional\.\w+|(?!save$|is_|typename$|device$|tensor$|as_tensor$|"
+    r"asarray$|numel$)[a-z]\w*)$"
 )
 # What people call nothing but tensors.
 _OF_TENSORS = re.compile(
@@ -308,6 +314,8 @@ def foreign(script: Script, transfer: Transfer) -> str | None:
     if "torch_geometric" in _heads(script):
         return None
     keyed = _keyed(script, transfer)
+    while isinstance(source, ast.Subscript) and isinstance(source.slice, ast.Slice):
+        source = source.value  # a part of an object is one of its kind
     if keyed is not None or not isinstance(source, ast.Name):
         return _OWN_TO % keyed if keyed is not None else None
     if _of_detection(script, source, transfer.loop):
@@ -340,18 +348,18 @@ def _is_surely_tensor(script: Script, transfer: Transfer, source: ast.Name) -> b
 
 
 def _is_used_as_tensor(script: Script, name: ast.Name) -> bool:
-    """`x.shape`, `x.view(…)`, `x[:, 0]`, `2 * x`, `torch.cat([x])`."""
+    """`x.view(…)`, `x[:, 0]`, `2 * x`, `torch.cat([x])`."""
     above = script.index.parent(name)
     if isinstance(above, ast.Attribute):
         return above.attr in _OF_ARRAYS
     if isinstance(above, ast.Subscript) and above.value is name:
-        return isinstance(above.slice, (ast.Slice, ast.Tuple))
+        return isinstance(above.slice, ast.Tuple)
     if isinstance(above, (ast.BinOp, ast.UnaryOp)):
-        return True
+        return not isinstance(above.op, (ast.Mod, ast.Not))
     if isinstance(above, (ast.List, ast.Tuple)):
         above = script.index.parent(above)
     called = script.index.qualified(above.func) if isinstance(above, ast.Call) else ""
-    return (called or "").startswith("torch.")
+    return bool(_COMPUTES.match(called or ""))
 
 
 def _keyed(script: Script, transfer: Transfer) -> str | None:
