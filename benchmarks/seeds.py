@@ -6,11 +6,13 @@ For each scenario of fixtures/scripts three columns: *original* is `before.py`, 
 what `gpulint fix --allow all` makes of it, with the values that `gpulint tune` finds
 here, *expert* `expert.py`. They run in turns, each time in a fresh process, in which
 the child of `gpulint bench` counts and times the optimizer's steps. Each is given the
-steps that make up the same number of samples: after a whole pass that does not count,
-some whole passes over the training data, the evaluations between them included.
+steps that make up the same number of samples: from the second step of the second pass
+over the training data on, some whole passes, the evaluations between them included.
+What is done once is not timed: the first pass and evaluation, the start of workers.
 The losses are those of one more training, from its start to its end.
 
-Writes JSON, which `seeds_report.py` turns into the table and the plot of the README.
+Writes JSON, which `seeds_report.py` turns into the table and the plot of the README,
+after each scenario; `--add` keeps those that the file has, where all else is the same.
 On a machine with a GPU the sizes are those of the write-ups (`--size seed`); there the
 augmentation of the faces is timed as well, by worker processes and on the GPU.
 """
@@ -131,6 +133,9 @@ SCENARIOS = {
                     ("[:3000]", "[:20000]"),
                     ("[3000:3600]", "[20000:22600]"),
                     ("[3600:]", "[22600:]"),
+                    # A step of Adam moves a unit with 17280 inputs by up to that many
+                    # times its rate: with 1e-3 the first ones leave few units alive.
+                    ("LEARNING_RATE = 1e-3", "LEARNING_RATE = 1e-4"),
                 ),
                 passes=1,
             ),
@@ -219,12 +224,13 @@ def measure(
 
     def limits(batch: int) -> Limits:
         steps = size.steps(batch)
-        return Limits(size.passes * steps, scenario.first_steps + steps, TIMEOUT)
+        before = scenario.first_steps + steps + 1
+        return Limits(size.passes * steps, before, TIMEOUT)
 
     def ignore(_: object) -> None:
         """Progress and output are of no interest."""
 
-    setting = Setting(("--epochs", str(size.passes + 2)))
+    setting = Setting(("--epochs", str(size.passes + 2)))  # the last one is begun
     children = {
         column: Children(setting, limits(batches[column]), ignore, ignore)
         for column in COLUMNS
@@ -371,35 +377,55 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=4, help="of each column")
     parser.add_argument("--out", type=Path, help="a file; default: standard output")
+    parser.add_argument(
+        "--add", action="store_true", help="to what the file has of other scenarios"
+    )
     args = parser.parse_args()
     if args.repeats < 2:
         parser.error("an interval needs --repeats 2 and more")
+    if args.add and args.out is None:
+        parser.error("--add needs --out")
     import_gpulint_in_children()
     probe = json.loads(call(ROOT, "-c", PROBE))
     size = args.size or ("seed" if probe["gpu"] else "small")
-    machine = {"name": probe.pop("name"), **this_machine()}
-    scenarios = [
-        examine(
-            name,
-            size,
-            args.repeats,
-            gpu=bool(probe["gpu"]),
-            tuning=not args.no_tune,
-        )
-        for name in args.scenarios
-    ]
-    result = {
+    gpu = probe.pop("gpu")
+    machine = {"gpu": gpu, "threads": probe.pop("threads"), "name": probe.pop("name")}
+    result: dict[str, Any] = {
         "size": size,
         "repeats": args.repeats,
-        "machine": {
-            "gpu": probe.pop("gpu"),
-            "threads": probe.pop("threads"),
-            **machine,
-        },
+        "machine": {**machine, **this_machine()},
         "versions": {"gpulint": __version__, **probe},
-        "scenarios": scenarios,
+        "scenarios": [],
     }
-    write(result, args.out)
+    if args.add and args.out.exists():
+        result = joined(json.loads(args.out.read_text("utf-8")), result)
+    for name in args.scenarios:
+        found = examine(
+            name, size, args.repeats, gpu=gpu is not None, tuning=not args.no_tune
+        )
+        others = [its for its in result["scenarios"] if its["name"] != name]
+        order = list(SCENARIOS)
+        result["scenarios"] = sorted(
+            [*others, found], key=lambda its: order.index(its["name"])
+        )
+        if args.out is not None:  # what was measured stays where a run is cut off
+            write(result, args.out)
+    if args.out is None:
+        write(result, None)
+
+
+def joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """What was measured before, to be gone on with on the same machine.
+
+    Raises SystemExit where it was another one, or measured otherwise.
+    """
+    load = "load_before"
+    mine, its = ({**each["machine"], load: 0.0} for each in (new, old))
+    same = all(old[key] == new[key] for key in ("size", "repeats", "versions"))
+    if mine != its or not same:
+        raise SystemExit("--add: the file is of another machine, size or version")
+    busiest = max(old["machine"][load], new["machine"][load])
+    return {**old, "machine": {**old["machine"], load: busiest}}
 
 
 if __name__ == "__main__":

@@ -192,7 +192,7 @@ def measured(rates: dict[str, float], fixed: int = 128) -> Any:
         batches = {"original": 32, "fixed": fixed, "expert": 256}
         batch, samples = batches[variant.label], 2976
         steps = [min(batch, samples - i) for i in range(0, samples, batch)] * 3
-        assert (limits.steps, limits.warmup) == (len(steps), len(steps) // 3)
+        assert (limits.steps, limits.warmup) == (len(steps), len(steps) // 3 + 1)
         text = Path(variant.script).read_text("utf-8")
         assert ("gpulint" in text) == (variant.label == "fixed")
         seconds = [size / rates[variant.label] for size in steps]
@@ -232,6 +232,18 @@ def test_a_scenario_that_is_not_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
     found = seeds.examine("pm25", "small", 2, gpu=False, tuning=False)
     assert found["tuned"] == {}
     assert found["columns"]["fixed"]["batch_size"] == 32
+
+
+def test_measured_columns_are_gone_on_with() -> None:
+    machine = {"gpu": "A GPU", "cpus": 8}
+    head = {"size": "seed", "repeats": 4, "versions": {"torch": "2.11.0"}}
+    old = {**head, "machine": {**machine, "load_before": 0.1}, "scenarios": [{}]}
+    new = {**head, "machine": {**machine, "load_before": 0.3}, "scenarios": []}
+    found = seeds.joined(old, new)
+    assert found == {**old, "machine": {**machine, "load_before": 0.3}}
+    for other in ({"repeats": 2}, {"machine": {"gpu": None, "load_before": 0.3}}):
+        with pytest.raises(SystemExit, match="another machine"):
+            seeds.joined(old, {**new, **other})
 
 
 def test_columns_with_other_samples_are_refused(

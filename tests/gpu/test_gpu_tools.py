@@ -14,6 +14,18 @@ from test_scenarios import EVERYTHING, SCRIPTS, fixed
 
 REPO = Path(__file__).resolve().parent.parent.parent
 
+# More than a second of steps, so that NVML's mean of a second is of them alone.
+BUSY = """
+import torch
+
+weight = torch.rand(4096, 4096, device="cuda", requires_grad=True)
+optimizer = torch.optim.SGD([weight], lr=1e-6)
+for _ in range(500):
+    optimizer.zero_grad()
+    (weight @ weight).mean().backward()
+    optimizer.step()
+"""
+
 
 def gpulint(folder: Path, *words: str, status: int = 0) -> str:
     """What a command prints that ends as it should."""
@@ -68,7 +80,16 @@ def test_bench_counts_the_waits(scripts: Path) -> None:
     assert before["host_syncs_per_step"] >= 1
     assert after["host_syncs_per_step"] < before["host_syncs_per_step"]
     assert before["device_peak_bytes"] > 0
-    assert all(gpus and gpus["utilisation"] is not None for gpus in after["gpus"])
+
+
+def test_bench_sees_how_busy_the_gpu_is(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(BUSY, "utf-8")
+    words = ("--steps", "400", "--repeats", "2", "--json", "out.json")
+    gpulint(tmp_path, "bench", "train.py", "train.py", *words)
+    found = json.loads((tmp_path / "out.json").read_text())
+    uses = [use for side in found["sides"] for use in side["gpus"]]
+    assert len(uses) == 4
+    assert all(use["utilisation"] > 50 for use in uses)
 
 
 def test_profile_names_what_costs(scripts: Path) -> None:
