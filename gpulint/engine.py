@@ -37,6 +37,7 @@ from gpulint.terms import Terms
 MAX_PASSES = 100
 # `except IOError, error:` of Python 2; two classes without parentheses are of 3.14.
 _OLD_EXCEPT = re.compile(r"^\s*except\s+[\w.]+\s*,\s*[a-z_]\w*\s*:", re.MULTILINE)
+_DATABRICKS = "# Databricks notebook source"
 _IMPORTS = (ast.Import, ast.ImportFrom)
 FRAMEWORKS = ("torch", "tensorflow", "keras", "mindspore", "lightning", "transformers")
 RECURSION_LIMIT = 6000  # 150 links take a few Python frames each
@@ -235,6 +236,9 @@ def _syntax(source: Source, error: SyntaxError) -> SourceError:
         return SourceError("not analysed: nested too deeply", error.lineno or 1)
     from gpulint.script.tree import Tree
 
+    if source.text.startswith(_DATABRICKS):
+        message = "not analysed: a Databricks notebook with commands beside its Python"
+        return SourceError(message, error.lineno or 1)
     wrong = SourceError(f"syntax error: {message}", error.lineno or 1, "GPU000")
     if _OLD_EXCEPT.search(source.text):
         return wrong

@@ -33,6 +33,16 @@ _GENERATED = re.compile(
 )
 _OWN = re.compile(r"#\s*gpulint:[^\r\n]*")
 _HEAD = 1000  # characters in which a generated file says so
+# The codec of the package future-fstrings is UTF-8 with what every Python has by now.
+_FSTRINGS = re.compile(rb"(?:#[^\n]*\n)?[ \t]*#.*?coding[:=][ \t]*future[-_]fstrings\b")
+# A string with its prefix, or a comment.
+_TEXT = re.compile(
+    r"""(?P<prefix>\b[a-zA-Z]{1,2})?(?:
+        \"{3}(?:[^\\]|\\.)*?\"{3} | '{3}(?:[^\\]|\\.)*?'{3}
+        | "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*'
+    ) | \#[^\n]*""",
+    re.VERBOSE | re.DOTALL,
+)
 _NO_BRACKETS = bytes(c for c in range(256) if c not in b"()[]{}")
 
 
@@ -205,12 +215,17 @@ def decode(data: bytes, path: Path) -> Source:
         raise SourceError(f"not analysed: {len(data)} bytes, the limit is {MAX_BYTES}")
     bom = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
     try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        encoding = "utf-8" if _FSTRINGS.match(data) else _cookie(data)
         encoding = "utf-8" if bom else encoding
         text = data[len(bom) :].decode(encoding)
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         raise SourceError(_decode_message(error, data), code="GPU000") from None
     return Source(path, text, encoding, bom)
+
+
+def _cookie(data: bytes) -> str:
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    return encoding
 
 
 def _decode_message(error: Exception, data: bytes) -> str:
@@ -227,10 +242,19 @@ def _decode_message(error: Exception, data: bytes) -> str:
 def shield(source: Source) -> None:
     """SourceError for a text so deeply nested that parsers crash on it."""
     depth = _bracket_depth(source.text.encode("utf-8", "replace"))
+    if depth > MAX_DEPTH:  # often only by what is written in strings
+        bare = _TEXT.sub(_without_text, source.text)
+        depth = _bracket_depth(bare.encode("utf-8", "replace"))
     if depth > MAX_DEPTH:
         raise SourceError(
             f"not analysed: brackets nested {depth} deep, the limit is {MAX_DEPTH}"
         )
+
+
+def _without_text(match: re.Match[str]) -> str:
+    """Nothing, but f-strings and their like, whose brackets a parser goes into."""
+    plain = set((match["prefix"] or "").lower()) <= set("bru")
+    return "" if plain else match[0]
 
 
 def parse(source: Source) -> ast.Module:

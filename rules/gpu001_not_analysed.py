@@ -2,8 +2,9 @@
 
 ## Why
 Some texts cannot be analysed within bounds: expressions of more than 150 links,
-brackets nested more than 100 deep, files over 2 MB, or grammar that only a newer
-Python knows. Saying so is better than silence.
+brackets nested more than 100 deep, files over 2 MB, grammar that only a newer Python
+knows, or commands beside the Python of a Databricks notebook. Saying so is better than
+silence.
 
 ## Example
 ```python

@@ -32,7 +32,8 @@ No fix where the project also allows Keras 2, in which they work.
 
 ## When not
 The project allows no Keras 3 (TensorFlow 2.16 brought it), the file imports `tf_keras`,
-or `TF_USE_LEGACY_KERAS` is set in the program.
+or `TF_USE_LEGACY_KERAS` is set in the program. Where the project allows an older one as
+well, or says nothing, the finding is of low confidence: that one runs the program.
 
 ## Source
 Keras documentation, "Migrating Keras 2 code to multi-backend Keras 3" and
@@ -43,12 +44,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.edits import Replace, Rewrite
 from gpulint.script.syntax import without_keywords
-from gpulint.script.tf_names import may_have_keras_2, may_have_keras_3
+from gpulint.script.tf_names import (
+    may_have_keras_2,
+    may_have_keras_3,
+    surely_has_keras_3,
+)
 
 TITLE = "Leave out what `fit` no longer takes"
 OPTIONS = ("workers", "use_multiprocessing", "max_queue_size")
@@ -64,7 +69,7 @@ class TfRemovedFitWorkers(Rule):
         """One finding for each call that fails."""
         if not may_have_keras_3(script):
             return
-        old = may_have_keras_2(script)
+        old, new = may_have_keras_2(script), surely_has_keras_3(script)
         for name in METHODS:
             for call in script.index.calls_by_name.get(name, ()):
                 given = [k for k in call.keywords if k.arg in OPTIONS]
@@ -77,6 +82,7 @@ class TfRemovedFitWorkers(Rule):
                     script,
                     given[0].value,
                     f"`{name}` of Keras 3 takes no {listed}: the call fails",
+                    confidence=None if new else Confidence.LOW,
                     fix=None if old else Rewrite(TITLE, (edit,)),
                     withheld="the project allows Keras 2 as well, where they work"
                     if old

@@ -20,7 +20,8 @@ None: the augmentations of the two differ in their details, and so do the labels
 forms. `keras.utils.image_dataset_from_directory` takes the same folders.
 
 ## When not
-A generator of which no batches are taken, or only one, to show it.
+A generator of which no batches are taken, or only one, to show it; a program that gives
+Keras 2 `workers` to read with.
 
 ## Source
 Keras documentation, `keras.preprocessing.image.ImageDataGenerator` ("deprecated") and
@@ -39,6 +40,7 @@ from gpulint.script.tf_names import name_of
 
 NAME = "ImageDataGenerator"
 FLOWS = ("flow_from_directory", "flow_from_dataframe", "flow")
+TRAININGS = ("fit", "fit_generator")
 
 
 class TfImageGenerator(Rule):
@@ -48,6 +50,9 @@ class TfImageGenerator(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each generator that gives batches."""
+        trained = (script.index.calls_by_name.get(name, ()) for name in TRAININGS)
+        if any(_has_workers(script, call) for calls in trained for call in calls):
+            return
         flows: dict[ast.AST, list[ast.Call]] = {}
         for flow in (f for n in FLOWS for f in script.index.calls_by_name.get(n, ())):
             if isinstance(flow.func, ast.Attribute):
@@ -63,3 +68,9 @@ class TfImageGenerator(Rule):
                 "pictures are read and augmented in Python, one after another",
                 related=[(f.func, "batches are taken here") for f in flows[call]],
             )
+
+
+def _has_workers(script: Script, call: ast.Call) -> bool:
+    """Whether a training reads with several threads or processes, or may."""
+    given = [k.value for k in call.keywords if k.arg == "workers"]
+    return bool(given) and not script.evaluator.values(given[0]).any_in(0, 1)

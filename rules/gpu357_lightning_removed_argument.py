@@ -40,9 +40,10 @@ the project allows a release that does not know the new name. `replace_sampler_d
 its successor are in no release together: there the project must say that it has 2.0.
 
 ## When not
-The project allows no release that refuses the argument. The argument comes, or may not
-come, from a parser, a settings file or `**kwargs` that cannot be read. The call stands
-in a `try` or behind a test of the version.
+The project allows no release that refuses the argument; where it allows one that takes
+it, or says nothing, the finding is of low confidence: that one runs the program. The
+argument comes, or may not come, from a parser, a settings file or `**kwargs` that
+cannot be read. The call stands in a `try` or behind a test of the version.
 
 ## Source
 The signatures of `Trainer` in pytorch-lightning 1.4 to 2.6, compared with each other.
@@ -134,6 +135,7 @@ class LightningRemovedArgument(Rule):
                     withheld=withheld,
                     related=use.related,
                     severity=use.severity,
+                    confidence=use.confidence,
                 )
 
 

@@ -39,9 +39,10 @@ Withheld where the project allows a release that does not know the new name, whe
 new name may be given too, and where the argument comes with `**`.
 
 ## When not
-The project allows no release that refuses the argument. The argument comes, or may not
-come, from a parser, a settings file or `**kwargs` that cannot be read. The call stands
-in a `try` or behind a test of the version.
+The project allows no release that refuses the argument; where it allows one that takes
+it, or says nothing, the finding is of low confidence: that one runs the program. The
+argument comes, or may not come, from a parser, a settings file or `**kwargs` that
+cannot be read. The call stands in a `try` or behind a test of the version.
 
 ## Source
 The signatures of `TrainingArguments` and `Trainer` in transformers 4.10 to 5.23,
@@ -125,4 +126,5 @@ class HfRemovedArgument(Rule):
                     withheld=withheld,
                     related=use.related,
                     severity=use.severity,
+                    confidence=use.confidence,
                 )

@@ -26,9 +26,11 @@ Withheld where the project allows a release that does not know the new name, whe
 new argument may be given too, and where the value is not written in the call.
 
 ## When not
-The project allows no release that refuses the argument. The argument may come from
-`**kwargs` that cannot be read. The call stands in a `try` or behind a test of the
-version. `split_batches`, which is still taken, though it does nothing from 1.0 on.
+The project allows no release that refuses the argument; where it allows one that takes
+it, or says nothing, the finding is of low confidence: that one runs the program. The
+argument may come from `**kwargs` that cannot be read. The call stands in a `try` or
+behind a test of the version. `split_batches`, which is still taken, though it does
+nothing from 1.0 on.
 
 ## Source
 The signatures of `Accelerator` in Accelerate 0.14 to 1.15, compared with each other.
@@ -78,6 +80,7 @@ class AccelerateRemovedArgument(Rule):
                     withheld=withheld,
                     related=use.related,
                     severity=use.severity,
+                    confidence=use.confidence,
                 )
 
 

@@ -31,10 +31,12 @@ stood at other positions by name; `learning_rate` for `lr`; `set_global_policy` 
 No fix where the project also allows a release that does not have the new name.
 
 ## When not
-The project allows no Keras 3, the file imports `tf_keras` or asks for the legacy Keras,
-or it is a script for TensorFlow 1 (sessions, placeholders) or has estimators, which
-left TensorFlow with the release that brought Keras 3. A method of generators beside an
-import of the standalone Keras that Keras 3 does not have either is of low confidence.
+The project allows no Keras 3; where it allows an older one as well, or says nothing,
+the finding is of low confidence: that one runs the program. The file imports `tf_keras`
+or asks for the legacy Keras, or it is a script for TensorFlow 1 (sessions,
+placeholders) or has estimators, which left TensorFlow with the release that brought
+Keras 3. What stands beside an import of
+the standalone Keras that Keras 3 does not have either is of low confidence.
 
 ## Source
 Keras documentation, "Migrating Keras 2 code to multi-backend Keras 3"; each name was
@@ -52,7 +54,7 @@ from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.edits import Build, Replace, ReplaceCode, Rewrite
 from gpulint.script.syntax import CallText
-from gpulint.script.tf_names import may_have_keras_3, name_of
+from gpulint.script.tf_names import may_have_keras_3, name_of, surely_has_keras_3
 from gpulint.script.tf_pipelines import spot
 
 # Positions of the arguments of methods that are gone, and what takes their place.
@@ -130,7 +132,7 @@ class TfRemovedApi(Rule):
             f"Keras 3 has no `{old}`: the call fails",
             fix=None if withheld else fix,
             withheld=withheld,
-            confidence=Confidence.LOW if script.source.has(_KERAS_2) else None,
+            confidence=_confidence(script),
         )
 
     def _optimizer(self, script: Script, call: ast.Call) -> Iterator[Finding]:
@@ -150,6 +152,7 @@ class TfRemovedApi(Rule):
                 "optimizers of Keras 3 take no `lr`: the call fails",
                 fix=None if withheld else Rewrite("Name it `learning_rate`", (edit,)),
                 withheld=withheld,
+                confidence=_confidence(script),
             )
         if decay is not None and not script.evaluator.values(decay.value).any_in(
             0, 0.0, None
@@ -160,6 +163,7 @@ class TfRemovedApi(Rule):
                 "optimizers of Keras 3 ignore `decay`: the learning rate does not fall",
                 severity=Severity.WARNING,
                 withheld="`keras.optimizers.schedules.InverseTimeDecay` does the same",
+                confidence=_confidence(script),
             )
 
     def _gone(self, script: Script, call: ast.Call, name: str) -> Finding:
@@ -177,7 +181,14 @@ class TfRemovedApi(Rule):
             f"`{name.removeprefix('keras.')}` is gone: the call fails",
             fix=None if withheld else fix,
             withheld=withheld,
+            confidence=_confidence(script),
         )
+
+
+def _confidence(script: Script) -> Confidence | None:
+    """Low where an older Keras may run the program, as it did."""
+    new = surely_has_keras_3(script) and not script.source.has(_KERAS_2)
+    return None if new else Confidence.LOW
 
 
 def _allows_before(

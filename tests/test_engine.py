@@ -301,6 +301,7 @@ TROUBLE = select_rules(("GPU0",))
     [
         (b"import torch\nx = (1\n", "GPU000", "syntax error: '(' was never closed"),
         (b"x = '\xff'\n", "GPU000", "not utf-8"),
+        (b"# Databricks notebook source\nimport torch\n!ls\n", "GPU001", "Databricks"),
         (b"import torch\nx = 1\x00\n", "GPU000", "null byte"),
         (b"x = " + b"(" * 2000 + b")" * 2000, "GPU001", "nested 2000 deep"),
         (b"x = a" + b".f()" * 1000, "GPU001", "links"),

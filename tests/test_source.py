@@ -100,6 +100,14 @@ def test_what_cannot_be_decoded_is_one_line(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["future_fstrings", "future-fstrings"])
+def test_the_codec_that_brought_f_strings_to_older_pythons(name: str) -> None:
+    data = f"#!/usr/bin/env python\n# -*- coding: {name} -*-\nx = 'é'\n".encode()
+    source = decode(data, Path("a.py"))
+    assert source.encode(source.text) == data
+    check_syntax(source)
+
+
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="cannot be read: No such file"):
         read_source(tmp_path / "gone.py")
@@ -114,7 +122,10 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
         ("()" * 5000, False),
         ("print('((((')\n" * 10, False),
         ("x = ')('\n" * 300, False),
-        ('"' + "[" * 300 + '"', True),
+        ('"' + "[" * 300 + '"', False),
+        ("rb'''\n" + "([" * 300 + "\n''' # " + "(" * 300, False),
+        ("f'{" + "(" * 300 + ")" * 300 + "}'", True),
+        ("'it\\'s ' + " + "(" * 300 + ")" * 300 + " + ' ('", True),
     ],
 )
 def test_shield_against_nesting(text: str, deep: bool) -> None:

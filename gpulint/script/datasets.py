@@ -261,8 +261,9 @@ def read_class(
     draws = _draws(bodies, evaluator)
     kept = _kept_on_device(methods.get("__init__"), bodies)
     on_host = kept is not None and _is_to_cpu(kept, evaluator)
-    unset = _left_unset(methods.get("__init__"), evaluator, made)
-    place, reason = first_work([f.body for f in bodies], evaluator, unset)
+    idle = _left_unset(methods.get("__init__"), evaluator, made)
+    idle |= _light_transforms(methods.get("__init__"), evaluator, made)
+    place, reason = first_work([f.body for f in bodies], evaluator, idle)
     work = Work.SOME if place is not None else Work.NONE
     if place is not None and any(
         may_take_no_work(f, evaluator, _works(evaluator))
@@ -365,23 +366,56 @@ def _left_unset(
         return frozenset()
     plain = [*init.args.posonlyargs, *init.args.args]
     defaults = zip(reversed(plain), reversed(init.args.defaults), strict=False)
-    optional = [
-        parameter.arg
-        for parameter, default in defaults
-        if isinstance(default, ast.Constant) and default.value is None
-    ]
+    optional = [parameter.arg for parameter, default in defaults if _is_none(default)]
     given = {name: evaluator.resolver.given(made, init, name) for name in optional}
     return frozenset(n for n, (values, clear) in given.items() if clear and not values)
+
+
+def _is_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _light_transforms(
+    init: Function | None, evaluator: Evaluator, made: ast.Call | None
+) -> frozenset[str]:
+    """The parameters for which a call gives objects whose calls do no work."""
+    if init is None or made is None:
+        return frozenset()
+    resolver = evaluator.resolver
+    names = [a.arg for a in (*init.args.posonlyargs, *init.args.args)]
+    light = set()
+    for name in names:
+        given, clear = resolver.given(made, init, name)
+        origins = [o for node in given for o in resolver.origins(node)]
+        calls = [o.call for o in origins if not _is_none(o.node)]
+        if clear and calls and all(_is_light(call, evaluator) for call in calls):
+            light.add(name)
+    return frozenset(light)
+
+
+def _is_light(made: ast.Call | None, evaluator: Evaluator) -> bool:
+    """`Compose([Wrap()])` of classes of the project whose `__call__` does no work."""
+    if made is None:
+        return False
+    if last_name(made) == "Compose":
+        parts = made.args[0] if len(made.args) == 1 and not made.keywords else None
+        calls = parts.elts if isinstance(parts, (ast.List, ast.Tuple)) else []
+        return bool(calls) and all(
+            isinstance(part, ast.Call) and _is_light(part, evaluator) for part in calls
+        )
+    owner = evaluator.resolver.class_of(made.func)
+    its = evaluator.resolver.methods(owner).get("__call__") if owner else None
+    return its is not None and not _works(evaluator)(its.body)
 
 
 def first_work(
     bodies: list[list[ast.stmt]],
     evaluator: Evaluator,
-    unset: frozenset[str] = frozenset(),
+    idle: frozenset[str] = frozenset(),
 ) -> tuple[ast.AST | None, str]:
     """The first expression that makes a sample costly, and what it does.
 
-    `unset`: attributes that are None, so that nothing calls them.
+    `idle`: attributes that are None, so that nothing calls them, or do next to nothing.
     """
     arithmetic: list[ast.Call] = []
     for body in bodies:
@@ -391,7 +425,7 @@ def first_work(
                 return node, "loops in Python for each sample"
             if not isinstance(node, ast.Call):
                 continue
-            if (dotted(node.func) or "").removeprefix("self.") in unset:
+            if (dotted(node.func) or "").removeprefix("self.") in idle:
                 continue
             reason = _work_of(node, evaluator)
             if reason == "computes":

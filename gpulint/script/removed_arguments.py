@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpulint.finding import Severity
+from gpulint.finding import Confidence, Severity
 from gpulint.releases import Version
 from gpulint.script.edits import Build, Replace, Rewrite
 from gpulint.script.syntax import Argument, CallText
@@ -65,9 +65,17 @@ class Use:
     @property
     def severity(self) -> Severity:
         """An error where the project allows no release that still has it."""
+        return Severity.ERROR if self._certain else Severity.WARNING
+
+    @property
+    def confidence(self) -> Confidence | None:
+        """Low where a release that still has it may run the program, as it did."""
+        return None if self._certain else Confidence.LOW
+
+    @property
+    def _certain(self) -> bool:
         script, package = self.made.script, self.made.maker.package
-        certain = surely_has(script, package, self.removed.since)
-        return Severity.ERROR if certain else Severity.WARNING
+        return surely_has(script, package, self.removed.since)
 
     @property
     def related(self) -> list[tuple[ast.AST, str]]:

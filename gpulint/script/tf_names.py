@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 KERAS_3 = (3, 0)
 TF_WITH_KERAS_3 = (2, 16)
 _LEGACY = "TF_USE_LEGACY_KERAS"
+_OF_KERAS_3 = tuple(
+    f"{of}keras.{part}." for of in ("", "tensorflow.") for part in ("ops", "random")
+)
 _ESTIMATORS = ("tensorflow.estimator.", "tensorflow.compat.v1.estimator.")
 PARALLEL_MAPS = (2, 6)
 OWN_OPTIMIZATIONS = (2, 11)  # parallel maps and prefetching of its own, by default
@@ -56,6 +59,16 @@ def may_have_keras_3(script: Script) -> bool:
     old = old or _below(tensorflow.highest, TF_WITH_KERAS_3)
     old = old or is_for_tf1(script) or _has_estimators(script)
     return not old and not _wants_keras_2(script)
+
+
+def surely_has_keras_3(script: Script) -> bool:
+    """Whether nothing older can run the file: by its project, or by what it calls."""
+    keras, tensorflow = script.releases("keras"), script.releases("tensorflow")
+    if keras.lowest is not None and keras.lowest >= KERAS_3:
+        return True
+    if tensorflow.lowest is not None and tensorflow.lowest >= TF_WITH_KERAS_3:
+        return True
+    return any(name.startswith(_OF_KERAS_3) for name in script.index.called_names)
 
 
 def _has_estimators(script: Script) -> bool:

@@ -369,7 +369,13 @@ def _moves_anything(script: Script) -> bool:
 
 
 def _of_training(script: Script, value: ast.expr, loop: Loop) -> bool:
-    """Whether a value is a gradient, or what the loop differentiates."""
+    """Whether a value is a gradient, or what the loop differentiates.
+
+    Or what one call gives beside it, and is a tensor by what is done with it.
+    """
+    above = script.index.parent(value)
+    reads = isinstance(above, ast.Attribute) and above.attr == "item"
+    is_tensor = reads or isinstance(value, ast.Call)
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         if value.func.attr not in SAME_PLACE:
             return False
@@ -377,7 +383,11 @@ def _of_training(script: Script, value: ast.expr, loop: Loop) -> bool:
     if isinstance(value, ast.Attribute) and value.attr == "grad":
         return True
     mine = set(script.definitions(value))
-    return any(mine & differentiated(script, call) for call in loop.backward)
+    terms = {its for call in loop.backward for its in differentiated(script, call)}
+    beside = {its.value for its in terms if its.path}
+    return bool(mine & terms) or (
+        is_tensor and any(its.path and its.value in beside for its in mine)
+    )
 
 
 def _saved(script: Script, node: ast.expr) -> bool:

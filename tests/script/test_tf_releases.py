@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpulint.engine import Options, check_source, fix_source
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index import Projects
 from gpulint.registry import select_rules
 from gpulint.releases import Range
@@ -21,6 +21,7 @@ model.fit_generator(train, 100)
 model.fit(train, workers=4)
 tf.keras.mixed_precision.experimental.set_policy("mixed_float16")
 """
+OF_KERAS_2 = "from keras.preprocessing.image import ImageDataGenerator\n"
 MAP = """\
 import tensorflow as tf
 
@@ -62,6 +63,25 @@ def test_no_fix_where_an_older_release_may_run_it(
     assert [f.place.start.row for f in its] == [3, 4, 5, 6]
     assert [f.place.start.row for f in its if f.fix is None] == withheld
     assert all(f.fix_withheld for f in its if f.fix is None)
+
+
+@pytest.mark.parametrize(
+    "packages, line, sure",
+    [
+        ((), "", False),
+        ((("tensorflow", Range((2, 4))),), "", False),
+        ((("tensorflow", Range((2, 16))),), "", True),
+        ((("keras", Range((3, 0))),), "", True),
+        ((), "y = tf.keras.ops.sum(x)\n", True),
+        ((("keras", Range((3, 0))),), OF_KERAS_2, False),
+    ],
+)
+def test_what_is_gone_is_of_low_confidence_where_an_older_keras_may_run_it(
+    packages: Packages, line: str, sure: bool
+) -> None:
+    its = found(REMOVED + line, packages, "GPU274", "GPU573")
+    its = [f for f in its if not (line == OF_KERAS_2 and f.code == "GPU274")]
+    assert {f.confidence is not Confidence.LOW for f in its} == {sure}
 
 
 def test_autotune_of_an_older_release() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpulint.engine import Options, check_path, check_source
-from gpulint.finding import Finding, Severity
+from gpulint.finding import Confidence, Finding, Severity
 from gpulint.index import Projects
 from gpulint.registry import select_rules
 from gpulint.releases import Range
@@ -82,11 +82,13 @@ def test_each_argument_is_reported_where_no_release_is_named() -> None:
     findings = found(HF, "transformers", Range(), "GPU364")
     assert [f.place.start.row for f in findings] == [3, 3, 4]
     assert {f.severity for f in findings} == {Severity.WARNING}
+    assert {f.confidence for f in findings} == {Confidence.LOW}  # an older one runs it
 
 
 def test_an_error_where_every_release_refuses_it() -> None:
     findings = found(HF, "transformers", Range((5, 23)), "GPU364")
     assert [f.severity for f in findings] == [Severity.ERROR] * 3
+    assert {f.confidence for f in findings} == {Confidence.HIGH}
 
 
 @pytest.mark.parametrize(
