@@ -37,6 +37,7 @@ from gpulint.terms import Terms
 MAX_PASSES = 100
 # `except IOError, error:` of Python 2; two classes without parentheses are of 3.14.
 _OLD_EXCEPT = re.compile(r"^\s*except\s+[\w.]+\s*,\s*[a-z_]\w*\s*:", re.MULTILINE)
+_ASYNC = re.compile(r"\basync\s*=")  # `tensor.cuda(async=True)` of PyTorch 0.3
 _DATABRICKS = "# Databricks notebook source"
 _IMPORTS = (ast.Import, ast.ImportFrom)
 FRAMEWORKS = ("torch", "tensorflow", "keras", "mindspore", "lightning", "transformers")
@@ -254,10 +255,13 @@ def _syntax(source: Source, error: SyntaxError) -> SourceError:
 def _trouble_in(source: Source, error: SourceError, options: Options) -> list[Finding]:
     if error.code == "GPU001" and source.generated:
         return []
-    if error.code == "GPU000" and (
-        _is_no_training_code(source, options) or _is_of_python_2(source, error)
-    ):
-        return []
+    if error.code == "GPU000":
+        if _is_no_training_code(source, options):
+            return []
+        if _is_of_old_python(source, error):
+            if "torch" not in source.text:
+                return []  # no release is left that runs with it
+            error.meant = True
     return list(trouble(source.path, error, options))
 
 
@@ -271,14 +275,14 @@ def _is_no_training_code(source: Source, options: Options) -> bool:
     return template or not any(name in code for name in FRAMEWORKS)
 
 
-def _is_of_python_2(source: Source, error: SourceError) -> bool:
-    """Whether a file runs with no release of a framework that is left: but PyTorch's.
-
-    Programs for that were often written for both.
-    """
-    old = "Missing parentheses in call to" in str(error)
-    old = old or _OLD_EXCEPT.search(source.text) is not None
-    return old and "torch" not in source.text
+def _is_of_old_python(source: Source, error: SourceError) -> bool:
+    """Whether a file is written for Python 2, or for one in which `async` is a name."""
+    row = source.text.splitlines()[error.row - 1 : error.row]
+    return (
+        "Missing parentheses in call to" in str(error)
+        or _OLD_EXCEPT.search(source.text) is not None
+        or any(map(_ASYNC.search, row))
+    )
 
 
 def trouble(

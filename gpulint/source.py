@@ -49,7 +49,7 @@ _NO_BRACKETS = bytes(c for c in range(256) if c not in b"()[]{}")
 class SourceError(Exception):
     """A file that cannot be analysed; the message is one line for the user.
 
-    `meant`: its author knows, and leaves that to the reader.
+    `meant`: its author knows: it is left to the reader, or for an older Python.
     """
 
     def __init__(

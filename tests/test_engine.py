@@ -18,7 +18,7 @@ from gpulint.engine import (
     fix_path,
     fix_source,
 )
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index.project import Projects
 from gpulint.registry import all_rules, find_rule, select_rules
 from gpulint.rule import Calls, Present, Rule, StepLoops, Words
@@ -346,13 +346,20 @@ def test_a_syntax_error_that_hides_no_training_is_none(
 
 
 @pytest.mark.parametrize(
-    "text", ["import torch\nprint 'of Python 2'\n", "import tensorflow\nprint('\n"]
+    "text",
+    [
+        "import torch\nprint 'of Python 2'\n",
+        "import torch\ny = x.cuda(async=True)\n",
+        "import tensorflow\nprint('\n",
+    ],
 )
 def test_a_syntax_error_that_may_hide_training(text: str, tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text(text)
     (finding,) = check_path(file, Options(TROUBLE)).findings
     assert finding.code == "GPU000"
+    old = "torch" in text  # which releases for Python 2 may run
+    assert (finding.confidence is Confidence.LOW) is old
 
 
 def test_a_file_that_is_gone_is_one_finding(tmp_path: Path) -> None:

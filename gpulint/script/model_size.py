@@ -141,8 +141,9 @@ def _made(script: Script, call: ast.Call | None, depth: int) -> Size | None:
         return None
     methods = script.resolver.methods(owner)
     init = methods.get("__init__")
-    if init is None:
-        return None
+    if init is None:  # of a plain module: it makes nothing
+        bases = script.resolver.base_names(owner)
+        return NOTHING if set(bases) <= {"torch.nn.Module"} else None
     size = _layers_in(script, init, depth)
     if size is not None and any(is_product(script, n) for n in walk(*_run(methods))):
         # Attention; its products are as narrow as the features that layers give it.
