@@ -959,14 +959,6 @@ def test_small_batches_of_language_models() -> None:
     assert sure("GPU471", f"# like RoBERTa\n{text}") == {Confidence.LOW}
 
 
-def test_programs_of_keras_2() -> None:
-    text = "from tensorflow import keras\nmodel = keras.Sequential([])\n"
-    text += "model.fit_generator(batches, epochs=3)\n"
-    old = "from keras.preprocessing.image import ImageDataGenerator\n"
-    assert sure("GPU573", text) == {Confidence.HIGH}
-    assert sure("GPU573", old + text) == {Confidence.LOW}
-
-
 LATCHED = """\
 import torch
 

@@ -209,9 +209,28 @@ def _in_loop(
                 found = found._replace(
                     every=_rarer(found.every, every), sometimes=found.sometimes or also
                 )
-            elif rare == "varies":
+            elif rare == "varies" or (holds and _keeps_the_best(branch)):
                 found = found._replace(sometimes=True)
     return found
+
+
+def _keeps_the_best(branch: ast.If | ast.IfExp) -> bool:
+    """`if stats["loss"][-1] < stats["best"]: stats["best"] = stats["loss"][-1]`."""
+    if not isinstance(branch, ast.If):
+        return False
+    compared = {
+        ast.unparse(side)
+        for test in walk(branch.test)
+        if isinstance(test, ast.Compare)
+        and all(isinstance(o, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for o in test.ops)
+        for side in (test.left, *test.comparators)
+    }
+    return any(
+        isinstance(node, ast.Assign)
+        and ast.unparse(node.value) in compared
+        and any(ast.unparse(target) in compared for target in node.targets)
+        for node in branch.body
+    )
 
 
 def _rarer(one: int | None, other: int | None) -> int | None:

@@ -154,6 +154,9 @@ def _length(made: ast.AST, evaluator: Evaluator, depth: int = 0) -> int | None:
     value = returned[0] if len(returned) == 1 else None
     if isinstance(value, ast.Constant):
         return whole(value.value)
+    if isinstance(value, ast.Attribute):
+        given = _given_for(made, value, evaluator)
+        return whole(evaluator.constant(given)) if given is not None else None
     kept = _kept(made, value, evaluator) if depth < MAX_WRAPPERS else []
     found = [_length(origin.node, evaluator, depth + 1) for origin in kept]
     known = [length for length in found if length is not None]
@@ -164,18 +167,26 @@ def _kept(
     made: ast.Call, value: ast.expr | None, evaluator: Evaluator
 ) -> tuple[Origin, ...]:
     """What `self.dataset` of `len(self.dataset)` is in an object that a call makes."""
-    resolver = evaluator.resolver
     asked = value.args[:1] if isinstance(value, ast.Call) else []
     if not isinstance(value, ast.Call) or dotted(value.func) != "len" or not asked:
         return ()
+    given = _given_for(made, asked[0], evaluator)
+    return evaluator.resolver.origins(given) if given is not None else ()
+
+
+def _given_for(
+    made: ast.Call, attribute: ast.expr, evaluator: Evaluator
+) -> ast.expr | None:
+    """What a call gives for `self.size`, which its class takes and keeps as it is."""
+    resolver = evaluator.resolver
     owner = resolver.class_of(made.func)
     init = resolver.methods(owner).get("__init__") if owner is not None else None
-    written = [d.value for d in resolver.definitions(asked[0])]
+    written = [d.value for d in resolver.definitions(attribute)]
     name = dotted(written[0]) if len(written) == 1 else None
     if name is None or init is None or name not in resolver.flow(init).definitions:
-        return ()
+        return None
     given, clear = resolver.given(made, init, name)
-    return resolver.origins(given[0]) if clear and len(given) == 1 else ()
+    return given[0] if clear and len(given) == 1 else None
 
 
 def _rows(made: ast.Call, evaluator: Evaluator) -> int | None:

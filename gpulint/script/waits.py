@@ -296,6 +296,8 @@ def on_device(script: Script, value: ast.expr, loop: Loop) -> bool:
         return False
     if _is_called(script, value) or _is_declared_plain(script, value):
         return False  # the text of a model is its layers
+    if _is_of_groups(value):
+        return False
     where = script.where(value)
     if where.device or member_on_device(script, value):
         return True
@@ -347,6 +349,13 @@ def _is_declared_plain(script: Script, value: ast.expr) -> bool:
         if isinstance(field, ast.AnnAssign) and dotted(field.target) in names
     ]
     return bool(declared) and all(kind in _PLAIN for kind in declared)
+
+
+def _is_of_groups(value: ast.expr) -> bool:
+    """`optimizer.param_groups[0]["lr"]`, a number but for optimizers in graphs."""
+    group = value.value if isinstance(value, ast.Subscript) else None
+    its = group.value if isinstance(group, ast.Subscript) else None
+    return isinstance(its, ast.Attribute) and its.attr == "param_groups"
 
 
 def _is_made_a_list(script: Script, value: ast.expr) -> bool:

@@ -206,7 +206,7 @@ def test_errors_that_are_no_shortage_come_through(gpu: torch.device) -> None:
         runtime.find_batch_size(step, start=8, max_size=64, restore=[model])
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own
+@pytest.mark.filterwarnings("ignore")  # torch's own, of its compiler
 def test_a_model_is_compiled(gpu: torch.device) -> None:
     torch._dynamo.reset()
     model = Network().to(gpu).eval()

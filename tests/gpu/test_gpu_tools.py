@@ -84,11 +84,11 @@ def test_bench_counts_the_waits(scripts: Path) -> None:
 
 def test_bench_sees_how_busy_the_gpu_is(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(BUSY, "utf-8")
-    words = ("--steps", "400", "--repeats", "2", "--json", "out.json")
+    words = ("--steps", "400", "--repeats", "4", "--json", "out.json")
     gpulint(tmp_path, "bench", "train.py", "train.py", *words)
     found = json.loads((tmp_path / "out.json").read_text())
     uses = [use for side in found["sides"] for use in side["gpus"]]
-    assert len(uses) == 4
+    assert len(uses) == 8
     assert all(use["utilisation"] > 50 for use in uses)
 
 
