@@ -59,7 +59,8 @@ is one with a configuration of its own (DeepSpeed, FSDP). Nothing is trained in 
 file, or the trainer only tests and predicts. No large network is seen. The file sets
 formats itself or says in a comment why not, is for TPUs, trains in float64, or acts in
 an environment. The project uses MinkowskiEngine, whose kernels know float32 only, or a
-module whose `forward` asserts that format.
+module whose `forward` asserts that format. Graph networks, whose steps are gathers and
+scatters, are of low confidence.
 
 ## Source
 Lightning documentation, "N-Bit Precision". The values are those that Lightning 2.6
@@ -71,10 +72,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.edits import Replace, Rewrite
+from gpulint.script.graphs import uses_graphs
 from gpulint.script.half import has_float32_kernels
 from gpulint.script.networks import has_large
 from gpulint.script.old_torch import runs_only_before
@@ -131,6 +133,7 @@ class LightningPrecision(Rule):
                 fix=None if why else fix,
                 withheld=why,
                 severity=Severity.NOTE if why else None,
+                confidence=Confidence.LOW if uses_graphs(script) else None,
             )
 
     def _settings(self, script: Script) -> Iterator[Finding]:

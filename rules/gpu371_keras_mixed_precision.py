@@ -40,9 +40,9 @@ outputs: a softmax or a loss in float16 overflows. Both or none. Results differ 
 rounding.
 
 No fix where that layer is not seen (own classes, models of packages, several ways to
-build it), for steps with a `GradientTape`, which would have to scale the loss
-themselves, for a file that is only imported, and where Keras may run on another backend
-than TensorFlow. Then it is a note.
+build it), where layers of the program's own make numbers in float32, for steps with a
+`GradientTape`, which would have to scale the loss themselves, for a file that is only
+imported, and where Keras may run on another backend than TensorFlow. Then it is a note.
 
 ## When not
 Any file of the program names a precision, a policy or a TPU. No convolution and no
@@ -52,8 +52,9 @@ large model by its name are seen, nor in the list of layers that is trained; whe
 `tf.function` compiles the steps, which then wait for Python; where the file writes
 numbers that float16 does not hold (`1e-24`); where all that `fit` is given are random
 numbers, for a trial; where the project runs with a TensorFlow before 2.4, whose
-policies were experimental; and where the model is a class of the project whose code
-does, names float32, or is not large by itself.
+policies were experimental; where layers of the program's own make numbers in float32;
+and where the model is a class of the project whose code does, names float32, or is not
+large by itself.
 
 ## Source
 TensorFlow guide, "Mixed precision". Tried with Keras 3.15: `compile` puts a
@@ -74,6 +75,7 @@ from gpulint.script.syntax import set_keywords
 from gpulint.script.tf_names import is_for_tf1
 from gpulint.script.tf_policy import (
     OUT_OF_RANGE,
+    counts_on_float32,
     is_decided,
     is_large,
     is_unfit,
@@ -115,6 +117,7 @@ class KerasMixedPrecision(Rule):
         gains = gains and not (trained and all(_is_tried(script, c) for c in trained))
         gains = gains and not script.source.has(OUT_OF_RANGE)
         gains = gains and not any(is_unfit(script, call) for call in trained)
+        gains = gains and not counts_on_float32(script)
         yield self.finding(
             script,
             place,
@@ -165,6 +168,8 @@ def rewrite(script: Script) -> Rewrite:
     """The policy after the imports, and outputs in float32."""
     if "keras" in script.index.packages:
         raise CannotFix("Keras may run on another backend than TensorFlow")
+    if counts_on_float32(script):
+        raise CannotFix("layers of the program's own make numbers in float32")
     layers = output_layers(script)
     after = last_import(script)
     tf, imports = script.name_for("tensorflow", "tf")

@@ -86,6 +86,7 @@ from gpulint.script.evaluation import (
     graph_builder,
     leaves_evaluation,
 )
+from gpulint.script.lightning import runs_without_grad
 from gpulint.script.loops import is_backward, is_step
 from gpulint.script.single_pass import modes_without_grad, single_passes
 
@@ -109,7 +110,7 @@ class GradInEval(Rule):
         """One finding a loop, or a call outside loops."""
         for loop in script.eval_loops:
             call = graph_builder(script, loop)
-            if call is not None:
+            if call is not None and not runs_without_grad(script, loop.node):
                 yield self._finding(script, loop, call)
         for call in single_passes(script):
             yield self._single(script, call)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from gpulint.script.training_step import Step
 
 LIBRARIES = frozenset(
-    "dgl dgllife torch_geometric torch_sparse torch_scatter torch_cluster ogb".split()
+    "chemprop dgl dgllife ogb torch_cluster torch_geometric torch_scatter "
+    "torch_sparse".split()
 )
 # What a DGL graph has and no tensor.
 _OF_DGL = frozenset(
@@ -34,7 +35,12 @@ _GRAPH_NAME = re.compile(r"(^|_)(graphs?|dgl\w*)(_|$|\d)|^g\d?$")
 
 def is_graph_network(script: Script, step: Step) -> bool:
     """Whether messages are passed along edges: gathers and scatters, few products."""
-    if imports_graphs(script.index) or _passes_messages(script, step):
+    return _passes_messages(script, step) or uses_graphs(script)
+
+
+def uses_graphs(script: Script) -> bool:
+    """Whether a file, or one that it uses, imports a library for graph networks."""
+    if imports_graphs(script.index):
         return True
     project = script.index.project
     if project is None or not any(map(project.mentions, LIBRARIES)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ BEFORE_FIT = frozenset({"__init__", "prepare_data", "setup"}) | LOADER_HOOKS
 MODULES = ("LightningModule",)
 DATA_MODULES = ("LightningDataModule",)
 MAX_DEPTH = 5
+_WITHOUT_GRAD = re.compile(r"(?:on_)?(?:validation|test|predict|sanity_check)_")
 # A user who moves batches as Lightning calls for it has taken that over from it.
 _MOVES_BY_HAND = "def transfer_batch_to_device"
 
@@ -46,6 +48,16 @@ def is_lightning(script: Script, owner: ast.ClassDef | None, *kinds: str) -> boo
         return False
     names = script.resolver.base_names(owner)
     return any(n.rpartition(".")[2] in kinds for n in names)
+
+
+def runs_without_grad(script: Script, node: ast.AST) -> bool:
+    """Whether Lightning runs a node's method in an evaluation, under `no_grad`."""
+    function = script.index.function(node)
+    owner = script.index.parent(function) if function is not None else None
+    if function is None or not isinstance(owner, ast.ClassDef):
+        return False
+    named = _WITHOUT_GRAD.match(function.name) is not None
+    return named and is_lightning(script, owner, *MODULES, "Callback")
 
 
 def modules(script: Script) -> Iterator[ast.ClassDef]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
 from gpulint.index.build import last_name
-from gpulint.index.walk import walk
+from gpulint.index.walk import dotted, walk
 from gpulint.script.edits import CannotFix
 from gpulint.script.started import is_started
 from gpulint.script.tf_names import name_of
@@ -29,6 +29,11 @@ _LARGE = re.compile(
 )
 # Numbers that no half format holds: `tf.math.log(x + 1e-24)`, `mask * -(2 ** 32)`.
 OUT_OF_RANGE = re.compile(r"\b1e-(?:1\d|2\d|3\d)\b|\b2\s*\*\*\s*(?:1[6-9]|[23]\d)\b")
+# What makes numbers of a type of its own, or of the backend's.
+_MAKES_NUMBERS = re.compile(
+    r"\brandom\b|random_\w+\(|float32|floatx|\b(?:tf|K|ops)\.(?:cast|constant|eye|fill|"
+    r"linspace|one_hot|ones|range|sequence_mask|zeros)\("
+)
 MOST = 12  # files of a program, or classes of a model, that are read
 _FLOAT32 = ("float32", "float64")
 _OUTPUTS = re.compile(r"^keras\.layers\.(Dense|Activation|Softmax|Conv\dD)$")
@@ -42,6 +47,24 @@ def is_decided(script: Script) -> bool:
 def is_large(script: Script) -> bool:
     """Whether convolutions or attention are seen in the files of the program."""
     return any(f.source.has(_LARGE) for f in _files(script))
+
+
+def counts_on_float32(script: Script) -> bool:
+    """Whether a layer of the program's own makes numbers that may be float32.
+
+    Those of another type than its inputs raise where the two meet.
+    """
+    for file in _files(script):
+        layers = [
+            owner
+            for owner in file.classes.values()
+            for base in owner.bases
+            if (dotted(base) or "").rpartition(".")[2].endswith("Layer")
+        ]
+        parts = [*layers, *file.calls_by_name.get("Lambda", ())]
+        if any(_MAKES_NUMBERS.search(script.of(part).text(part)) for part in parts):
+            return True
+    return False
 
 
 def is_unfit(script: Script, fit: ast.Call) -> bool:

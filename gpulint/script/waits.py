@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _SCALARS = frozenset("float int bool str repr format math.isnan math.isfinite".split())
 _PHASE = re.compile(r"(^|[._])(phase|mode|stage|split)$")
 _PHASES = re.compile(r"(train)|val|test|eval|infer", re.IGNORECASE)
+_METER_OF_TIMES = re.compile(r"(?:^|[._])time\.(?:val|value|avg|average|sum|total)$")
 _MADE_A_LIST = re.compile(r"not isinstance\(\w+, (list|tuple|\(list, tuple\))\)$")
 _READS = frozenset("item tolist cpu".split())  # `numpy` of a GPU's tensor raises
 _LOGS = frozenset("add_scalar add_scalars add_histogram set_postfix".split())
@@ -296,7 +297,7 @@ def on_device(script: Script, value: ast.expr, loop: Loop) -> bool:
         return False
     if _is_called(script, value) or _is_declared_plain(script, value):
         return False  # the text of a model is its layers
-    if _is_of_groups(value):
+    if _is_of_groups(value) or _is_of_times(value):
         return False
     where = script.where(value)
     if where.device or member_on_device(script, value):
@@ -356,6 +357,11 @@ def _is_of_groups(value: ast.expr) -> bool:
     group = value.value if isinstance(value, ast.Subscript) else None
     its = group.value if isinstance(group, ast.Subscript) else None
     return isinstance(its, ast.Attribute) and its.attr == "param_groups"
+
+
+def _is_of_times(value: ast.expr) -> bool:
+    """`batch_time.avg`: seconds, whatever has brought them together."""
+    return _METER_OF_TIMES.search(dotted(value) or "") is not None
 
 
 def _is_made_a_list(script: Script, value: ast.expr) -> bool:
