@@ -44,9 +44,14 @@ def start(tmp_path: Path) -> Start:
 
     def begin(*words: str) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
-        return subprocess.Popen(
-            [sys.executable, *words], stdout=pipe, stderr=pipe, text=True
-        )
+        # A shell ignores SIGINT for what it runs in the background: these tests too.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return subprocess.Popen(
+                [sys.executable, *words], stdout=pipe, stderr=pipe, text=True
+            )
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     return begin
 
