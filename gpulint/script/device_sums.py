@@ -23,7 +23,7 @@ from gpulint.script.edits import (
 from gpulint.script.members import member_on_device
 from gpulint.script.prepared import accelerator_of
 from gpulint.script.syntax import CallText, parsed, spanned
-from gpulint.script.waits import bare
+from gpulint.script.waits import bare, on_device
 from gpulint.source import node_span
 
 if TYPE_CHECKING:
@@ -42,7 +42,10 @@ def sum_on_device(script: Script, loop: Loop, waits: Iterable[Wait]) -> Rewrite:
         if term is None or not _reads_scalar(script, wait.node):
             text = script.text(wait.at).partition("\n")[0]
             raise CannotFix(f"`{text}` is not only added to a local number")
-        if not script.where(wait.value).device and member_on_device(script, wait.value):
+        sure = script.where(wait.value).device or not member_on_device(
+            script, wait.value
+        )
+        if not sure or not on_device(script, wait.value, loop):
             text = script.text(wait.value)
             raise CannotFix(f"`{text}` may be something other than a tensor")
         terms[term.name].append(term)

@@ -151,7 +151,7 @@ def _waiting(
     node = part.node
     if isinstance(node, ast.Call):
         for value in _called(script, node, loop):
-            if on_device(script, value, loop):
+            if on_device(script, value, loop) or _is_beside_loss(script, value, loop):
                 yield node, value
                 return
     elif isinstance(node, ast.FormattedValue):
@@ -306,10 +306,14 @@ def on_device(script: Script, value: ast.expr, loop: Loop) -> bool:
         return False
     if not where & (Where.UNKNOWN | Where.HOST):
         return False
-    batch = any(its is loop for _, its in script.batch_moves)
+    batch = _moves_batch(script, loop)
     if Where.HOST in where and (where & (Where.UNKNOWN | Where.DEVICE) or batch):
         return False
     return (batch or _moves_anything(script)) and _of_training(script, value, loop)
+
+
+def _moves_batch(script: Script, loop: Loop) -> bool:
+    return any(its is loop for _, its in script.batch_moves)
 
 
 def _calls_model(script: Script, loop: Loop) -> bool:
@@ -384,13 +388,7 @@ def _moves_anything(script: Script) -> bool:
 
 
 def _of_training(script: Script, value: ast.expr, loop: Loop) -> bool:
-    """Whether a value is a gradient, or what the loop differentiates.
-
-    Or what one call gives beside it, and is a tensor by what is done with it.
-    """
-    above = script.index.parent(value)
-    reads = isinstance(above, ast.Attribute) and above.attr == "item"
-    is_tensor = reads or isinstance(value, ast.Call)
+    """Whether a value is a gradient, or what the loop differentiates."""
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         if value.func.attr not in SAME_PLACE:
             return False
@@ -398,11 +396,33 @@ def _of_training(script: Script, value: ast.expr, loop: Loop) -> bool:
     if isinstance(value, ast.Attribute) and value.attr == "grad":
         return True
     mine = set(script.definitions(value))
-    terms = {its for call in loop.backward for its in differentiated(script, call)}
-    beside = {its.value for its in terms if its.path}
-    return bool(mine & terms) or (
-        is_tensor and any(its.path and its.value in beside for its in mine)
-    )
+    return any(mine & differentiated(script, call) for call in loop.backward)
+
+
+def _is_beside_loss(script: Script, value: ast.expr, loop: Loop) -> bool:
+    """`parts.mean()` or `parts.item()`, where one call gives `loss` and `parts`.
+
+    Most likely a tensor, as the loss is: enough to say that it waits, not to take it
+    for one, as `numpy.mean(…)` has the same methods.
+    """
+    above = script.index.parent(value)
+    name = value
+    while isinstance(name, ast.Call) and isinstance(name.func, ast.Attribute):
+        if name.func.attr not in SAME_PLACE:
+            return False
+        name = name.func.value
+    reads = isinstance(above, ast.Attribute) and above.attr == "item"
+    if (name is value and not reads) or script.where(value) != Where.UNKNOWN:
+        return False
+    if not (_moves_batch(script, loop) or _moves_anything(script)):
+        return False
+    beside = {
+        its.value
+        for call in loop.backward
+        for its in differentiated(script, call)
+        if its.path
+    }
+    return any(its.path and its.value in beside for its in script.definitions(name))
 
 
 def _saved(script: Script, node: ast.expr) -> bool:
