@@ -215,17 +215,14 @@ def decode(data: bytes, path: Path) -> Source:
         raise SourceError(f"not analysed: {len(data)} bytes, the limit is {MAX_BYTES}")
     bom = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
     try:
-        encoding = "utf-8" if _FSTRINGS.match(data) else _cookie(data)
+        encoding = "utf-8"
+        if not _FSTRINGS.match(data):
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         encoding = "utf-8" if bom else encoding
         text = data[len(bom) :].decode(encoding)
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         raise SourceError(_decode_message(error, data), code="GPU000") from None
     return Source(path, text, encoding, bom)
-
-
-def _cookie(data: bytes) -> str:
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-    return encoding
 
 
 def _decode_message(error: Exception, data: bytes) -> str:

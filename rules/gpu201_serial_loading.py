@@ -90,8 +90,8 @@ or class: who sets that must be obeyed.
 ## When not
 In-memory data are copied between processes for nothing, also where an option that
 nothing sets would make samples take work, or the transform given does next to nothing.
-Nor a loader of which one batch is shown, or
-none, nor one whose loops ask for no GPU, whatever file they are in. A pass that is one
+Nor a loader of which one batch is shown, or none, nor one whose loops ask for no GPU,
+whatever file they are in. A pass that is one
 batch of all samples, or that stops after a few batches without training, leaves workers
 nothing to make ahead. A dataset whose samples are all the same is for a profile or a
 trial.

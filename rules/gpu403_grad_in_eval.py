@@ -113,7 +113,8 @@ class GradInEval(Rule):
             if call is not None and not runs_without_grad(script, loop.node):
                 yield self._finding(script, loop, call)
         for call in single_passes(script):
-            yield self._single(script, call)
+            if not runs_without_grad(script, call):
+                yield self._single(script, call)
         for loop, call, switched in modes_without_grad(script):
             yield self.finding(
                 script,

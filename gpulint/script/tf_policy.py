@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
 from gpulint.index.build import last_name
-from gpulint.index.walk import dotted, walk
+from gpulint.index.walk import walk
 from gpulint.script.edits import CannotFix
 from gpulint.script.started import is_started
 from gpulint.script.tf_names import name_of
@@ -55,16 +55,16 @@ def counts_on_float32(script: Script) -> bool:
     Those of another type than its inputs raise where the two meet.
     """
     for file in _files(script):
-        layers = [
-            owner
-            for owner in file.classes.values()
-            for base in owner.bases
-            if (dotted(base) or "").rpartition(".")[2].endswith("Layer")
-        ]
-        parts = [*layers, *file.calls_by_name.get("Lambda", ())]
+        owners = file.classes.values()
+        parts = [*filter(_is_layer, owners), *file.calls_by_name.get("Lambda", ())]
         if any(_MAKES_NUMBERS.search(script.of(part).text(part)) for part in parts):
             return True
     return False
+
+
+def _is_layer(owner: ast.ClassDef) -> bool:
+    """Whether a class is a layer, or a model, whatever it derives from."""
+    return any(isinstance(f, ast.FunctionDef) and f.name == "call" for f in owner.body)
 
 
 def is_unfit(script: Script, fit: ast.Call) -> bool:
