@@ -31,8 +31,8 @@ _LARGE = re.compile(
 OUT_OF_RANGE = re.compile(r"\b1e-(?:1\d|2\d|3\d)\b|\b2\s*\*\*\s*(?:1[6-9]|[23]\d)\b")
 # What makes numbers of a type of its own, or of the backend's.
 _MAKES_NUMBERS = re.compile(
-    r"\brandom\b|random_\w+\(|float32|floatx|\b(?:tf|K|ops)\.(?:cast|constant|eye|fill|"
-    r"linspace|one_hot|ones|range|sequence_mask|zeros)\("
+    r"\brandom\b|random_\w+\(|float32|float64|floatx|\b(?:tf|K|ops)\.(?:constant|eye|"
+    r"fill|linspace|one_hot|ones|range|sequence_mask|zeros)\("
 )
 MOST = 12  # files of a program, or classes of a model, that are read
 _FLOAT32 = ("float32", "float64")
