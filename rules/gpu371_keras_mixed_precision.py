@@ -52,9 +52,9 @@ large model by its name are seen, nor in the list of layers that is trained; whe
 `tf.function` compiles the steps, which then wait for Python; where the file writes
 numbers that float16 does not hold (`1e-24`); where all that `fit` is given are random
 numbers, for a trial; where the project runs with a TensorFlow before 2.4, whose
-policies were experimental; where layers of the program's own make numbers in float32;
-and where the model is a class of the project whose code does, names float32, or is not
-large by itself.
+policies were experimental, or with a Keras before 2.4, which has none; where layers of
+the program's own make numbers in float32; and where the model is a class of the project
+whose code does, names float32, or is not large by itself.
 
 ## Source
 TensorFlow guide, "Mixed precision". Tried with Keras 3.15: `compile` puts a
@@ -72,7 +72,7 @@ from gpulint.rule import Hardware, Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.edits import CannotFix, InsertAfter, Replace, Rewrite
 from gpulint.script.syntax import set_keywords
-from gpulint.script.tf_names import is_for_tf1
+from gpulint.script.tf_names import is_for_tf1, needs_first_keras
 from gpulint.script.tf_policy import (
     OUT_OF_RANGE,
     counts_on_float32,
@@ -118,6 +118,7 @@ class KerasMixedPrecision(Rule):
         gains = gains and not script.source.has(OUT_OF_RANGE)
         gains = gains and not any(is_unfit(script, call) for call in trained)
         gains = gains and not counts_on_float32(script)
+        gains = gains and not needs_first_keras(script)
         yield self.finding(
             script,
             place,

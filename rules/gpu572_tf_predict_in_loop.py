@@ -21,7 +21,8 @@ takes arrays may not expect; one `model.predict(dataset)` gives all of them at o
 ## When not
 The model is trained in the same loop, or the loop goes over models or epochs. Models
 that are not seen to be of Keras: those of scikit-learn have a `predict` as well. A loop
-of 16 turns or fewer is of low confidence.
+of 16 turns or fewer is of low confidence, as a program that needs a Keras before 2.4,
+which keeps the function that it runs and makes no dataset.
 
 ## Source
 Keras documentation, `Model.predict` ("not intended for use inside of loops") and the
@@ -38,6 +39,7 @@ from gpulint.index.build import last_name
 from gpulint.index.walk import LOOPS, dotted, walk
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
+from gpulint.script.tf_names import needs_first_keras
 from gpulint.script.tf_steps import is_keras_model
 
 FEW_TURNS = 16
@@ -58,12 +60,13 @@ class TfPredictInLoop(Rule):
             model = call.func.value
             if _changes(model, loop) or not is_keras_model(script, model):
                 continue
+            weak = _is_short(script, loop) or needs_first_keras(script)
             yield self.finding(
                 script,
                 call.func,
                 "`predict` sets itself up anew in each turn of the loop",
                 related=[(loop, "this loop")],
-                confidence=Confidence.LOW if _is_short(script, loop) else None,
+                confidence=Confidence.LOW if weak else None,
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -15,8 +16,22 @@ from gpulint.index.resolve import Origin
 if TYPE_CHECKING:
     from gpulint.index.values import Evaluator
 
+# How options get names that no line says.
+_MAKES_OPTIONS = re.compile(
+    r"add_subparsers|parents\s*=|set_defaults\(\s*\*\*|add_argument\(\s*[^'\"\s]"
+)
+_HOLDER = (
+    r"(self\.)?"
+    r"(args?|opts?|options|config|cfg|conf|params|hparams|flags|namespace|ns)\b"
+)
+_SETS_OPTIONS = re.compile(
+    rf"\bsetattr\(\s*{_HOLDER}|\b{_HOLDER}\.__dict__|\bNamespace\(|\bnamespace\s*="
+    r"|\bvars\([^()]*\)(\[|\.(update|setdefault))",
+    re.IGNORECASE,
+)
 _PARSES = frozenset("parse_args parse_known_args parse_intermixed_args".split())
 _FLAGS = frozenset("absl.flags.FLAGS tensorflow.app.flags.FLAGS".split())
+_SETTERS = ("setattr(", "__dict__", "vars(", "Namespace(", "namespace=")
 MAX_STEPS = 4  # classes that hand options on to their bases
 
 
@@ -29,6 +44,7 @@ class CommandLine:
         self.index = evaluator.index
         self._added: dict[tuple[FileIndex, bool], dict[str, list[ast.expr]]] = {}
         self._defined: dict[FileIndex, dict[str, list[ast.expr]]] = {}
+        self._lacking: dict[tuple[ast.AST | None, str], bool] = {}
 
     def option(self, holder: ast.expr, name: str) -> Values | None:
         """`args.x`, `FLAGS.x`; None: the object holds no parsed options."""
@@ -78,6 +94,58 @@ class CommandLine:
         if not tables or None in tables:
             return None
         return {k: v for table in tables for k, v in (table or {}).items()}
+
+    def has_no(self, holder: ast.expr, name: str) -> bool:
+        """Whether an object holds parsed options, and surely none of that name.
+
+        Of a parser of argparse all of whose options are written out, and that is given
+        to nothing. Nothing in the project sets an attribute, or has a text, of that
+        name, nor attributes of options by names that it reads.
+        """
+        origins = list(self._origins(holder))
+        for origin in origins:
+            key = (origin.node, name)
+            if key not in self._lacking:
+                self._lacking[key] = self._lacks(origin, name)
+        return bool(origins) and all(self._lacking[o.node, name] for o in origins)
+
+    def _lacks(self, origin: Origin, name: str) -> bool:
+        table = self._table(origin)
+        if not table or name in table or self._given(origin):
+            return False
+        call = origin.node
+        parser = call.func.value if isinstance(call, ast.Call) else None  # type: ignore[attr-defined]
+        if not isinstance(parser, ast.Name) or not self._is_plain(parser):
+            return False
+        home = self.index.home(parser)
+        files = [home, *self._helpers(home)]
+        if any(
+            f.source.has(_MAKES_OPTIONS) or f.source.has(_SETS_OPTIONS) for f in files
+        ):
+            return False
+        project = home.project
+        if project is None:
+            return name not in home.attribute_writes
+        if any(map(project.mentions, (f'"{name}"', f"'{name}'", f'"--{name}'))):
+            return False
+        if project.writing(name) != []:
+            return False
+        texts = [t for part in _SETTERS for t in project.texts(part)]
+        return not any(map(_SETS_OPTIONS.search, texts))
+
+    def _is_plain(self, parser: ast.Name) -> bool:
+        """Whether a parser is argparse's own, and only adds options and parses."""
+        home = self.index.home(parser)
+        made = self.resolver.origins(parser)
+        return (
+            bool(made)
+            and all(
+                isinstance(o.node, ast.Call)
+                and self.index.qualified(o.node.func) == "argparse.ArgumentParser"
+                for o in made
+            )
+            and not home.calls_given.get(parser.id)
+        )
 
     def _origins(self, holder: ast.expr, depth: int = 0) -> Iterator[Origin]:
         """Where options come from, also by `super().__init__(args)`."""

@@ -362,7 +362,8 @@ class Project:
 
     def _outer_folders(self, near: FileIndex) -> list[Path]:
         """Folders around, to the root, in any of which a program may be started."""
-        found = [above for above in self._up(near) if not self._is(above, PACKAGE)]
+        up, root = self._up(near), self.root
+        found = [f for f in up if f == root or not self._is(f, PACKAGE)]
         source = self.root / "src"
         if self._is(source, FOLDER) and source not in found:
             found.append(source)

@@ -24,13 +24,16 @@ from gpulint.script.neighbours import programs
 from gpulint.torch_prose import prose, text_of
 
 if TYPE_CHECKING:
+    from gpulint.index import Project
     from gpulint.script.loaders import Loader
     from gpulint.script.model import Script
 
 # How a package may have names that it does not write.
 _MAKES_NAMES = re.compile(r"__getattr__|__all__|globals\(|setattr\(|_LazyModule|exec\(")
+_BUILT = re.compile(r"^_|version|_pb2|ext|cuda|cpp|native|build|generated")
 # Packages whose names projects have for folders of their own as well.
 _PACKAGES = frozenset("datasets evaluate tokenizers transformers keras".split())
+MAX_STARS = 3  # modules from which one takes all names, and these in turn
 MAX_CALLS = 3  # from a place, back to what surely runs
 
 
@@ -277,37 +280,61 @@ def _making(script: Script, function: Function) -> list[ast.Call]:
 
 
 def _cannot_start(index: FileIndex) -> bool:
-    """Whether a file, or one beside it that it imports, lacks what it imports."""
+    """Whether a file, or one of the project that it imports, lacks what it imports."""
     project = index.project
     if project is None:
         return False
-    beside = [
+    imported = [
         found[0]
         for statement in index.tree.body
-        if isinstance(statement, ast.ImportFrom) and statement.module is not None
-        for found in [
-            project.resolve(index, f"{'.' * statement.level}{statement.module}")
-        ]
+        if isinstance(statement, ast.ImportFrom)
+        for found in [project.resolve(index, _module_of(statement))]
         if found is not None and found[0] is not index
-        if found[0].source.path.parent == index.source.path.parent
     ]
-    return any(map(_cannot_be_imported, [index, *beside]))
+    return any(map(_cannot_be_imported, [index, *imported]))
+
+
+def _module_of(statement: ast.ImportFrom) -> str:
+    return f"{'.' * statement.level}{statement.module or ''}"
 
 
 def _cannot_be_imported(index: FileIndex) -> bool:
-    """Whether a file imports what its project's own package does not have."""
+    """Whether a file imports what its project's own package or module does not have."""
     return index.project is not None and any(
-        _is_missing(index, statement.module)
-        or _has_moved(index, statement)
-        or _lies_nowhere(index, statement.module)
-        or any(
-            _is_missing(index, f"{statement.module}.{alias.name}", written=True)
-            for alias in statement.names
-        )
+        _imports_nothing(index, statement)
         for statement in index.tree.body
-        if isinstance(statement, ast.ImportFrom) and not statement.level
+        if isinstance(statement, ast.ImportFrom)
+    )
+
+
+def _imports_nothing(index: FileIndex, statement: ast.ImportFrom) -> bool:
+    module = _module_of(statement)
+    if _is_missing(index, module) or _is_not_beside(index, statement):
+        return True
+    if not statement.level and (
+        _has_moved(index, statement) or _lies_nowhere(index, module)
+    ):
+        return True
+    return any(
+        _is_missing(index, f"{module}.{alias.name}", written=True)
+        for alias in statement.names
         if statement.module is not None
     )
+
+
+def _is_not_beside(index: FileIndex, statement: ast.ImportFrom) -> bool:
+    """`from .minions import *`, where the folder has nothing of that name.
+
+    Nor is it one of which builds make files: versions, extensions, messages.
+    """
+    project, first = index.project, (statement.module or "").partition(".")[0]
+    if project is None or not statement.level or not first or _BUILT.search(first):
+        return False
+    folder = index.source.path.parents[statement.level - 1]
+    if project.root not in (folder, *folder.parents):
+        return False
+    there = (path.name.partition(".")[0] for path in project.in_folder(folder, "*"))
+    return first not in there
 
 
 def _has_moved(index: FileIndex, statement: ast.ImportFrom) -> bool:
@@ -369,22 +396,45 @@ def _is_required(index: FileIndex, package: str, folder: bool = False) -> bool:
 
 
 def _is_missing(index: FileIndex, name: str, written: bool = False) -> bool:
-    """`package.gone`, where the folder of `package` has no `gone`.
+    """`package.gone`, where neither the folder nor the module has a `gone`.
 
-    And nothing that the package binds, imports or makes up is of that name. `written`:
-    only of one with anything in its `__init__.py`; else another may be meant.
+    And nothing that it binds, imports or makes up is of that name. `written`: only of
+    a package with anything in its `__init__.py`; else another may be meant. A module
+    counts where no other file of that name has it.
     """
     project = index.project
     found = project.resolve(index, name) if project is not None else None
     if project is None or found is None or not found[1]:
         return False
     home, (gone, *_) = found
-    if home.source.path.name != "__init__.py" or home.stars or gone == "*":
+    if gone == "*" or not _lacks(project, home, gone, MAX_STARS):
         return False
-    if gone in home.bound_names or gone in home.imports:
+    path = home.source.path
+    if path.name != "__init__.py":
+        others = [p for p in project.mentioning(gone) if p.name == path.name]
+        return written and all(
+            its is home or gone not in its.bound_names | its.imports.keys()
+            for its in map(project.index, others)
+            if its is not None
+        )
+    if written and not home.tree.body:
         return False
-    if home.source.has(_MAKES_NAMES) or (written and not home.tree.body):
-        return False
-    folder = home.source.path.parent
-    named = (path.name.partition(".")[0] for path in project.in_folder(folder, "*"))
+    named = (p.name.partition(".")[0] for p in project.in_folder(path.parent, "*"))
     return gone not in named  # nor as what is built or generated
+
+
+def _lacks(project: Project, home: FileIndex, name: str, depth: int) -> bool:
+    """Whether a module has no such name, nor one that it takes all names from."""
+    if name in home.bound_names or name in home.imports:
+        return False
+    if home.source.has(_MAKES_NAMES):
+        return False
+    for star in home.stars:
+        found = project.resolve(home, star)
+        if found is None and f".{star}" in home.stars:
+            continue  # in a script that lies beside it
+        if found is None or found[1] or not depth:
+            return False
+        if found[0] is not home and not _lacks(project, found[0], name, depth - 1):
+            return False
+    return True

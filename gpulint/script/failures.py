@@ -1,14 +1,15 @@
 """Statements that raise whenever they run, as far as the project's own code shows.
 
 A call that its function does not take, a result of another number of parts than are
-unpacked, a name that nothing defines: what stands behind one of these never runs, and a
-loop around one makes no second pass. Such names count in functions that are called
-alone: a script may be part of another.
+unpacked, an option that no command line has, a name that nothing defines: what stands
+behind one of these never runs, and a loop around one makes no second pass. Such names
+count in functions that are called alone: a script may be part of another.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ _BODIES = ("body", "orelse", "finalbody", "handlers")
 _LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
 # Decorators that leave a function's parameters and result as they are.
 _PLAIN = ("staticmethod", "classmethod", "torch.no_grad", "torch.inference_mode")
+_OPTIONS = re.compile(r"(?i)arg|opt|conf|cfg|flags|param|^hp")
 _BASES = ("object", "torch.nn.Module", "torch.utils.data.Dataset", "abc.ABC")
 
 
@@ -111,10 +113,21 @@ def _raises(script: Script, statement: ast.stmt, depth: int, names: bool) -> boo
         return True
     return any(
         (isinstance(node, ast.Call) and _call_raises(script, node, depth))
+        or (isinstance(node, ast.Attribute) and _is_no_option(script, node))
         or (names and isinstance(node, ast.Name) and _is_unbound(script, node))
         for head in _heads(statement)
         for node in _evaluated(head)
     )
+
+
+def _is_no_option(script: Script, node: ast.Attribute) -> bool:
+    """`args.gpu_id`, where the command line has options and none of that name."""
+    holder = node.value
+    if not isinstance(holder, ast.Name) or not isinstance(node.ctx, ast.Load):
+        return False
+    if not _OPTIONS.search(holder.id) or node.attr.startswith("_"):
+        return False
+    return script.evaluator.command_line.has_no(holder, node.attr)
 
 
 def _is_unbound(script: Script, name: ast.Name) -> bool:

@@ -50,7 +50,8 @@ def find_hoists(script: Script) -> Iterator[Hoist]:
         if runner is None:
             continue
         if loop is None:
-            if _same_in_calls(script, move.receiver):
+            made_here = _is_made_here(script, move.call)
+            if not made_here and _same_in_calls(script, move.receiver):
                 reason = "another function runs the loop"
                 yield Hoist((move,), runner, False, withheld=reason)
         elif script.invariants.holds(move.receiver, loop):

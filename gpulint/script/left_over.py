@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from gpulint.index.project import is_run
 from gpulint.index.targets import qualified_name
 from gpulint.index.walk import dotted, walk
 from gpulint.script.neighbours import MAX_FILES, programs
@@ -66,7 +68,9 @@ def left_over(script: Script, rows: Iterable[int]) -> set[int]:
 
 def _is_left_over(script: Script, kept: Kept | None) -> bool:
     project = script.index.project
-    if project is None or kept is None or kept.decorator_list or _is_offered(script):
+    if project is None or kept is None or kept.decorator_list:
+        return False
+    if _is_offered(script, kept.name):
         return False
     said = (*_IMPORTED, f'"{kept.name}"', f"'{kept.name}'")
     if _named_in(script.index, kept) or any(map(project.mentions, said)):
@@ -86,7 +90,8 @@ def _is_left_over(script: Script, kept: Kept | None) -> bool:
 def is_only_imported(script: Script, node: ast.AST) -> bool:
     """Whether nothing but imports names the function or class around a place.
 
-    Of a project that is no library; what a program chooses by name may be any.
+    Of a project that is no library; what a program chooses by name may be any. Of a
+    file that nothing imports where it is a program itself.
     """
     kept = next(
         (a for a in script.index.ancestors(node) if a in script.index.tree.body), None
@@ -95,14 +100,16 @@ def is_only_imported(script: Script, node: ast.AST) -> bool:
     if project is None or not isinstance(kept, Kept) or kept.decorator_list:
         return False
     private = kept.name.startswith("_")
-    if _is_offered(script) and not private:
+    if _is_offered(script, kept.name) and not private:
         return False
     if project.targeting(qualified_name(script.index, kept)):
         return False
     users = programs(script)
     home = script.index
-    if not 1 < len(users) < MAX_FILES or home.source.has(_BY_OWN_NAME):
-        return False  # a file that nobody imports may be for programs elsewhere
+    if len(users) >= MAX_FILES or home.source.has(_BY_OWN_NAME):
+        return False
+    if len(users) == 1 and not is_run(home):
+        return False  # it may be for programs elsewhere
     if any(u.source.has(_BY_NAME) and _holds(u, home) for u in users):
         return False
     if isinstance(kept, ast.FunctionDef):
@@ -229,38 +236,43 @@ def _defines(statement: ast.stmt) -> bool:
     )
 
 
-def _is_offered(script: Script) -> bool:
-    """Whether a file may be for programs that are not here or not read: a library's."""
+def _is_offered(script: Script, name: str | None = None) -> bool:
+    """Whether a file may be for programs that are not here or not read: a library's.
+
+    Or for a notebook around that has its name or its folder's, and the one asked for.
+    """
     project = script.index.project
     if project is None or not project.files or not project.is_read:
         return True
-    root, folder = project.root, script.source.path.parent
+    path = script.source.path
+    root, folder = project.root, path.parent
     packaged = any(
-        project.is_file(root / name) and says.search(text_of(root / name))
-        for name, says in _PACKAGED.items()
+        project.is_file(root / file) and says.search(text_of(root / file))
+        for file, says in _PACKAGED.items()
     )
-    inside = folder == root or project.lists(folder / "__init__.py")
+    inside = folder == root or _is_in_package(project, folder)
+    parts = [f"{re.escape(path.stem)}|{re.escape(folder.name)}", re.escape(name or "")]
+    named = [re.compile(rf"\b({part})\b") for part in parts if part]
     return (
-        script.source.path.stem == "hubconf"
+        path.stem == "hubconf"
         or (packaged and inside)
-        or any(_may_use(script, path) for path in _notebooks(project, {root, folder}))
+        or any(
+            project.is_file(notebook)
+            and all(its.search(text_of(notebook)) for its in named)
+            for notebook in _notebooks(project, {root, folder})
+        )
     )
+
+
+def _is_in_package(project: Project, folder: Path) -> bool:
+    """Whether a folder is a package, in none but packages, up to the root or `src`."""
+    tops = (project.root, project.root / "src")
+    around = takewhile(lambda f: f not in tops, (folder, *folder.parents))
+    return all(project.lists(f / "__init__.py") for f in around)
 
 
 def _notebooks(project: Project, folders: set[Path]) -> list[Path]:
     return [path for folder in folders for path in project.in_folder(folder, "*.ipynb")]
-
-
-def _may_use(script: Script, notebook: Path) -> bool:
-    """Whether a notebook has the name of a file, or of the package that it lies in."""
-    project, path = script.index.project, script.source.path
-    assert project is not None
-    if not project.is_file(notebook):
-        return False
-    return (
-        re.search(rf"\b({path.stem}|{path.parent.name})\b", text_of(notebook))
-        is not None
-    )
 
 
 def _method(kept: Kept | None, row: int) -> Kept | None:
@@ -281,9 +293,11 @@ def _is_never_called(script: Script, method: Kept) -> bool:
     """
     owner = script.index.parent(method)
     project = script.index.project
-    if project is None or not isinstance(owner, ast.ClassDef) or _is_offered(script):
-        return False
     name = method.name
+    if project is None or not isinstance(owner, ast.ClassDef):
+        return False
+    if _is_offered(script, name):
+        return False
     if method.decorator_list or name.startswith("_") or name in _OF_MODULES:
         return False
     bases = script.resolver.bases(owner)

@@ -1,7 +1,8 @@
 """The newest release of a package that can run a program, as its imports need it.
 
-What transformers 5 has no more was read off the wheels of 4.57.6 and 5.24.0; what Keras
-3 has no more was tried with 3.15.
+What transformers 5 has no more was read off the wheels of 4.57.6 and 5.24.0, what Keras
+2.4 has no more off those of 2.3.1 and 2.4.3; what Keras 3 has no more was tried with
+3.15.
 """
 
 from __future__ import annotations
@@ -45,23 +46,29 @@ _OF_KERAS = (
     "utils.io_utils utils.multi_gpu_model utils.np_utils utils.training_utils "
     "utils.vis_utils wrappers.scikit_learn backend.tensorflow_backend"
 )
-# What is gone, and the last release that may have it. Before 1.0, huggingface_hub is
-# what transformers 4 runs with.
-GONE: dict[str, tuple[Version, frozenset[str]]] = {
-    "transformers": (
-        (4, 57),
-        frozenset(f"transformers.{n}" for n in f"{_MODULES} {_NAMES}".split())
-        | {"huggingface_hub.HfFolder", "huggingface_hub.Repository"},
-    ),
-    "keras": (
-        (2, 15),
-        frozenset(
-            f"{package}.{name}"
-            for package in ("keras", "tensorflow.keras")
-            for name in _OF_KERAS.split()
+_OF_FIRST_KERAS = "legacy.interfaces legacy.layers backend.tensorflow_backend"
+# What is gone, and the last releases that may have it, the oldest first. Before 1.0,
+# huggingface_hub is what transformers 4 runs with. Keras 2.4 is TensorFlow's.
+GONE: dict[str, list[tuple[Version, frozenset[str]]]] = {
+    "transformers": [
+        (
+            (4, 57),
+            frozenset(f"transformers.{n}" for n in f"{_MODULES} {_NAMES}".split())
+            | {"huggingface_hub.HfFolder", "huggingface_hub.Repository"},
         )
-        | {"keras_contrib"},
-    ),
+    ],
+    "keras": [
+        ((2, 3), frozenset(f"keras.{name}" for name in _OF_FIRST_KERAS.split())),
+        (
+            (2, 15),
+            frozenset(
+                f"{package}.{name}"
+                for package in ("keras", "tensorflow.keras")
+                for name in _OF_KERAS.split()
+            )
+            | {"keras_contrib"},
+        ),
+    ],
 }
 # How names begin that are gone as well.
 _BEGINNINGS = {"transformers": ("transformers.TF", "transformers.Flax")}
@@ -69,12 +76,11 @@ _BEGINNINGS = {"transformers": ("transformers.TF", "transformers.Flax")}
 
 def newest_by_imports(script: Script, package: str) -> Version | None:
     """The last release that has all that a program imports whenever it starts."""
-    if package not in GONE:
-        return None
-    last, gone = GONE[package]
     begins = _BEGINNINGS.get(package, ())
-    needs = any(_needs(index, gone, begins) for index in run_together(script))
-    return last if needs else None
+    for last, gone in GONE.get(package, ()):
+        if any(_needs(index, gone, begins) for index in run_together(script)):
+            return last
+    return None
 
 
 def _needs(index: FileIndex, gone: frozenset[str], begins: tuple[str, ...]) -> bool:

@@ -42,7 +42,7 @@ class _Sign(NamedTuple):
 
     part: str
     last: tuple[int, int]
-    is_in: Callable[[FileIndex], bool]
+    is_in: Callable[[list[FileIndex]], bool]
 
 
 def runs_only_before(script: Script, release: tuple[int, int]) -> bool:
@@ -51,8 +51,10 @@ def runs_only_before(script: Script, release: tuple[int, int]) -> bool:
     if newest is not None and newest < release:
         return True
     signs = [s for s in _SIGNS if s.last < release and _has(script, s.part)]
-    if signs and any(s.is_in(index) for index in run_together(script) for s in signs):
-        return True
+    if signs:
+        together = run_together(script)
+        if any(sign.is_in(together) for sign in signs):
+            return True
     if _has(script, "Extension(") and any(
         (last := builds_only_until(index)) is not None and last < release
         for index in run_together(script)
@@ -100,25 +102,24 @@ def imports_of(index: FileIndex) -> Iterator[str]:
             yield from (f"{module}.{alias.name}" for alias in statement.names)
 
 
-def _takes_an_element(index: FileIndex) -> bool:
+def _takes_an_element(files: list[FileIndex]) -> bool:
     """`loss.data[0]`, which torch 0.5 raises for: a loss has no dimension."""
-    return _LOSS.search(index.source.text) is not None
+    return any(_LOSS.search(index.source.text) for index in files)
 
 
-def _reads_with_fields(index: FileIndex) -> bool:
+def _reads_with_fields(files: list[FileIndex]) -> bool:
     """`data.Field()` of `from torchtext import data`."""
-    used = {*index.calls, *index.imports.values()}
-    heads = (name.split(".")[:3] for name in used)
-    return any(".".join(head) in _OLD_TEXT for head in heads)
+    used = (name for f in files for name in {*f.calls, *f.imports.values()})
+    return any(".".join(name.split(".")[:3]) in _OLD_TEXT for name in used)
 
 
-def _views_a_turned_part(index: FileIndex) -> bool:
+def _views_a_turned_part(files: list[FileIndex]) -> bool:
     """`correct[:k].view(-1)` of several predictions that were turned by `.t()`.
 
     Of comparisons of a turned tensor with a copied one, torch 1.7 and later give
     results that lie turned as well, and a part of them has no view of that shape.
     """
-    for call in index.calls_by_name.get("view", ()):
+    for index, call in _calls_of("view", files):
         function = index.function(call)
         its = call.func.value if isinstance(call.func, ast.Attribute) else None
         if not isinstance(its, ast.Subscript) or not isinstance(its.value, ast.Name):
@@ -127,7 +128,7 @@ def _views_a_turned_part(index: FileIndex) -> bool:
             continue
         if ast.unparse(call.args[0] if call.args else its) != "-1":
             continue
-        if _is_turned(function, its.value.id) and _asks_for_several(index, function):
+        if _is_turned(function, its.value.id) and _asks_for_several(files, function):
             return True
     return False
 
@@ -155,11 +156,11 @@ def _is_turned(function: ast.AST, name: str) -> bool:
     )
 
 
-def _asks_for_several(index: FileIndex, function: ast.AST) -> bool:
-    """Whether a call of a function in its file, or its default, is for `(1, 5)`."""
+def _asks_for_several(files: list[FileIndex], function: ast.AST) -> bool:
+    """Whether a call of a function, or its default, is for `(1, 5)`."""
     assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
     name = getattr(function, "name", "")
-    calls = index.calls_by_name.get(name, ())
+    calls = [call for _, call in _calls_of(name, files)]
     given = [k.value for c in calls for k in c.keywords]
     given += [a for c in calls for a in c.args]
     numbers = (
@@ -172,8 +173,47 @@ def _asks_for_several(index: FileIndex, function: ast.AST) -> bool:
     return any(isinstance(n, int) and n > 1 for n in numbers)
 
 
+def _calls_of(
+    name: str, files: list[FileIndex]
+) -> Iterator[tuple[FileIndex, ast.Call]]:
+    """The calls of whatever has that name, each with its file."""
+    return ((f, call) for f in files for call in f.calls_by_name.get(name, ()))
+
+
+def _asks_a_loader_for_its_next(files: list[FileIndex]) -> bool:
+    """`iter(loader).next()`, which the iterators of loaders had until torch 1.12."""
+    for index, call in _calls_of("next", files):
+        if not isinstance(call.func, ast.Attribute) or call.args or call.keywords:
+            continue
+        its = call.func.value
+        if _iterates_a_loader(its):
+            return True
+        scope = index.function(call) or index.tree
+        made = [
+            node.value
+            for node in walk_scope(scope)
+            if isinstance(node, ast.Assign)
+            and any(ast.unparse(t) == ast.unparse(its) for t in node.targets)
+        ]
+        if made and all(_iterates_a_loader(value) for value in made):
+            return True
+    return False
+
+
+def _iterates_a_loader(value: ast.expr) -> bool:
+    """`iter(train_loader)`, by the name of what it is given."""
+    return (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Name)
+        and value.func.id == "iter"
+        and len(value.args) == 1
+        and "load" in ast.unparse(value.args[0]).lower()
+    )
+
+
 _SIGNS = (
     _Sign(".data[0]", (0, 4), _takes_an_element),
     _Sign("].view(-1)", (1, 6), _views_a_turned_part),
     _Sign("torchtext", (1, 7), _reads_with_fields),
+    _Sign(".next()", (1, 12), _asks_a_loader_for_its_next),
 )

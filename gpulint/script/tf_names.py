@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 KERAS_3 = (3, 0)
+KERAS_OF_TF = (2, 4)  # the first that only hands on what TensorFlow has
 TF_WITH_KERAS_3 = (2, 16)
 _LEGACY = "TF_USE_LEGACY_KERAS"
 _OF_KERAS_3 = tuple(
@@ -59,6 +60,17 @@ def may_have_keras_3(script: Script) -> bool:
     old = old or _below(tensorflow.highest, TF_WITH_KERAS_3)
     old = old or is_for_tf1(script) or _has_estimators(script)
     return not old and not _wants_keras_2(script)
+
+
+def needs_first_keras(script: Script) -> bool:
+    """Whether the file is for a Keras before 2.4, which is none of TensorFlow's.
+
+    It keeps the function that `predict` runs, makes no dataset for it and knows no
+    policies of mixed precision.
+    """
+    if "keras" not in script.index.packages:
+        return False
+    return _below(script.releases("keras").highest, KERAS_OF_TF)
 
 
 def surely_has_keras_3(script: Script) -> bool:

@@ -325,7 +325,8 @@ def test_files_that_import_what_their_package_lacks(
 ) -> None:
     text = f"from tools.options import parse\n{LOOP}"
     files = {"engine.py": text, "main.py": MAIN, "tools/__init__.py": ""}
-    found = confidences(tmp_path, files | ({there: ""} if there else {}))
+    more = {there: "parse = print\n"} if there else {}
+    found = confidences(tmp_path, files | more)
     assert found[12] is (HIGH if sure else LOW)
 
 
@@ -377,7 +378,7 @@ def test_modules_that_no_folder_of_their_package_has(
 
 
 def test_a_file_beside_that_cannot_be_imported(tmp_path: Path) -> None:
-    beside = "from tools.options import parse\n"
+    beside = "from tools.options import parse\n\nloader = model = optimizer = parse\n"
     files = {"parts.py": beside, "tools/__init__.py": "", "main.py": MAIN}
     files["engine.py"] = f"from parts import loader\n{LOOP}"
     assert confidences(tmp_path, files)[12] is LOW
@@ -397,10 +398,21 @@ def test_names_that_a_package_binds_are_no_missing_modules(tmp_path: Path) -> No
         ("from tools.output import write\n", HIGH),
         ("write = print\n", HIGH),
         ("", HIGH),
-        ("from tools.options import *\n", HIGH),
+        ("from tools.options import *\n", LOW),
+        ("from tools.output import *\n", HIGH),
+        ("from elsewhere import *\n", HIGH),
         ("VERSION = 1\n\n\ndef __getattr__(name):\n    return print\n", HIGH),
     ],
-    ids=["lacks it", "imports it", "binds it", "is empty", "has a star", "makes it up"],
+    ids=[
+        "lacks it",
+        "imports it",
+        "binds it",
+        "is empty",
+        "has a star",
+        "by a star",
+        "a star of others",
+        "makes it up",
+    ],
 )
 def test_files_that_import_a_name_their_package_lacks(
     tmp_path: Path, package: str, sure: Confidence
@@ -568,3 +580,73 @@ def test_functions_that_a_package_passes_on_by_another_name(tmp_path: Path) -> N
     assert confidences(tmp_path, files)[19] is HIGH
     unused = files["main.py"].replace("    evaluate(model, loader)", "    model.eval()")
     assert confidences(tmp_path, files | {"main.py": unused})[19] is LOW
+
+
+@pytest.mark.parametrize(
+    "statement, tools, sure",
+    [
+        ("from tools import write", {"tools.py": "read = print\n"}, LOW),
+        ("from tools import read", {"tools.py": "read = print\n"}, HIGH),
+        ("from tools import write", {"tools.py": "from numpy import *\n"}, HIGH),
+        ("from tools import write", {"tools.py": "globals().update(names)\n"}, HIGH),
+        (
+            "from tools import write",
+            {"tools.py": "a = 1\n", "other/tools.py": "def write():\n    pass\n"},
+            HIGH,
+        ),
+        ("from .tools import write", {"other.py": "write = print\n"}, LOW),
+        ("from .tools import write", {"tools.pyx": ""}, HIGH),
+        ("from .version import number", {}, HIGH),
+        ("from ._C import number", {}, HIGH),
+        (
+            "try:\n    from tools import write\nexcept ImportError:\n    pass",
+            {"tools.py": "read = print\n"},
+            HIGH,
+        ),
+    ],
+)
+def test_names_and_modules_that_are_not_there(
+    tmp_path: Path, statement: str, tools: dict[str, str], sure: Confidence
+) -> None:
+    text = f"{statement}\n{LOOP}"
+    files = {"engine.py": text, "main.py": MAIN, ".git/HEAD": "", **tools}
+    number = 11 + len(statement.splitlines())
+    assert confidences(tmp_path, files)[number] is sure
+
+
+def test_a_copy_that_no_package_has(tmp_path: Path) -> None:
+    """A class that nothing makes is offered by a package, not by a copy beside it."""
+    files = {
+        "setup.py": 'from setuptools import setup\n\nsetup(packages=["net"])\n',
+        "net/__init__.py": "",
+        "net/engine.py": LOOP,
+        "old/net/__init__.py": "",
+        "old/net/engine.py": LOOP,
+        "old/run.py": "from net.engine import assess\n\n\n"
+        'if __name__ == "__main__":\n    assess(model, loader)\n',
+        ".git/HEAD": "",
+    }
+    for folder, offered in (("net", True), ("old/net", False)):
+        given = {f"{'../' * len(folder.split('/'))}{n}": t for n, t in files.items()}
+        assert (11 in confidences(tmp_path / folder, given)) is offered, folder
+
+
+@pytest.mark.parametrize(
+    "calls, sure",
+    [
+        ("    # assess(model, loader)", LOW),
+        ("    print('assess')", LOW),
+        ("    assess(model, loader)", HIGH),
+        ("    globals()[name]()", HIGH),
+        ("    run(assess)", HIGH),
+    ],
+)
+def test_what_a_program_leaves_out(
+    tmp_path: Path, calls: str, sure: Confidence
+) -> None:
+    """Nothing imports it, so it uses what it defines, or nobody does."""
+    run = "Trainer().fit(model, loader, optimizer)"
+    main = f'\n\nif __name__ == "__main__":\n    {run}\n{calls}\n'
+    files = {"engine.py": LOOP + main, "other.py": "x = 1\n", ".git/HEAD": ""}
+    found = confidences(tmp_path, files)
+    assert (found[11], found[19]) == (HIGH, sure)

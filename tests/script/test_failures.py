@@ -10,6 +10,9 @@ from gpulint.finding import Confidence
 from tests.script.test_doubts import LOOP, MAIN, confidences
 
 LOW, HIGH = Confidence.LOW, Confidence.HIGH
+NAMES = ("options", "verbose", "widths", "width", "folder")
+ADDED = "".join(f'parser.add_argument("--{name}")\n' for name in NAMES)
+OF_OPTIONS = MAIN.replace("args = parser", f"{ADDED}args = parser")
 
 PARTS = """\
 import functools
@@ -196,7 +199,7 @@ RUN = [
 
 def of_main(folder: Path, lines: str) -> Confidence:
     """Of the wait that `trainer.fit` comes to, behind other lines of its program."""
-    text = MAIN.replace("trainer.fit(", f"{lines}\ntrainer.fit(")
+    text = OF_OPTIONS.replace("trainer.fit(", f"{lines}\ntrainer.fit(")
     text = f"from parts import *\nimport contextlib\n{text}"
     named = "loader = model = optimizer = make_trainer = print\n"
     files = {"engine.py": LOOP, "main.py": text, "parts.py": PARTS + named}
@@ -228,7 +231,7 @@ def test_programs_that_may_run(tmp_path: Path, lines: str) -> None:
 def test_a_folder_that_is_not_there(
     tmp_path: Path, lines: str, there: str, sure: Confidence
 ) -> None:
-    text = MAIN.replace("trainer.fit(", f"{lines}\ntrainer.fit(")
+    text = OF_OPTIONS.replace("trainer.fit(", f"{lines}\ntrainer.fit(")
     files = {"engine.py": LOOP, "main.py": f"import os\nimport shutil\n{text}"}
     files[".git/HEAD"] = ""
     if there:
@@ -359,3 +362,52 @@ def test_choices_of_an_option(
     text = text.replace("if args.evaluate:", f"if {test}:")
     files = {"engine.py": LOOP, "main.py": text}
     assert confidences(tmp_path, files)[19] is sure
+
+
+PLAIN = "args.depth"
+IN_TEST = "if args.depth:\n    print(1)"
+
+
+@pytest.mark.parametrize(
+    "more, lines, sure",
+    [
+        ("", PLAIN, LOW),
+        ("", IN_TEST, LOW),
+        ("", "args.evaluate", HIGH),
+        ("", "if args.evaluate:\n    print(args.depth)", HIGH),
+        ("", "found = args.evaluate or args.depth", HIGH),
+        ("", "print(getattr(args, 'depth', 3))\nargs.depth", HIGH),
+        ("", "args.depth = 3\nprint(args.depth)", HIGH),
+        ("", "vars(args).update(depth=3)\nprint(args.depth)", HIGH),
+        ("", "for k in names:\n    setattr(args, k, 3)\nprint(args.depth)", HIGH),
+        ('parser.add_argument("--depth")', PLAIN, HIGH),
+        ('parser.add_argument("-d", dest="depth")', PLAIN, HIGH),
+        ("parser.set_defaults(depth=3)", PLAIN, HIGH),
+        ("parser.set_defaults(**defaults)", PLAIN, HIGH),
+        ("parser.add_argument(*flags)", PLAIN, HIGH),
+        ("more(parser)", PLAIN, HIGH),
+        ("parser = more()", PLAIN, HIGH),
+        ("parser.add_subparsers()", PLAIN, HIGH),
+    ],
+)
+def test_options_that_no_command_line_has(
+    tmp_path: Path, more: str, lines: str, sure: Confidence
+) -> None:
+    text = MAIN.replace("args = parser", f"{more}\nargs = parser")
+    text = text.replace("trainer.fit(", f"{lines}\ntrainer.fit(")
+    files = {"engine.py": LOOP, "main.py": text, ".git/HEAD": ""}
+    assert confidences(tmp_path, files)[11] is sure
+
+
+def test_options_that_another_file_adds_or_sets(tmp_path: Path) -> None:
+    text = MAIN.replace("trainer.fit(", "print(args.depth)\ntrainer.fit(")
+    text = f"import others\n{text}"
+    files = {"engine.py": LOOP, "main.py": text, ".git/HEAD": ""}
+    for others, sure in [
+        ("def widen(args):\n    args.width = 3\n", LOW),
+        ("def deepen(args):\n    args.depth = 3\n", HIGH),
+        ("def read(args, it):\n    args.__dict__.update(it)\n", HIGH),
+        ('def more(p):\n    p.add_argument("--depth")\n', HIGH),
+    ]:
+        files["others.py"] = others
+        assert confidences(tmp_path, files)[11] is sure, others

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from gpulint.engine import Options, check_path, check_source
+from gpulint.finding import Confidence
 from gpulint.index import Projects, build_index
 from gpulint.registry import select_rules
 from gpulint.script import Script
@@ -126,6 +127,45 @@ def test_torch_refuses_that_view() -> None:
     names = {"scores": torch.rand(8, 10), "labels": torch.arange(8)}
     with pytest.raises(RuntimeError, match="view"):
         exec(compile(text, "accuracy", "exec"), names)
+
+
+def test_a_turned_part_that_another_file_asks_for(tmp_path: Path) -> None:
+    alone = ACCURACY.format(default="(1,)", given="(1,)", turned=".t()", view="view")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "utils.py").write_text(alone)
+    text = (ROOT / "fixtures/gpu203_restarting_workers/bad.py").read_text("utf-8")
+    path = tmp_path / "train.py"
+    projects = Projects(lambda root: tuple(sorted(root.rglob("*.py"))))
+    options = Options(select_rules(("GPU203",)), projects=projects)
+    for tops, old in (("(1,)", False), ("(1, 5)", True)):
+        asks = f"from utils import accuracy\naccuracy(out, y, topk={tops})\n"
+        path.write_text(f"{text}\n{asks}")
+        found = check_path(path, options).findings
+        assert found
+        assert all((f.confidence is Confidence.LOW) is old for f in found)
+
+
+@pytest.mark.parametrize(
+    "lines, old",
+    [
+        ("batch = iter(train_loader).next()", True),
+        ("batches = iter(loader)\nx, y = batches.next()", True),
+        ("self.batches = iter(self.loader)\nx, y = self.batches.next()", True),
+        ("batches = iter(loader)\nx, y = next(batches)", False),
+        ("batches = iter(names)\nx = batches.next()", False),
+        ("batches = Prefetcher(loader)\nx, y = batches.next()", False),
+        ("x = batches.next()", False),
+        ("batches = iter(loader)\nx = batches.next(timeout=3)", False),
+    ],
+)
+def test_the_next_of_an_iterator_of_a_loader(lines: str, old: bool) -> None:
+    assert runs_only_before(script(f"import torch\n{lines}\n"), (2, 0)) is old
+    assert not runs_only_before(script(f"import torch\n{lines}\n"), (1, 12))
+
+
+def test_iterators_of_loaders_have_no_next_any_more() -> None:
+    loader = torch.utils.data.DataLoader(list(range(4)))
+    assert not hasattr(iter(loader), "next")
 
 
 @pytest.mark.parametrize(

@@ -152,3 +152,45 @@ def test_imports_that_keras_3_does_not_have(line: str, rows: list[int]) -> None:
     options = Options(select_rules(("GPU573",)))
     findings = check_source(Source(Path("a.py"), text), options).findings
     assert [f.place.start.row for f in findings] == rows
+
+
+OF_FIRST_KERAS = """\
+import keras
+from keras.legacy import interfaces
+
+model = keras.Sequential([keras.layers.Conv2D(256, 3), keras.layers.Dense(2)])
+model.fit(pictures, labels)
+for picture in more:
+    scores = model.predict(picture)
+"""
+
+
+@pytest.mark.parametrize(
+    "text, highest, first",
+    [
+        (OF_FIRST_KERAS, None, True),
+        (
+            OF_FIRST_KERAS.replace("from keras.legacy import interfaces", ""),
+            None,
+            False,
+        ),
+        (OF_FIRST_KERAS.replace("keras.legacy", "other"), (2, 3), True),
+        (OF_FIRST_KERAS.replace("keras.legacy", "other"), (2, 4), False),
+        (
+            OF_FIRST_KERAS.replace("import keras", "from tensorflow import keras"),
+            None,
+            False,
+        ),
+    ],
+)
+def test_a_keras_before_that_of_tensorflow(
+    text: str, highest: tuple[int, int] | None, first: bool
+) -> None:
+    text = text.replace(
+        "tensorflow import keras\nfrom keras.legacy",
+        "tensorflow import keras\nfrom other",
+    )
+    packages = (("keras", Range(None, highest)),) if highest else ()
+    for rule in ("GPU371", "GPU572"):
+        [finding] = found(text, packages, rule)
+        assert (finding.confidence is Confidence.LOW) is first, rule

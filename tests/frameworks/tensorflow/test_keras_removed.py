@@ -9,7 +9,7 @@ import pytest
 
 from gpulint.script.old_packages import GONE
 
-NAMES = sorted(n for n in GONE["keras"][1] if n.startswith("keras."))
+NAMES = sorted(n for _, gone in GONE["keras"] for n in gone if n.startswith("keras."))
 
 
 @pytest.mark.skipif(keras.__version__ < "3", reason="Keras 2 has it")
