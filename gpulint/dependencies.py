@@ -51,6 +51,7 @@ _COMMIT = re.compile(
 OLDEST = (0, 0)  # of a commit, whose release nobody knows
 OF_TRAINERS = ("transformers", "accelerate", "lightning")
 _CONDA = re.compile(rf"^\s*-\s*['\"]?(?:[\w./-]+::)?({_ANY})(?![\w.-])(.*)$")
+_PARTS = re.compile(r"^(dependencies|channels):", re.MULTILINE)
 _LOCKED = re.compile(
     rf"""^name\s*=\s*["']({_ANY})["']\s*\r?\nversion\s*=\s*["']([^"']+)""",
     re.MULTILINE,
@@ -257,6 +258,8 @@ def _sources(folder: Path) -> Iterator[tuple[Path, Callable[[str], list[Bound]],
             yield folder / name, _requirements, False
         elif _CONDA_FILE.search(name):
             yield folder / name, _environment, False
+        elif ".git" in names and name.endswith((".yml", ".yaml")):
+            yield folder / name, _other_environment, False
     for within in [folder / name for name in _INNER if name in names]:
         for name in sorted(_names(within)):
             plain = within.name == "requirements" or name.startswith("requirement")
@@ -343,6 +346,11 @@ def _environment(text: str) -> list[Bound]:
         version = re.sub(r"^(=?=?[\d.*]+)=.*$", r"\1", specifier).lstrip(" ")
         bounds.append((_package(match[1]), allowed(version), line))
     return bounds
+
+
+def _other_environment(text: str) -> list[Bound]:
+    """The same of a file that only its content shows to be an environment."""
+    return _environment(text) if len(set(_PARTS.findall(text))) > 1 else []
 
 
 def _pyproject(text: str) -> list[Bound]:

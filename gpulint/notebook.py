@@ -36,6 +36,7 @@ _PYTHON_CELLS = re.compile(
 )
 # What an exercise leaves to its reader: `model = # your code here`.
 _TO_FILL_IN = re.compile(r"\s*[\w.,\[\] ]+=\s*(#.*)?$")
+_EXERCISE = re.compile(r"\bTODO\b|(?i:your (code|answer|turn)|fill (me )?in\b)")
 # A cell for another terminal, which begins with a command that IPython does not know.
 _SHELL = re.compile(
     r"""\s*(?:\#[^\n]*\n\s*)*\$?[ ]*
@@ -397,7 +398,9 @@ def _check(book: Notebook, cell: Cell) -> None:
             at = book.in_file(Position(cell.row + row - 1, 1)).row
             message = f"syntax error: {error.msg} (cell {cell.number}, line {row})"
             lines = cell.python.splitlines()[row - 1 : row]
-            meant = any(map(_TO_FILL_IN.match, lines))
+            meant = any(map(_TO_FILL_IN.match, lines)) or bool(
+                _EXERCISE.search(cell.python)
+            )
             raise SourceError(message, at, "GPU000", meant) from None
     except (ValueError, RecursionError, MemoryError):
         return  # as in a script: parsing the whole says so

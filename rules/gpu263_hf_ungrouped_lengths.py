@@ -39,7 +39,8 @@ The Trainer reads the lengths once, before it begins: of a dataset with the colu
 
 ## When not
 `group_by_length` or `train_sampling_strategy` is given or may be. Rows have one length:
-they are padded ahead of time (GPU262), cut into blocks, or at most 64 tokens long. The
+they are padded ahead of time (GPU262), cut into blocks, or at most 64 tokens long, or
+a batch is one row. The
 training set is not one of `datasets`: of another class the Trainer would read items
 until it raises IndexError. The Trainer does not pad, or its class chooses the samples
 itself. Texts are sorted already, packed or streamed (`sort`, `IterableDataset`,
@@ -105,7 +106,7 @@ class HfUngroupedLengths(Rule):
         if not tokenizings or not all(_differ(script, its) for its in tokenizings):
             return
         for made, trainers in trained_with(script):
-            if not made.all_absent(*NAMES):
+            if not made.all_absent(*NAMES) or _is_of_one(made):
                 continue
             if all(_is_padded(script, trainer) for trainer in trainers):
                 yield self._finding(script, made, tokenizings[0])
@@ -127,6 +128,12 @@ class HfUngroupedLengths(Rule):
             withheld=withheld,
             related=[(tokenizing.call, "each text keeps its length here")],
         )
+
+
+def _is_of_one(made: TrainerCall) -> bool:
+    """Whether a batch is one text, which nothing pads."""
+    sizes = made.values("per_device_train_batch_size")
+    return bool(sizes.known) and sizes.all_in(1)
 
 
 def _differ(script: Script, tokenizing: Tokenizing) -> bool:

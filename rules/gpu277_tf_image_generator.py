@@ -21,7 +21,8 @@ forms. `keras.utils.image_dataset_from_directory` takes the same folders.
 
 ## When not
 A generator of which no batches are taken, or only one, to show it; a program that gives
-Keras 2 `workers` to read with.
+Keras 2 `workers` to read with. Of low confidence where the program needs a Keras before
+2.4, beside which the other functions and layers are not there.
 
 ## Source
 Keras documentation, `keras.preprocessing.image.ImageDataGenerator` ("deprecated") and
@@ -33,10 +34,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
-from gpulint.script.tf_names import name_of
+from gpulint.script.tf_names import name_of, needs_first_keras
 
 NAME = "ImageDataGenerator"
 FLOWS = ("flow_from_directory", "flow_from_dataframe", "flow")
@@ -62,11 +63,13 @@ class TfImageGenerator(Rule):
             name = name_of(script, call.func)
             if not name.startswith("keras.") or not flows.get(call):
                 continue
+            old = needs_first_keras(script)
             yield self.finding(
                 script,
                 call.func,
                 "pictures are read and augmented in Python, one after another",
                 related=[(f.func, "batches are taken here") for f in flows[call]],
+                confidence=Confidence.LOW if old else None,
             )
 
 

@@ -26,7 +26,8 @@ once, when it is traced. By hand, the body of the loop becomes a function of `x`
 model, which `fit` compiles; tapes whose gradients update no weights; a tape in no loop,
 or on the CPU (`tf.device`). Where what the tape runs is compiled itself, or a mode by
 the name of `eager` or `debug` asks for it, the confidence is low; so it is where NumPy
-computes in the step, which would raise once it is compiled.
+computes in the step, which would raise once it is compiled, and in programs that play
+in an environment, whose episodes have lengths of their own: each is traced anew.
 
 ## Source
 TensorFlow guide, "Better performance with tf.function". Measured with TensorFlow 2.21
@@ -44,6 +45,8 @@ from gpulint.index.walk import walk
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.branches import branches_of
+from gpulint.script.loops import imports_environments
+from gpulint.script.neighbours import run_together
 from gpulint.script.tf_steps import (
     EagerStep,
     computes_by_numpy,
@@ -76,7 +79,7 @@ class TfEagerStep(Rule):
 
 
 def _confidence(script: Script, step: EagerStep) -> Confidence | None:
-    """Low where the step is compiled inside, or cannot be, or is not meant to be."""
+    """Low where the step is compiled inside, may not be, or is not meant to be."""
     wanted = any(
         isinstance(part, ast.Constant) and EAGER.search(str(part.value))
         for branch, holds in branches_of(script.index, step.tape)
@@ -84,4 +87,5 @@ def _confidence(script: Script, step: EagerStep) -> Confidence | None:
         for part in walk(branch.test)
     )
     wanted = wanted or runs_compiled(script, step) or computes_by_numpy(script, step)
+    wanted = wanted or any(map(imports_environments, run_together(script)))
     return Confidence.LOW if wanted else None

@@ -224,6 +224,15 @@ def test_what_an_exercise_leaves_to_its_reader(line: str, meant: bool) -> None:
     assert caught.value.meant is meant
 
 
+@pytest.mark.parametrize("said, meant", [("# TODO: count them", True), ("", False)])
+def test_a_cell_that_an_exercise_leaves(said: str, meant: bool) -> None:
+    with pytest.raises(SourceError) as caught:
+        decode_notebook(
+            dump(code(f"import torch\ndef count(x):\n  {said}\n\ncount(3)")), PATH
+        )
+    assert caught.value.meant is meant
+
+
 def test_what_is_missing_or_of_no_use_in_the_form() -> None:
     cells = [{"cell_type": "code", "source": "x = 1", "metadata": None}]
     cells += [

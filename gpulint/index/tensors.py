@@ -96,7 +96,7 @@ _PASSED_ON = frozenset("list tuple sorted reversed iter".split())
 _PLAIN_METHODS = frozenset(
     "item tolist size dim numel ndimension stride data_ptr element_size nelement "
     "is_contiguous get_device is_pinned storage_offset has_names is_floating_point "
-    "state_dict keys format join split strip".split()
+    "state_dict keys format join split strip __len__".split()
 )
 _PLAIN_ATTRIBUTES = frozenset(
     "shape device dtype ndim requires_grad is_cuda is_leaf grad_fn layout name "

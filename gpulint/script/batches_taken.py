@@ -41,6 +41,47 @@ def shown_once(script: Script, loader: Loader) -> bool:
     return not left and taken_once(script, loader)
 
 
+def is_handed_to_none(script: Script, place: ast.AST) -> bool:
+    """Whether a loader is returned, and no caller reads more of it than its dataset.
+
+    `return train_loader, test_loader` to callers that all are seen, and put each under
+    a name of their own.
+    """
+    returned, position = script.index.parent(place), None
+    if isinstance(returned, ast.Tuple):
+        position = returned.elts.index(place)  # type: ignore[arg-type]
+        returned = script.index.parent(returned)
+    function = script.index.function(place)
+    if not isinstance(returned, ast.Return) or function is None:
+        return False
+    calls = script.resolver.callers(function)
+    return bool(calls) and all(_is_unread(script, c, position) for c in calls)
+
+
+def _is_unread(script: Script, call: ast.Call, position: int | None) -> bool:
+    its = script.of(call)
+    above = its.index.parent(call)
+    targets = above.targets if isinstance(above, ast.Assign) else []
+    name = targets[0] if len(targets) == 1 else None
+    if position is not None and isinstance(name, (ast.Tuple, ast.List)):
+        starred = any(isinstance(item, ast.Starred) for item in name.elts)
+        name = (
+            name.elts[position] if not starred and position < len(name.elts) else None
+        )
+    elif position is not None:
+        return False
+    scope = its.index.scope(call)
+    if not isinstance(name, ast.Name) or isinstance(scope, ast.Module):
+        return False
+    reads = [
+        node
+        for node in its.index.reads.get(name.id, ())
+        if isinstance(node, ast.Name) and its.index.inside(node, scope)
+    ]
+    around = map(its.index.parent, reads)
+    return all(isinstance(a, ast.Attribute) and a.attr == "dataset" for a in around)
+
+
 def kept_once(script: Script, loader: Loader) -> bool:
     """Whether batches are taken a single time, into a list: `list(loader)`."""
     taken = [p for p in places(script, loader) if not is_len(script, p)]

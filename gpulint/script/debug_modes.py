@@ -48,9 +48,10 @@ _TRAINERS = (
 # Of a Trainer's profilers; the simple one only takes the time of its hooks.
 _SLOW_PROFILERS = frozenset({"advanced", "pytorch"})
 _REASON = re.compile(
-    r"debug|profil|bench|trace|seed|reproduc|determin|detect|check|anomal|nan",
+    r"debug|profil|nvtx|bench|trace|seed|reproduc|determin|detect|check|anomal|nan",
     re.IGNORECASE,
 )
+_RECORDS = re.compile(r"profil|nvtx|bench", re.IGNORECASE)
 _REPEATABLE = re.compile(r"seed|reproduc|repeatab", re.IGNORECASE)
 _ENTRY = re.compile(r"^(main|run|train\w*|fit|cli|__init__|training_step|forward)$")
 _ON_GPU = re.compile(r"cuda|gpu", re.IGNORECASE)
@@ -107,7 +108,8 @@ def _anomaly(script: Script) -> Iterator[DebugMode]:
 
 def _profilers(script: Script) -> Iterator[DebugMode]:
     """A profiler around all training, that no schedule ends."""
-    if _REASON.search(script.source.path.stem):
+    path = script.source.path
+    if _REASON.search(path.stem) or _RECORDS.search(path.parent.name):
         return
     for call in _calls(script.index, _PROFILER_CALLS):
         block = _block(script, call)

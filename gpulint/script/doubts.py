@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Function
 from gpulint.index.walk import walk
-from gpulint.script.batches_taken import places
+from gpulint.script.batches_taken import is_handed_to_none, places
 from gpulint.script.branches import all_of, branches_of
 from gpulint.script.commands import option_of
 from gpulint.script.doubtful import may_never_run
@@ -62,8 +62,8 @@ def _is_left(script: Script, loader: Loader) -> bool:
             _is_spared(script.of(loop.node), loop.node, MAX_CALLS)
             for loop in loader.loops
         )
-    read = any(True for _ in places(script, loader))
-    return not read and any(map(script.index.all, (ast.For, ast.While)))
+    read = (p for p in places(script, loader) if not is_handed_to_none(script, p))
+    return not any(read) and any(map(script.index.all, (ast.For, ast.While)))
 
 
 def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpulint.script.loaders import Loader
     from gpulint.script.model import Script
 
-FEW = 8  # batches in each pass
+FEW = 16  # batches in each pass
 
 
 def takes_few(script: Script, loader: Loader) -> bool:

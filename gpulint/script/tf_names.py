@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from gpulint.releases import Version
@@ -17,6 +18,11 @@ TF_WITH_KERAS_3 = (2, 16)
 _LEGACY = "TF_USE_LEGACY_KERAS"
 _OF_KERAS_3 = tuple(
     f"{of}keras.{part}." for of in ("", "tensorflow.") for part in ("ops", "random")
+)
+# Arguments and a function that Keras took until 2.3.
+_OF_FIRST_KERAS = re.compile(
+    r"\b(nb_epoch|samples_per_epoch|nb_val_samples|border_mode|nb_filter)\s*="
+    r"|\bimage_dim_ordering\("
 )
 _ESTIMATORS = ("tensorflow.estimator.", "tensorflow.compat.v1.estimator.")
 PARALLEL_MAPS = (2, 6)
@@ -70,7 +76,9 @@ def needs_first_keras(script: Script) -> bool:
     """
     if "keras" not in script.index.packages:
         return False
-    return _below(script.releases("keras").highest, KERAS_OF_TF)
+    return script.source.has(_OF_FIRST_KERAS) or _below(
+        script.releases("keras").highest, KERAS_OF_TF
+    )
 
 
 def surely_has_keras_3(script: Script) -> bool:

@@ -308,6 +308,18 @@ def test_lists_of_conda_by_any_of_their_names(tmp_path: Path, name: str) -> None
     assert found.highest == (1, 11)
 
 
+def test_lists_of_conda_of_any_name(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    path = tmp_path / "linux_cuda10.yml"
+    path.write_text("training:\n- pytorch=1.4\n")
+    assert find_torch_version(tmp_path) is None
+    forget()
+    path.write_text("channels:\n- pytorch\ndependencies:\n- pytorch=1.5.1\n")
+    found = find_torch_version(tmp_path)
+    assert found is not None
+    assert found.highest == (1, 5)
+
+
 def test_commits_of_trainers_are_of_no_known_release(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     write(

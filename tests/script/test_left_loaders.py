@@ -238,3 +238,44 @@ def test_layers_of_a_model_that_cannot_be_made(
     options = Options(select_rules(("GPU506",)), projects=projects)
     found = check_path(tmp_path / "layers.py", options).findings
     assert [f.confidence for f in found] == [sure]
+
+
+HANDED = """
+from elsewhere import fit, score
+
+
+def make_loaders(paths):
+    train_loader = DataLoader(Photos(paths), batch_size=4)
+    test_loader = DataLoader(Photos(paths), batch_size=4)
+    return train_loader, test_loader
+
+
+def show(paths):
+    {taken}
+    model = torch.nn.Linear(4, 4).cuda()
+    for number in range(9):
+        print(model(test_loader.dataset[number].cuda()))
+    {read}
+
+
+show(["a.png", "b.png"])
+"""
+BOTH = "train_loader, test_loader = make_loaders(paths)"
+
+
+@pytest.mark.parametrize(
+    "taken, read, sure",
+    [
+        (BOTH, "", [LOW, LOW]),
+        (BOTH, "score(model, test_loader)", [LOW, HIGH]),
+        (BOTH, "fit(model, train_loader)", [HIGH, LOW]),
+        ("test_loader = make_loaders(paths)[1]", "", [HIGH, HIGH]),
+        ("*_, test_loader = make_loaders(paths)", "", [HIGH, HIGH]),
+        (f"global test_loader\n    {BOTH}", "fit()", [LOW, LOW]),
+    ],
+)
+def test_loaders_that_callers_leave(
+    tmp_path: Path, taken: str, read: str, sure: list[Confidence]
+) -> None:
+    text = DATA + HANDED.format(taken=taken, read=read)
+    assert confidences(tmp_path, "test.py", {"test.py": text}) == sure

@@ -156,7 +156,6 @@ def test_imports_that_keras_3_does_not_have(line: str, rows: list[int]) -> None:
 
 OF_FIRST_KERAS = """\
 import keras
-from keras.legacy import interfaces
 
 model = keras.Sequential([keras.layers.Conv2D(256, 3), keras.layers.Dense(2)])
 model.fit(pictures, labels)
@@ -166,31 +165,46 @@ for picture in more:
 
 
 @pytest.mark.parametrize(
-    "text, highest, first",
+    "old, new, highest, first",
     [
-        (OF_FIRST_KERAS, None, True),
+        ("", "", None, False),
+        ("", "", (2, 3), True),
+        ("", "", (2, 4), False),
         (
-            OF_FIRST_KERAS.replace("from keras.legacy import interfaces", ""),
+            "import keras\n",
+            "import keras\nfrom keras.legacy import layers\n",
             None,
-            False,
+            True,
         ),
-        (OF_FIRST_KERAS.replace("keras.legacy", "other"), (2, 3), True),
-        (OF_FIRST_KERAS.replace("keras.legacy", "other"), (2, 4), False),
-        (
-            OF_FIRST_KERAS.replace("import keras", "from tensorflow import keras"),
-            None,
-            False,
-        ),
+        ("labels)", "labels, nb_epoch=3)", None, True),
+        ("import keras", "from tensorflow import keras", (2, 3), False),
     ],
 )
 def test_a_keras_before_that_of_tensorflow(
-    text: str, highest: tuple[int, int] | None, first: bool
+    old: str, new: str, highest: tuple[int, int] | None, first: bool
 ) -> None:
-    text = text.replace(
-        "tensorflow import keras\nfrom keras.legacy",
-        "tensorflow import keras\nfrom other",
-    )
+    text = OF_FIRST_KERAS.replace(old, new, 1)
     packages = (("keras", Range(None, highest)),) if highest else ()
     for rule in ("GPU371", "GPU572"):
         [finding] = found(text, packages, rule)
         assert (finding.confidence is Confidence.LOW) is first, rule
+
+
+PICTURES = """\
+import keras
+from keras.preprocessing.image import ImageDataGenerator
+
+made = ImageDataGenerator(horizontal_flip=True)
+model.fit_generator(made.flow_from_directory("photos"), steps_per_epoch=9)
+"""
+
+
+@pytest.mark.parametrize(
+    "steps, first", [("steps_per_epoch", False), ("samples_per_epoch", True)]
+)
+def test_generators_of_a_keras_before_that_of_tensorflow(
+    steps: str, first: bool
+) -> None:
+    text = PICTURES.replace("steps_per_epoch", steps)
+    [finding] = found(text, (), "GPU277")
+    assert (finding.confidence is Confidence.LOW) is first
