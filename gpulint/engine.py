@@ -24,6 +24,7 @@ from gpulint.registry import find_rule
 from gpulint.releases import TORCH, Range
 from gpulint.rule import Present, Rule
 from gpulint.source import (
+    FRAMEWORKS,
     Source,
     SourceError,
     check_syntax,
@@ -40,7 +41,6 @@ _OLD_EXCEPT = re.compile(r"^\s*except\s+[\w.]+\s*,\s*[a-z_]\w*\s*:", re.MULTILIN
 _ASYNC = re.compile(r"\basync\s*=")  # `tensor.cuda(async=True)` of PyTorch 0.3
 _DATABRICKS = "# Databricks notebook source"
 _IMPORTS = (ast.Import, ast.ImportFrom)
-FRAMEWORKS = ("torch", "tensorflow", "keras", "mindspore", "lightning", "transformers")
 RECURSION_LIMIT = 6000  # 150 links take a few Python frames each
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from gpulint.finding import Position
 from gpulint.releases import Range
-from gpulint.source import MAX_BYTES, Source, SourceError
+from gpulint.source import FRAMEWORKS, MAX_BYTES, Source, SourceError
 
 MAX_RAW = 50_000_000  # bytes with all outputs
 SKIP_TAG = "gpulint-skip"
@@ -389,11 +389,12 @@ def _parse(text: str) -> None:
 
 
 def _check(book: Notebook, cell: Cell) -> None:
-    """SourceError for a cell that is no Python, in a notebook about torch."""
+    """SourceError for a cell that is no Python, in a notebook about a framework."""
     try:
         _parse(cell.python)
     except SyntaxError as error:
-        if "torch" in book.text and "too many nested" not in error.msg:
+        named = any(name in book.text for name in FRAMEWORKS)
+        if named and "too many nested" not in error.msg:
             row = error.lineno or 1
             at = book.in_file(Position(cell.row + row - 1, 1)).row
             message = f"syntax error: {error.msg} (cell {cell.number}, line {row})"

@@ -22,6 +22,8 @@ from gpulint.runtime_name import FIRST_WORDS
 MAX_BYTES = 2_000_000
 NOTEBOOK = ".ipynb"
 MAX_DEPTH = 100
+# By what a text names: one that names none has nothing for gpulint to check.
+FRAMEWORKS = ("torch", "tensorflow", "keras", "mindspore", "lightning", "transformers")
 LONG_LINE = 500
 MANY_LINES = 100
 _CONTINUED = re.compile(r"\n[ \t]*(?:[-+*/|&(.]|elif\b)")

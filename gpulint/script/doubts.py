@@ -291,28 +291,37 @@ def _cannot_start(index: FileIndex) -> bool:
         for found in [project.resolve(index, _module_of(statement))]
         if found is not None and found[0] is not index
     ]
-    return any(map(_cannot_be_imported, [index, *imported]))
+    folder = index.source.path.parent
+    return _cannot_be_imported(index, guess=True) or any(
+        _cannot_be_imported(its, guess=its.source.path.parent == folder)
+        for its in imported
+    )
 
 
 def _module_of(statement: ast.ImportFrom) -> str:
     return f"{'.' * statement.level}{statement.module or ''}"
 
 
-def _cannot_be_imported(index: FileIndex) -> bool:
-    """Whether a file imports what its project's own package or module does not have."""
+def _cannot_be_imported(index: FileIndex, guess: bool) -> bool:
+    """Whether a file imports what its project's own package or module does not have.
+
+    `guess`: also what only looks as if it had been the project's.
+    """
     return index.project is not None and any(
-        _imports_nothing(index, statement)
+        _imports_nothing(index, statement, guess)
         for statement in index.tree.body
         if isinstance(statement, ast.ImportFrom)
     )
 
 
-def _imports_nothing(index: FileIndex, statement: ast.ImportFrom) -> bool:
+def _imports_nothing(index: FileIndex, statement: ast.ImportFrom, guess: bool) -> bool:
     module = _module_of(statement)
     if _is_missing(index, module) or _is_not_beside(index, statement):
         return True
-    if not statement.level and (
-        _has_moved(index, statement) or _lies_nowhere(index, module)
+    if (
+        guess
+        and not statement.level
+        and (_has_moved(index, statement) or _lies_nowhere(index, module))
     ):
         return True
     return any(
@@ -351,7 +360,7 @@ def _has_moved(index: FileIndex, statement: ast.ImportFrom) -> bool:
     if "*" in names or _is_required(index, head):
         return False
     files = [p for p in project.mentioning(names[0]) if p.name == f"{last}.py"]
-    found = [home for home in map(project.index, files) if home is not None]
+    found = [home for home in map(project.index, files) if home not in (None, index)]
     return any(all(name in home.bound_names for name in names) for home in found)
 
 

@@ -65,6 +65,8 @@ def _stops_early(script: Script, loop: Loop) -> bool:
     def is_few(limit: ast.expr) -> bool:
         if isinstance(limit, ast.BinOp) and isinstance(limit.op, ast.Sub):
             limit = limit.left  # of `shown - 1`
+        if _is_given_few(script, limit):
+            return True
         values = script.evaluator.values(limit)
         numbers = [v.constant for v in values.known]
         few = all(type(n) is int and n <= FEW for n in numbers)
@@ -73,3 +75,24 @@ def _stops_early(script: Script, loop: Loop) -> bool:
 
     at_once = isinstance(loop.node.body[-1], (ast.Break, ast.Return))
     return at_once or stops_after(script.resolver, loop, is_few)
+
+
+def _is_given_few(script: Script, limit: ast.expr) -> bool:
+    """Whether a limit is a parameter for which each call writes a small number."""
+    function = script.index.function(limit)
+    if function is None or not isinstance(limit, ast.Name):
+        return False
+    if any(d.kind != "parameter" for d in script.definitions(limit)):
+        return False
+    given = script.resolver.arguments(function, limit.id)
+    calls = script.resolver.callers(function)
+    return (
+        bool(given)
+        and len(calls) == len(given or ())
+        and all(
+            isinstance(node, ast.Constant)
+            and type(node.value) is int
+            and node.value <= FEW
+            for node in given or ()
+        )
+    )

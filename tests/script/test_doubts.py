@@ -356,6 +356,27 @@ def test_packages_that_have_moved(
     assert found[12] is sure
 
 
+def test_a_package_of_which_a_file_has_a_class_of_its_own(tmp_path: Path) -> None:
+    text = f"from old.engine import Trainer as Base\n{LOOP}"
+    found = confidences(tmp_path, {"engine.py": text, "main.py": MAIN, ".git/HEAD": ""})
+    assert found[12] is HIGH
+
+
+def test_what_an_imported_file_imports_of_packages(tmp_path: Path) -> None:
+    files = {
+        "engine.py": f"from parts.nets import Net\n{LOOP}",
+        "main.py": MAIN,
+        "parts/__init__.py": "",
+        "parts/nets.py": "from old.layers import Block\n\nNet = Block\n",
+        "new/layers.py": "class Block:\n    pass\n",
+        ".git/HEAD": "",
+    }
+    assert confidences(tmp_path, files)[12] is HIGH
+    missing = {"parts/nets.py": "from parts import rows\n\nNet = rows\n"}
+    filled = {"parts/__init__.py": "from parts import nets\n"}
+    assert confidences(tmp_path, missing | filled)[12] is LOW
+
+
 @pytest.mark.parametrize(
     "module, files, sure",
     [

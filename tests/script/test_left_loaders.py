@@ -279,3 +279,37 @@ def test_loaders_that_callers_leave(
 ) -> None:
     text = DATA + HANDED.format(taken=taken, read=read)
     assert confidences(tmp_path, "test.py", {"test.py": text}) == sure
+
+
+LIMITED = """
+
+def score(model, paths, most=None):
+    loader = DataLoader(Photos(paths), batch_size=4)
+    with torch.no_grad():
+        for number, x in enumerate(loader):
+            print(model(x.cuda()).sum())
+            if most is not None and number >= most:
+                break
+
+
+model = torch.nn.Linear(4, 4).cuda()
+score(model, ["a.png"], most=9)
+{call}
+"""
+
+
+@pytest.mark.parametrize(
+    "call, found",
+    [
+        ('score(model, ["b.png"], 10)', []),
+        ('score(model, ["b.png"], 900)', [HIGH]),
+        ('score(model, ["b.png"])', [HIGH]),
+        ('score(model, ["b.png"], **options)', [HIGH]),
+        ('score(model, ["b.png"], len(names))', [HIGH]),
+    ],
+)
+def test_a_limit_that_each_call_writes(
+    tmp_path: Path, call: str, found: list[Confidence]
+) -> None:
+    text = DATA + LIMITED.format(call=call)
+    assert confidences(tmp_path, "test.py", {"test.py": text}) == found
