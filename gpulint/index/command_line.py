@@ -114,7 +114,8 @@ class CommandLine:
         if not table or name in table or self._given(origin):
             return False
         call = origin.node
-        parser = call.func.value if isinstance(call, ast.Call) else None  # type: ignore[attr-defined]
+        func = call.func if isinstance(call, ast.Call) else None
+        parser = func.value if isinstance(func, ast.Attribute) else None
         if not isinstance(parser, ast.Name) or not self._is_plain(parser):
             return False
         home = self.index.home(parser)

@@ -442,8 +442,8 @@ def _lacks(project: Project, home: FileIndex, name: str, depth: int) -> bool:
         found = project.resolve(home, star)
         if found is None and f".{star}" in home.stars:
             continue  # in a script that lies beside it
-        if found is None or found[1] or not depth:
+        if found is None or found[1] or found[0] is home or not depth:
             return False
-        if found[0] is not home and not _lacks(project, found[0], name, depth - 1):
+        if not _lacks(project, found[0], name, depth - 1):
             return False
     return True

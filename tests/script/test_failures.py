@@ -387,6 +387,7 @@ IN_TEST = "if args.depth:\n    print(1)"
         ("parser.add_argument(*flags)", PLAIN, HIGH),
         ("more(parser)", PLAIN, HIGH),
         ("parser = more()", PLAIN, HIGH),
+        ("from options import parse_args\nargs = parse_args()", PLAIN, HIGH),
         ("parser.add_subparsers()", PLAIN, HIGH),
     ],
 )
@@ -394,6 +395,8 @@ def test_options_that_no_command_line_has(
     tmp_path: Path, more: str, lines: str, sure: Confidence
 ) -> None:
     text = MAIN.replace("args = parser", f"{more}\nargs = parser")
+    if "parse_args()" in more:
+        text = text.replace("args = parser.parse_args()\n", "")
     text = text.replace("trainer.fit(", f"{lines}\ntrainer.fit(")
     files = {"engine.py": LOOP, "main.py": text, ".git/HEAD": ""}
     assert confidences(tmp_path, files)[11] is sure
