@@ -95,8 +95,9 @@ a package, attention beside layer norms, and layers of 256 features or more are.
 project that allows no torch from 1.6 on, which has no mixed precision of its own, loops
 in which no optimizer is seen to step, a program in which an option that is off turns
 the whole model into float16, one whose files use an environment to play in, and models
-of Fourier transforms, that solve linear systems, or with recurrent cells that make a
-step for each frame, or recurrent layers that take one token of one sample.
+of Fourier transforms, that solve linear systems or differential equations, or with
+recurrent cells that make a step for each frame, or recurrent layers that take one token
+of one sample.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and

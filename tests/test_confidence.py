@@ -229,6 +229,8 @@ for x, y in loader:
     loss.backward()
     optimizer.step()
 """
+FLOWS = SOLVES.replace("torch.linalg.solve(z.mT @ z, z.mT @ y)", "odeint(z, y)")
+FLOWS = f"from torchdiffeq import odeint\n{FLOWS}"
 WIDTH = """\
 import torch
 from torch import nn
@@ -367,6 +369,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         ("GPU371", OWN_MASKED, ", tf.float32", ""),
         ("GPU151", MOVED, "x.to(self.device)", "x.cuda()"),
         ("GPU301", SOLVES, "torch.linalg.solve", "torch.matmul"),
+        ("GPU301", FLOWS, "odeint(z, y)", "torch.matmul(z.mT, y)"),
         ("GPU104", WIDTH, "_, _, width = x.shape", "width = self.width"),
         ("GPU102", CAST, "x.float().cuda()", "x.cuda()"),
         ("GPU102", CAST_TO, "x.type(torch.float16).cuda()", "x.cuda()"),
@@ -389,6 +392,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         "a mask of any format",
         "a device by name",
         "a product",
+        "no differential equation",
         "a width that is given",
         "no cast",
         "no cast to halves",

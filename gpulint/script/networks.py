@@ -70,7 +70,7 @@ _OF_LARGE = re.compile(
 _SPECTRAL = re.compile(r"(^|\.)fft\.i?r?fft[2n]?$")
 _SOLVING = re.compile(
     r"(^|\.)linalg\.(solve\w*|(pseudo_?|p)?inv\w*|cholesky\w*|svd\w*|eig\w*|qr|lstsq|"
-    r"slogdet|det|lu\w*)$|^torch\.(inverse|cholesky\w*|svd|symeig|solve|lstsq)$"
+    r"slogdet|det|lu\w*)$|\bodeint(_adjoint)?$|^torch\.(inverse|cholesky\w*|svd|symeig|solve|lstsq)$"
 )
 _CELLS = re.compile(r"^torch\.nn\.(LSTM|GRU|RNN)Cell$")
 _OF_GRAPHS = ("torch_geometric.", "dgl.")
@@ -146,7 +146,7 @@ def transforms_spectra(script: Script) -> bool:
 
 
 def solves_systems(script: Script) -> bool:
-    """Whether a model that is trained may solve linear systems, or decompose."""
+    """Whether a model that is trained may solve systems, also of differential ones."""
     return _trains_one(script, "solves_systems", ())
 
 
@@ -364,7 +364,10 @@ class Network:
 
     @property
     def solves_systems(self) -> bool:
-        """Whether it uses linear algebra, which raises for halves."""
+        """Whether it uses linear algebra, or solves differential equations.
+
+        The first raises for halves; the second takes more steps for what they round.
+        """
         return self._has(_SOLVING)
 
     @property

@@ -104,7 +104,7 @@ def imports_of(index: FileIndex) -> Iterator[str]:
 
 def _takes_an_element(files: list[FileIndex]) -> bool:
     """`loss.data[0]`, which torch 0.5 raises for: a loss has no dimension."""
-    return any(_LOSS.search(index.source.text) for index in files)
+    return any(index.source.has(_LOSS) for index in files)
 
 
 def _reads_with_fields(files: list[FileIndex]) -> bool:
