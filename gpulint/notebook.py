@@ -34,6 +34,7 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _PYTHON_CELLS = re.compile(
     r"\s*%%(?:capture|debug|ipytest|prun|pypy|python3?|time|timeit)(?!\w)"
 )
+_COMMENTS = re.compile(r"\A\s*(?:#[^\n]*\n\s*)*")
 # What an exercise leaves to its reader: `model = # your code here`.
 _TO_FILL_IN = re.compile(r"\s*[\w.,\[\] ]+=\s*(#.*)?$")
 _EXERCISE = re.compile(r"\bTODO\b|(?i:your (code|answer|turn)|fill (me )?in\b)")
@@ -289,8 +290,9 @@ def _python_of(value: dict[str, Any]) -> str | None:
         return None
     source = value.get("source", "")
     text = "".join(source) if isinstance(source, list) else str(source)
-    magic = text.lstrip().startswith("%%")
-    return text if text.strip() and (not magic or _PYTHON_CELLS.match(text)) else None
+    code = _COMMENTS.sub("", text)  # Colab takes a magic behind a comment as well
+    magic = code.startswith("%%")
+    return text if text.strip() and (not magic or _PYTHON_CELLS.match(code)) else None
 
 
 def _newline(cells: list[tuple[dict[str, Any], Span]]) -> str:

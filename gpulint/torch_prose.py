@@ -117,9 +117,9 @@ _PACKAGE = re.compile(
     |(?<=[/\ ])torch-(?P<wheel>\d+\.\d+)[^\s/]*\.whl""",
     re.VERBOSE,
 )
-# An item of a list that is written as a requirement is.
+# An item of a list that is written as a requirement is, also behind others.
 _PINNED = re.compile(
-    r"\s*(?:[-*+]\s+)?[`*_\[]*(?:py)?torch[`*_\]]*(?:\([^()\s]*\))?"
+    r"\s*(?:[-*+]\s+)?(?:[\w.-]+\s*[<>=!~]=\s*[\d.]+\s*[,;]\s*)*[`*_\[]*(?:py)?torch[`*_\]]*(?:\([^()\s]*\))?"
     r"(?:\s+(?:install|version))?\s*={1,2}\s*",
     re.IGNORECASE,
 )

@@ -67,10 +67,11 @@ A note where samples are only read and padded, a warning where each takes work.
 
 ## When not
 `dataloader_num_workers` is 2 or more, or may be: by a parser, a settings file or
-`**kwargs` that cannot be read. Iterable and streamed datasets, which workers would give
-out several times; tensors in memory; datasets that are not known, or give tensors on
-the GPU. The Trainer stays on the CPU, MPS or a TPU. A comment gives a reason for the
-number. Nothing is trained in this file.
+`**kwargs` that cannot be read; or 1, for samples that are only read and padded.
+Iterable and streamed datasets, which workers would give out several times; tensors in
+memory; datasets that are not known, or give tensors on the GPU. The Trainer stays on
+the CPU, MPS or a TPU. A comment gives a reason for the number. Nothing is trained in
+this file.
 
 ## Source
 Transformers documentation, `TrainingArguments`; PyTorch documentation,
@@ -112,7 +113,7 @@ class HfSerialLoading(Rule):
             if is_decided(made, "loading") or not _is_serial(made):
                 continue
             samples = samples_of(script, trainers)
-            if samples is None:
+            if samples is None or (_is_one(made) and not samples.costly):
                 continue
             withheld = samples.withheld or _why_not(made)
             title = "Let the runtime choose the workers"
@@ -143,11 +144,16 @@ def _is_serial(made: TrainerCall) -> bool:
     return not any(has_reason(made.script, v.node) for v in values.known)
 
 
+def _is_one(made: TrainerCall) -> bool:
+    """Whether there is a worker, which reads and pads beside the training."""
+    return made.values(NUMBER).any_in(1)
+
+
 def _why_not(made: TrainerCall) -> str | None:
     """The guard of the fix that fails in the call itself."""
     if any(v.default for v in made.values(NUMBER).known):
         return "the number is a default that a caller or user may replace"
-    if made.values(NUMBER).any_in(1):
+    if _is_one(made):
         return "one worker is asked for, which stays what it is without the runtime"
     for name in OTHERS:
         if not made.argument(name).absent:

@@ -52,7 +52,7 @@ with `module.` in both.
 One GPU is named (`device_ids=[0]`, `CUDA_VISIBLE_DEVICES`, or the default of the option
 that sets it, in the file or in a program that uses it), for which `DataParallel` is a
 plain call. Programs that train nothing. A wrapper that only loads or saves weights, or
-whose `module` makes all passes.
+whose `module` makes all passes, or of a module without weights.
 Where the same file has `DistributedDataParallel`, this may be the way for machines
 without a launcher: a note of low confidence.
 
@@ -70,12 +70,13 @@ import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding, Severity
-from gpulint.index.walk import dotted
+from gpulint.index.walk import dotted, walk
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.branches import branches_of
+from gpulint.script.frozen import has_no_weights
 from gpulint.script.named_cards import leaves_one_card
-from gpulint.script.neighbours import run_together, used_by
+from gpulint.script.neighbours import imported, run_together, used_by
 
 WRAPPERS = (
     "torch.nn.DataParallel",
@@ -104,7 +105,9 @@ class DataParallel(Rule):
         for call in calls:
             if names_one_card(script, call) or is_never_run(script, call):
                 continue
-            if is_wrapped_before(script, call):
+            if is_wrapped_before(script, call) or only_evaluates(script, call):
+                continue
+            if call.args and has_no_weights(script, call.args[0]):
                 continue
             yield self.finding(
                 script,
@@ -124,6 +127,22 @@ def trains(script: Script) -> bool:
         return True
     far = run_together(script) if "optim" in script.source.text else []
     return any("backward" in index.calls_by_name for index in far)
+
+
+def only_evaluates(script: Script, call: ast.Call) -> bool:
+    """Whether a file that trains nothing, nor what it imports, does it when started.
+
+    Behind its main guard: who imports the file does not come there.
+    """
+    guarded = any(
+        isinstance(above, ast.If)
+        and any(
+            isinstance(n, ast.Name) and n.id == "__name__" for n in walk(above.test)
+        )
+        for above in script.index.ancestors(call)
+    )
+    files = [script.index, *imported(script, script.index)] if guarded else []
+    return guarded and not any("backward" in f.calls_by_name for f in files)
 
 
 def names_one_card(script: Script, call: ast.Call) -> bool:

@@ -63,7 +63,9 @@ def _is_weightless(script: Script, owner: ast.ClassDef) -> bool:
     if not all(script.index.home(b).qualified(b) == "torch.nn.Module" for b in outside):
         return False
     init = resolver.methods(owner).get("__init__")
-    calls = [node for node in walk(init) if isinstance(node, ast.Call)] if init else []
+    if init is None:
+        return True  # made as every module is
+    calls = [node for node in walk(init) if isinstance(node, ast.Call)]
     return bool(calls) and not any(_may_give_weights(script, call) for call in calls)
 
 

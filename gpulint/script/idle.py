@@ -85,6 +85,8 @@ def _in_loop(script: Script, call: ast.Call) -> Idle | None:
     seconds = _seconds(script, call)
     if seconds is not None and (not seconds or imports_environments(script.index)):
         return None
+    if seconds is None and isinstance(loop.node, ast.While) and not loop.train:
+        return None  # `while True:` around whole trainings, for as many as one wants
     guards = list(_guards(script, call, loop))
     often = not any(isinstance(g, ast.If) and _is_interval(g.test) for g in guards)
     if not all(_may_pass(guard, seconds) for guard in guards):

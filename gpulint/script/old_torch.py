@@ -34,7 +34,10 @@ _OLD_TEXT = frozenset(
 _BUILDS, _BUILT = "torch.utils.ffi", "_ext"
 FIRST_TORCH = (1, 0)  # the first release that gpulint speaks of
 # What a loss is until torch 0.4: later, it has no element to take.
-_LOSS = re.compile(r"\b(loss|(\w+_)?loss_\w+|\w+_loss|err\w*)\.data\[0\]")
+_LOSS = re.compile(
+    r"\b(loss|(\w+_)?loss_\w+|\w+_loss|err\w*)"
+    r"(\.data|(\.cpu\(\)|\.data)+\.numpy\(\))\[0\]"
+)
 
 
 class _Sign(NamedTuple):
@@ -105,6 +108,42 @@ def imports_of(index: FileIndex) -> Iterator[str]:
 def _takes_an_element(files: list[FileIndex]) -> bool:
     """`loss.data[0]`, which torch 0.5 raises for: a loss has no dimension."""
     return any(index.source.has(_LOSS) for index in files)
+
+
+def _unpacks_a_pair(files: list[FileIndex]) -> bool:
+    """`scores, _ = pack_padded_sequence(…)`, which gives four parts since torch 1.1."""
+    return any(
+        isinstance(above, ast.Assign)
+        and isinstance(above.targets[0], ast.Tuple)
+        and len(above.targets[0].elts) == 2
+        for index, call in _calls_of("pack_padded_sequence", files)
+        for above in [index.parent(call)]
+    )
+
+
+def _imports_what_lies_beside(files: list[FileIndex]) -> bool:
+    """A package whose `__init__.py` has `from resnet import *` for its own `resnet.py`.
+
+    Only Python 2 finds that, for which 1.4 was the last torch.
+    """
+    return any(
+        _lies_beside(index, statement)
+        for index in files
+        if index.source.path.name == "__init__.py"
+        for statement in index.tree.body
+        if isinstance(statement, ast.ImportFrom) and not statement.level
+    )
+
+
+def _lies_beside(index: FileIndex, statement: ast.ImportFrom) -> bool:
+    module, project = statement.module or "", index.project
+    folder = index.source.path.parent
+    if project is None or not module.isidentifier() or folder == project.root:
+        return False
+    if not project.lists(folder / f"{module}.py"):
+        return False
+    known = project.resolve(index, module)
+    return known is None or known[0] is index
 
 
 def _reads_with_fields(files: list[FileIndex]) -> bool:
@@ -213,6 +252,9 @@ def _iterates_a_loader(value: ast.expr) -> bool:
 
 _SIGNS = (
     _Sign(".data[0]", (0, 4), _takes_an_element),
+    _Sign(".numpy()[0]", (0, 4), _takes_an_element),
+    _Sign("pack_padded_sequence", (1, 0), _unpacks_a_pair),
+    _Sign("import", (1, 4), _imports_what_lies_beside),
     _Sign("].view(-1)", (1, 6), _views_a_turned_part),
     _Sign("torchtext", (1, 7), _reads_with_fields),
     _Sign(".next()", (1, 12), _asks_a_loader_for_its_next),

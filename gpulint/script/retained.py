@@ -145,6 +145,8 @@ def _has_graph(script: Script, node: ast.expr, depth: int = 0) -> bool:
     """Whether a term of a loss leads back to a model, not to data or weights only."""
     if depth > MAX_DEPTH or script.where(node) is Where.PLAIN:
         return False
+    if isinstance(node, ast.Attribute) and _is_number(script, node):
+        return False
     if isinstance(node, (ast.Name, ast.Attribute)) and script.definitions(node):
         return any(
             d.kind in ("assign", "augment")
@@ -159,6 +161,12 @@ def _has_graph(script: Script, node: ast.expr, depth: int = 0) -> bool:
     if isinstance(node, ast.UnaryOp):
         return _has_graph(script, node.operand, depth + 1)
     return isinstance(node, ast.Call) and _call_has_graph(script, node, depth)
+
+
+def _is_number(script: Script, node: ast.Attribute) -> bool:
+    """`loss.data`, which has left the graph; `args.batch_size`, an option."""
+    option = script.evaluator.command_line.option(node.value, node.attr)
+    return node.attr in ("data", "shape") or option is not None
 
 
 def _call_has_graph(script: Script, call: ast.Call, depth: int) -> bool:

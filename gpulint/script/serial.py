@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from gpulint.index import Resolver, Value
+from gpulint.index.project import is_run
 from gpulint.index.walk import walk
 from gpulint.script.batches_taken import taken_once
 from gpulint.script.changes import everywhere
@@ -15,6 +17,7 @@ from gpulint.script.few_batches import takes_few
 from gpulint.script.generated import made_by_objects
 from gpulint.script.loader_options import fed_by_framework, has_reason, unpicklable
 from gpulint.script.loaders import Loader
+from gpulint.script.neighbours import programs, run_together
 from gpulint.script.old_torch import runs_only_before
 from gpulint.script.reuse import built_again
 from gpulint.script.setting_values import comes_from_settings
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 
+_OF_GPUS = re.compile(r"cuda|device|\.to\(|backward\(|rainer|\.fit\(|ccelerat|no_grad")
 # The first torch whose workers draw numbers of their own from NumPy's global generator.
 SEEDS_NUMPY = (1, 9)
 
@@ -75,7 +79,17 @@ def _may_have_more(script: Script, loader: Loader) -> bool:
         return False
     if made_by_objects(script, loader) is not None:
         return False  # such as models, which worker processes do not have
-    return not feeds_no_gpu(script, loader)
+    return not feeds_no_gpu(script, loader) and not _is_far_from_gpus(script)
+
+
+def _is_far_from_gpus(script: Script) -> bool:
+    """Whether a program, with all that it imports, only looks at its samples.
+
+    Nothing of it names a device or trains, and no other file imports it.
+    """
+    if not is_run(script.index) or len(programs(script)) > 1:
+        return False
+    return not any(index.source.has(_OF_GPUS) for index in run_together(script))
 
 
 def wants_workers(loader: Loader) -> bool:

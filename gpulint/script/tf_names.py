@@ -22,7 +22,7 @@ _OF_KERAS_3 = tuple(
 # Arguments and a function that Keras took until 2.3.
 _OF_FIRST_KERAS = re.compile(
     r"\b(nb_epoch|samples_per_epoch|nb_val_samples|border_mode|nb_filter)\s*="
-    r"|\bimage_dim_ordering\("
+    r"|\bimage_dim_ordering\(|\bModel\(\s*inputs?\s*=[^=].*\boutput\s*="
 )
 _ESTIMATORS = ("tensorflow.estimator.", "tensorflow.compat.v1.estimator.")
 PARALLEL_MAPS = (2, 6)
@@ -76,7 +76,7 @@ def needs_first_keras(script: Script) -> bool:
     """
     if "keras" not in script.index.packages:
         return False
-    return script.source.has(_OF_FIRST_KERAS) or _below(
+    return any(f.source.has(_OF_FIRST_KERAS) for f in run_together(script)) or _below(
         script.releases("keras").highest, KERAS_OF_TF
     )
 

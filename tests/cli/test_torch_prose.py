@@ -134,6 +134,7 @@ def test_no_release(tmp_path: Path, text: str) -> None:
         ("ARG FROM_IMAGE_NAME=nvcr.io/nvidia/pytorch:21.04-py3", (1, 9)),
         ("- [PyTorch](http://pytorch.org) install = 1.4.0", (1, 4)),
         ("* torch = 1.5", (1, 5)),
+        ("Python >= 3.5.5, PyTorch == 0.3.1, torchvision == 0.2.0", (0, 4)),
     ],
 )
 def test_command_leaves_nothing_newer(

@@ -163,6 +163,58 @@ def test_the_next_of_an_iterator_of_a_loader(lines: str, old: bool) -> None:
     assert not runs_only_before(script(f"import torch\n{lines}\n"), (1, 12))
 
 
+@pytest.mark.parametrize(
+    "line, old",
+    [
+        ("scores, _ = pack_padded_sequence(scores, lengths)", True),
+        ("scores = pack_padded_sequence(scores, lengths)", False),
+        ("scores = pack_padded_sequence(scores, lengths).data", False),
+        ("data, sizes, a, b = pack_padded_sequence(scores, lengths)", False),
+    ],
+)
+def test_sequences_of_two_parts(line: str, old: bool) -> None:
+    text = f"from torch.nn.utils.rnn import pack_padded_sequence\n{line}\n"
+    assert runs_only_before(script(text), (1, 1)) is old
+    assert not runs_only_before(script(text), (1, 0))
+
+
+def test_sequences_have_four_parts() -> None:
+    scores, lengths = torch.ones(3, 2), [3, 2]
+    packed = torch.nn.utils.rnn.pack_padded_sequence(scores, lengths)
+    assert len(packed) == 4
+
+
+@pytest.mark.parametrize(
+    "statement, files, old",
+    [
+        ("from resnet import *", {}, True),
+        ("from resnet import Net", {}, True),
+        ("from .resnet import *", {}, False),
+        ("from models.resnet import *", {}, False),
+        ("from resnet import *", {"resnet.py": "Net = 1\n"}, False),
+        ("from torch import *", {}, False),
+        ("try:\n    from resnet import *\nexcept ImportError:\n    pass", {}, False),
+    ],
+)
+def test_packages_that_import_what_lies_beside(
+    tmp_path: Path, statement: str, files: dict[str, str], old: bool
+) -> None:
+    files = {"models/resnet.py": "Net = 2\n", ".git/HEAD": "", **files}
+    files["models/__init__.py"] = f"{statement}\n"
+    files["train.py"] = "import torch\nfrom models import Net\n"
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    projects = Projects(lambda root: tuple(sorted(root.rglob("*.py"))))
+    path = tmp_path / "train.py"
+    index = projects.of(path).index(path)
+    assert index is not None
+    its = Script(index.source, index)
+    assert runs_only_before(its, (1, 5)) is old
+    assert not runs_only_before(its, (1, 4))
+
+
 def test_iterators_of_loaders_have_no_next_any_more() -> None:
     loader = torch.utils.data.DataLoader(list(range(4)))
     assert not hasattr(iter(loader), "next")
@@ -175,6 +227,9 @@ def test_iterators_of_loaders_have_no_next_any_more() -> None:
         ("print(d_loss.data[0])", True),
         ("print(d_loss_real.data[0])", True),
         ("print(losses.data[0])", False),
+        ("total.append(loss.cpu().data.numpy()[0])", True),
+        ("total.append(loss.data.numpy()[0])", True),
+        ("total.append(losses.numpy()[0])", False),
         ("print(x.data[0])", False),
     ],
 )

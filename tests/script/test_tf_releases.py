@@ -177,6 +177,8 @@ for picture in more:
             True,
         ),
         ("labels)", "labels, nb_epoch=3)", None, True),
+        ("model.fit", "other = Model(input=x, output=y)\nmodel.fit", None, True),
+        ("model.fit", "other = Model(inputs=x, outputs=y)\nmodel.fit", None, False),
         ("import keras", "from tensorflow import keras", (2, 3), False),
     ],
 )
