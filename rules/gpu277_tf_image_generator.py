@@ -38,10 +38,10 @@ from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.tf_names import name_of, needs_first_keras
+from gpulint.script.tf_steps import TRAININGS
 
 NAME = "ImageDataGenerator"
 FLOWS = ("flow_from_directory", "flow_from_dataframe", "flow")
-TRAININGS = ("fit", "fit_generator")
 
 
 class TfImageGenerator(Rule):

@@ -229,6 +229,42 @@ for x, y in loader:
     loss.backward()
     optimizer.step()
 """
+NARROW = """\
+import math
+
+import torch
+from torch import nn
+
+
+class Upscaler(nn.Module):
+    def __init__(self, scale, width=256, inner=12, depth=20):
+        super().__init__()
+        self.first = nn.Conv2d(1, width, 5, padding=2)
+        layers = [nn.Conv2d(width, inner, 1)]
+        for _ in range(depth):
+            layers.extend([nn.Conv2d(inner, inner, 3, padding=1), nn.PReLU(inner)])
+        self.inner = nn.Sequential(*layers)
+        self.last = nn.Conv2d(inner, 1, 9, padding=4)
+        self.initialise()
+
+    def initialise(self):
+        for layer in self.inner:
+            if isinstance(layer, nn.Conv2d):
+                scale = math.sqrt(2 / layer.weight.data[0][0].numel())
+                nn.init.normal_(layer.weight.data, std=scale)
+
+    def forward(self, x):
+        return self.last(self.inner(self.first(x)))
+
+
+model = Upscaler(scale=3).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 FLOWS = SOLVES.replace("torch.linalg.solve(z.mT @ z, z.mT @ y)", "odeint(z, y)")
 FLOWS = f"from torchdiffeq import odeint\n{FLOWS}"
 WIDTH = """\
@@ -370,6 +406,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         ("GPU151", MOVED, "x.to(self.device)", "x.cuda()"),
         ("GPU301", SOLVES, "torch.linalg.solve", "torch.matmul"),
         ("GPU301", FLOWS, "odeint(z, y)", "torch.matmul(z.mT, y)"),
+        ("GPU301", NARROW, "depth=20", "depth=4000"),
         ("GPU104", WIDTH, "_, _, width = x.shape", "width = self.width"),
         ("GPU102", CAST, "x.float().cuda()", "x.cuda()"),
         ("GPU102", CAST_TO, "x.type(torch.float16).cuda()", "x.cuda()"),
@@ -393,6 +430,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         "a device by name",
         "a product",
         "no differential equation",
+        "many layers",
         "a width that is given",
         "no cast",
         "no cast to halves",

@@ -20,7 +20,7 @@ from gpulint.script.doubtful import may_never_run
 from gpulint.script.failures import fails, fails_around
 from gpulint.script.given import values_given
 from gpulint.script.left_over import is_imported_by_none, is_only_imported
-from gpulint.script.neighbours import programs
+from gpulint.script.neighbours import MAX_FILES, programs
 from gpulint.torch_prose import prose, text_of
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _MAKES_NAMES = re.compile(r"__getattr__|__all__|globals\(|setattr\(|_LazyModule|
 _BUILT = re.compile(r"^_|version|_pb2|ext|cuda|cpp|native|build|generated")
 # Packages whose names projects have for folders of their own as well.
 _PACKAGES = frozenset("datasets evaluate tokenizers transformers keras".split())
+MAX_IMPORTS = 3  # from a file to one that it imports, and so on
 MAX_STARS = 3  # modules from which one takes all names, and these in turn
 MAX_CALLS = 3  # from a place, back to what surely runs
 
@@ -284,18 +285,30 @@ def _cannot_start(index: FileIndex) -> bool:
     project = index.project
     if project is None:
         return False
-    imported = [
-        found[0]
-        for statement in index.tree.body
-        if isinstance(statement, ast.ImportFrom)
-        for found in [project.resolve(index, _module_of(statement))]
-        if found is not None and found[0] is not index
-    ]
+    return project.remembered("cannot start", index.tree, lambda: _lacks_any(index))
+
+
+def _lacks_any(index: FileIndex) -> bool:
     folder = index.source.path.parent
-    return _cannot_be_imported(index, guess=True) or any(
-        _cannot_be_imported(its, guess=its.source.path.parent == folder)
-        for its in imported
-    )
+    depths = {index: 0}
+    for its in (found := [index]):
+        beside = depths[its] < 2 and its.source.path.parent == folder
+        if _cannot_be_imported(its, guess=beside):
+            return True
+        for imported in _imported_by(its) if depths[its] < MAX_IMPORTS else ():
+            if imported not in depths and len(depths) < MAX_FILES:
+                depths[imported] = depths[its] + 1
+                found.append(imported)
+    return False
+
+
+def _imported_by(index: FileIndex) -> Iterator[FileIndex]:
+    """The files of the project from which a file takes names whenever it starts."""
+    for statement in index.tree.body:
+        if isinstance(statement, ast.ImportFrom) and index.project is not None:
+            found = index.project.resolve(index, _module_of(statement))
+            if found is not None:
+                yield found[0]
 
 
 def _module_of(statement: ast.ImportFrom) -> str:

@@ -37,12 +37,12 @@ _NO_PRODUCTS = frozenset(
     "weight_norm spectral_norm Parameter".split()
 )
 _NO_LAYERS = frozenset(
-    "super range len int float max min append extend to cuda".split()
+    "super range len int float max min append extend to cuda isinstance".split()
 )
 # Methods of tensors, and what makes them.
 _NO_WEIGHTS = frozenset(
     "expand view reshape unsqueeze squeeze transpose permute contiguous repeat float "
-    "long flatten detach clone cpu numpy items keys values".split()
+    "long flatten detach clone cpu numpy items keys values numel size dim".split()
 )
 _TENSORS = re.compile(
     r"torch\.((cuda\.)?\w+Tensor|tensor|zeros|ones|full|arange|linspace|eye|empty|"
@@ -181,7 +181,8 @@ def _makes_no_layer(script: Script, call: ast.Call) -> bool:
         return True
     if isinstance(call.func, ast.Attribute) and name in _NO_WEIGHTS:
         return True
-    return bool(_TENSORS.match(script.index.qualified(call.func) or ""))
+    qualified = script.index.qualified(call.func) or ""
+    return qualified.startswith("math.") or bool(_TENSORS.match(qualified))
 
 
 def _calls_around(script: Script, call: ast.Call) -> Iterator[ast.Call]:
@@ -219,10 +220,21 @@ def _part(script: Script, call: ast.Call, whole: ast.AST, depth: int) -> Size | 
     else:
         size = _made(script, call, depth + 1)
     above = takewhile(lambda a: a is not whole, script.index.ancestors(call))
-    repeated = any(isinstance(a, (*LOOPS, *COMPREHENSIONS)) for a in above)
-    if size is not None and size.weights and repeated:
-        return size._replace(weights=inf)
+    loops = [a for a in above if isinstance(a, (*LOOPS, *COMPREHENSIONS))]
+    if size is not None and size.weights and loops:
+        times = prod(_turns(script, loop) for loop in loops)
+        reused = size.reused * times if size.reused else 0  # not 0 * inf
+        return size._replace(weights=size.weights * times, reused=reused)
     return size
+
+
+def _turns(script: Script, loop: ast.AST) -> float:
+    """How often `for _ in range(4):` runs at most; infinite: not known."""
+    call = loop.iter if isinstance(loop, ast.For) else None
+    if not isinstance(call, ast.Call) or script.index.qualified(call.func) != "range":
+        return inf
+    number = at_most(script, call.args[0]) if len(call.args) == 1 else inf
+    return max(number, 1)
 
 
 def _layer(script: Script, call: ast.Call, name: str) -> Size | None:

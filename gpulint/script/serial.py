@@ -23,6 +23,7 @@ from gpulint.script.reuse import built_again
 from gpulint.script.setting_values import comes_from_settings
 from gpulint.script.trainers import feeds_no_gpu
 from gpulint.script.worker_state import why_not_shared
+from gpulint.source import NOTEBOOK
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -85,8 +86,11 @@ def _may_have_more(script: Script, loader: Loader) -> bool:
 def _is_far_from_gpus(script: Script) -> bool:
     """Whether a program, with all that it imports, only looks at its samples.
 
-    Nothing of it names a device or trains, and no other file imports it.
+    Nothing of it names a device or trains, and no other file imports it. A notebook
+    counts alone, whatever else the packages do that it imports.
     """
+    if script.source.path.suffix == NOTEBOOK:
+        return not script.source.has(_OF_GPUS)
     if not is_run(script.index) or len(programs(script)) > 1:
         return False
     return not any(index.source.has(_OF_GPUS) for index in run_together(script))

@@ -11,10 +11,11 @@ from gpulint.index import Value
 from gpulint.index.build import last_name
 from gpulint.index.walk import dotted
 from gpulint.script.edits import CannotFix, InsertBefore, Replace, Rewrite
+from gpulint.script.neighbours import run_together
 from gpulint.script.syntax import code
 from gpulint.script.tf_names import name_of
 from gpulint.script.tf_pipelines import BATCHES
-from gpulint.script.tf_steps import fits
+from gpulint.script.tf_steps import TRAININGS, fits
 from gpulint.script.tf_waits import step_loops
 
 if TYPE_CHECKING:
@@ -82,8 +83,17 @@ def _has_fixed_steps(script: Script, fit: ast.AST) -> bool:
 
 def _trains_by_name(script: Script, call: ast.Call) -> bool:
     """Whether batches of an image generator are not those of an evaluation."""
-    used = "ImageDataGenerator" in script.source.text
-    return used and not _EVALUATES.search(_name(script, call))
+    if "ImageDataGenerator" not in script.source.text:
+        return False
+    if _EVALUATES.search(_name(script, call)):
+        return False
+    trained = [
+        _has_fixed_steps(script.of(fit), fit)
+        for index in run_together(script)
+        for name in TRAININGS
+        for fit in index.calls_by_name.get(name, ())
+    ]
+    return not (trained and all(trained))
 
 
 def _name(script: Script, call: ast.Call) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_CALLERS = 4  # functions between a tape and the loop that steps
+TRAININGS = ("fit", "fit_generator")
 _TRAINING = frozenset(
     "epochs validation_data callbacks steps_per_epoch batch_size validation_split "
     "class_weight initial_epoch validation_steps".split()

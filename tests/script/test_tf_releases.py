@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.engine import Options, check_source, fix_source
+from gpulint.engine import Options, check_path, check_source, fix_source
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index import Projects
 from gpulint.registry import select_rules
@@ -210,3 +210,29 @@ def test_generators_of_a_keras_before_that_of_tensorflow(
     text = PICTURES.replace("steps_per_epoch", steps)
     [finding] = found(text, (), "GPU277")
     assert (finding.confidence is Confidence.LOW) is first
+
+
+FLOWS = """\
+from keras.preprocessing.image import ImageDataGenerator
+
+
+def photos(batch_size):
+    return ImageDataGenerator().flow_from_directory("photos", batch_size=batch_size)
+"""
+
+
+@pytest.mark.parametrize(
+    "steps, number", [("300", 0), ("len(names) // 2", 1), ("STEPS", 0)]
+)
+def test_a_written_number_of_steps_in_another_file(
+    tmp_path: Path, steps: str, number: int
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "data.py").write_text(FLOWS)
+    (tmp_path / "main.py").write_text(
+        "from data import photos\n\nSTEPS = 200\n"
+        f"model.fit_generator(photos(2), steps_per_epoch={steps}, epochs=9)\n"
+    )
+    projects = Projects(lambda root: tuple(sorted(root.rglob("*.py"))))
+    options = Options(select_rules(("GPU471",)), projects=projects)
+    assert len(check_path(tmp_path / "data.py", options).findings) == number
