@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -31,7 +32,22 @@ _OLD_TEXT = frozenset(
     "TabularDataset".split()
 )
 # What made extensions in C until torch 0.4, and where these were put.
+_FUNCTIONS = ("torch.autograd.Function", "torch.autograd.function.Function")
 _BUILDS, _BUILT = "torch.utils.ffi", "_ext"
+# Functions and classes that are gone, and the last torch that may have them.
+_GONE_NAMES = {
+    "torch.rfft": (1, 7),
+    "torch.irfft": (1, 7),
+    "torchvision.transforms.Scale": (1, 10),
+    "torchvision.transforms.RandomSizedCrop": (1, 10),
+    "torch.symeig": (1, 13),
+    "torch.eig": (1, 13),
+    "torch.lstsq": (1, 13),
+    "torch.solve": (1, 13),
+}
+# How programs ask for what a release has, and do something else without it.
+_ASKS = re.compile(r"hasattr\(torch|torch\.__version__|torch_version|TORCH_VERSION")
+_ADDRESSES = re.compile(r"^torchvision\.models\.\w+\.model_urls$")
 FIRST_TORCH = (1, 0)  # the first release that gpulint speaks of
 # What a loss is until torch 0.4: later, it has no element to take.
 _LOSS = re.compile(
@@ -146,6 +162,29 @@ def _lies_beside(index: FileIndex, statement: ast.ImportFrom) -> bool:
     return known is None or known[0] is index
 
 
+def _has_functions_with_a_state(files: list[FileIndex]) -> bool:
+    """A `torch.autograd.Function` whose `forward` takes `self`: an error since 1.5."""
+    return any(
+        isinstance(method, ast.FunctionDef)
+        and method.name == "forward"
+        and not method.decorator_list
+        and any(index.qualified(b) in _FUNCTIONS for b in owner.bases)
+        for index in files
+        for owner in index.classes.values()
+        for method in owner.body
+    )
+
+
+def _calls(name: str, files: list[FileIndex]) -> bool:
+    """Whether a file calls what is gone, and does not ask for it."""
+    return any(f.calls.get(name) and not f.source.has(_ASKS) for f in files)
+
+
+def _imports_addresses(files: list[FileIndex]) -> bool:
+    """`from torchvision.models.resnet import model_urls`."""
+    return any(_ADDRESSES.match(name) for f in files for name in imports_of(f))
+
+
 def _reads_with_fields(files: list[FileIndex]) -> bool:
     """`data.Field()` of `from torchtext import data`."""
     used = (name for f in files for name in {*f.calls, *f.imports.values()})
@@ -255,6 +294,12 @@ _SIGNS = (
     _Sign(".numpy()[0]", (0, 4), _takes_an_element),
     _Sign("pack_padded_sequence", (1, 0), _unpacks_a_pair),
     _Sign("import", (1, 4), _imports_what_lies_beside),
+    _Sign("Function", (1, 4), _has_functions_with_a_state),
+    *(
+        _Sign(name.rpartition(".")[2] + "(", last, functools.partial(_calls, name))
+        for name, last in _GONE_NAMES.items()
+    ),
+    _Sign("model_urls", (1, 13), _imports_addresses),
     _Sign("].view(-1)", (1, 6), _views_a_turned_part),
     _Sign("torchtext", (1, 7), _reads_with_fields),
     _Sign(".next()", (1, 12), _asks_a_loader_for_its_next),

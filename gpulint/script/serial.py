@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 
-_OF_GPUS = re.compile(r"cuda|device|\.to\(|backward\(|rainer|\.fit\(|ccelerat|no_grad")
+_OF_GPUS = re.compile(
+    r"cuda|device|\.to\(|backward\(|rainer|\.fit\(|ccelerat|no_grad|model|predict"
+)
 # The first torch whose workers draw numbers of their own from NumPy's global generator.
 SEEDS_NUMPY = (1, 9)
 

@@ -184,6 +184,66 @@ def test_sequences_have_four_parts() -> None:
     assert len(packed) == 4
 
 
+FUNCTION = """\
+from torch.autograd import Function
+
+
+class Reverse(Function):
+{decorated}    def forward(self, x):
+        return x
+
+
+reverse = Reverse()
+"""
+
+
+@pytest.mark.parametrize("decorated, old", [("", True), ("    @staticmethod\n", False)])
+def test_functions_with_a_state(decorated: str, old: bool) -> None:
+    text = FUNCTION.format(decorated=decorated)
+    assert runs_only_before(script(text), (1, 5)) is old
+    assert not runs_only_before(script(text), (1, 4))
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated")
+def test_torch_refuses_functions_with_a_state() -> None:
+    names: dict[str, object] = {}
+    exec(compile(FUNCTION.format(decorated=""), "reverse", "exec"), names)
+    with pytest.raises(RuntimeError, match="Legacy"):
+        names["reverse"](torch.ones(2, requires_grad=True))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "line, newer",
+    [
+        ("torch.rfft(x, 1)", (1, 8)),
+        ("torch.irfft(x, 1)", (1, 8)),
+        ("torch.symeig(x)", (2, 0)),
+        ("import torchvision\ntorchvision.transforms.Scale(32)", (1, 11)),
+        ("from torchvision import transforms\ntransforms.RandomSizedCrop(9)", (1, 11)),
+        ("from torchvision.models.resnet import model_urls", (2, 0)),
+        ("torch.fft.rfft(x)", None),
+        ("if hasattr(torch, 'rfft'):\n    torch.rfft(x, 1)", None),
+        ("from mine import Scale\nScale(32)", None),
+        ("from mine.resnet import model_urls", None),
+    ],
+)
+def test_names_that_are_gone(line: str, newer: tuple[int, int] | None) -> None:
+    its = script(f"import torch\n{line}\n")
+    assert runs_only_before(its, (2, 4)) is (newer is not None)
+    if newer is not None:
+        last = (newer[0], newer[1] - 1) if newer[1] else (1, 13)
+        assert runs_only_before(its, newer)
+        assert not runs_only_before(its, last)
+
+
+@pytest.mark.parametrize("name", ["rfft", "irfft", "symeig", "eig", "lstsq", "solve"])
+def test_torch_has_them_no_more(name: str) -> None:
+    matrix = torch.eye(2)
+    given = (matrix, matrix) if name in ("lstsq", "solve") else (matrix,)
+    with pytest.raises((AttributeError, RuntimeError)):
+        getattr(torch, name)(*given)
+
+
 @pytest.mark.parametrize(
     "statement, files, old",
     [
