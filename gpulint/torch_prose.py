@@ -123,7 +123,16 @@ _PINNED = re.compile(
     r"(?:\s+(?:install|version))?\s*={1,2}\s*",
     re.IGNORECASE,
 )
-_OLD_CUDA = "cudatoolkit"  # where it is named, an unnamed torch is not the newest
+# Where this is named, an unnamed torch is not the newest, but at most the last one that
+# was built for it.
+_OLD_CUDA = re.compile(
+    r"\bcuda(?:toolkit\s*=+\s*(?P<release>\d+\.\d)|(?P<short>\d{2,3})\b)"
+)
+_LAST_FOR_CUDA = {
+    "8.0": (1, 0), "9.0": (1, 1), "9.1": (1, 0), "9.2": (1, 7), "10.0": (1, 4),
+    "10.1": (1, 8), "10.2": (1, 12), "11.0": (1, 8), "11.1": (1, 10), "11.3": (1, 12),
+    "11.6": (1, 13),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -211,8 +220,21 @@ def _commands(text: str) -> Iterator[tuple[Range, int]]:
     for command in _COMMAND.finditer(text):
         for package in _PACKAGE.finditer(command["packages"]):
             written = package["wheel"] or re.sub(r"\s", "", package["bounds"])
-            if written or _OLD_CUDA not in command["packages"]:
-                yield allowed(written), command.start("packages") + package.start()
+            start = command.start("packages") + package.start()
+            last = None if written else _last_for_cuda(command["packages"])
+            if last is not None:
+                yield Range(None, last), start
+            elif written or "cudatoolkit" not in command["packages"]:
+                yield allowed(written), start
+
+
+def _last_for_cuda(packages: str) -> Version | None:
+    """The last torch that was built for the CUDA in a list of packages."""
+    named = _OLD_CUDA.search(packages)
+    if named is None:
+        return None
+    short = named["short"] or ""
+    return _LAST_FOR_CUDA.get(named["release"] or f"{short[:-1]}.{short[-1:]}")
 
 
 def tensorflow_images(text: str) -> list[Range]:

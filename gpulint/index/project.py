@@ -299,7 +299,10 @@ class Project:
 
     def _holds(self, folder: Path, name: str) -> bool:
         """Whether a folder holds a module or package of a name."""
-        return self._stands(folder, name, MODULE | PACKAGE | SCRIPTS)
+        if self._stands(folder, name, MODULE | PACKAGE | SCRIPTS):
+            return True
+        # A folder of folders, none of which is a package.
+        return self._stands(folder, name, FOLDER) and bool(self.below(folder / name))
 
     def _stands(self, folder: Path, name: str, how: int) -> bool:
         found = self._entry(folder, name)

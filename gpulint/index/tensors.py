@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from gpulint.index.appended import appended_to
-from gpulint.index.build import Function, last_name
+from gpulint.index.build import FileIndex, Function, last_name
 from gpulint.index.flow import Definition, enclosing_function
 from gpulint.index.known import Value
 from gpulint.index.measured import measured
@@ -476,6 +476,8 @@ class Tensors:
                 if path[:1] == (0,):
                     return Where.PLAIN
                 return self._element(iterable.args[0], path[1:])
+            if _counts_aloud(self.index, iterable):
+                return Where.PLAIN
             number = path[0] if path and name == "zip" else None
             if isinstance(number, int) and number < len(iterable.args):
                 return self._element(iterable.args[number], path[1:])
@@ -762,6 +764,16 @@ def _holds_numbers(node: ast.expr | None) -> bool:
             or (isinstance(value, ast.Call) and last_name(value) in _NUMBERS)
             for value in node.values
         )
+    )
+
+
+def _counts_aloud(index: FileIndex, call: ast.Call) -> bool:
+    """`logger.log_every(range(steps), 50)`: numbers, with a report now and then."""
+    first = call.args[0] if call.args else None
+    return (
+        last_name(call) in ("log_every", "tqdm", "track", "progress_bar")
+        and isinstance(first, ast.Call)
+        and index.qualified(first.func) == "range"
     )
 
 

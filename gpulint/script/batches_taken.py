@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.index.walk import LOOPS, walk
+from gpulint.index.walk import LOOPS, dotted, walk
 from gpulint.script.loaders import Loader
 from gpulint.script.neighbours import run_together
 from gpulint.script.pageable import made
@@ -42,11 +42,14 @@ def shown_once(script: Script, loader: Loader) -> bool:
 
 
 def is_handed_to_none(script: Script, place: ast.AST) -> bool:
-    """Whether a loader is returned, and no caller reads more of it than its dataset.
+    """Whether a loader is handed on, and nobody reads more of it than its dataset.
 
     `return train_loader, test_loader` to callers that all are seen, and put each under
-    a name of their own.
+    a name of their own; `self.valid_dl = cycle(loader)` that nothing of the project
+    reads.
     """
+    if _is_kept_for_none(script, place):
+        return True
     returned, position = script.index.parent(place), None
     if isinstance(returned, ast.Tuple):
         position = returned.elts.index(place)  # type: ignore[arg-type]
@@ -56,6 +59,31 @@ def is_handed_to_none(script: Script, place: ast.AST) -> bool:
         return False
     calls = script.resolver.callers(function)
     return bool(calls) and all(_is_unread(script, c, position) for c in calls)
+
+
+def _is_kept_for_none(script: Script, place: ast.AST) -> bool:
+    """Whether nothing reads the attribute of `self` under which a loader is kept."""
+    index, project = script.index, script.index.project
+    around = index.parent(place)
+    while isinstance(around, ast.Call):
+        around = index.parent(around)
+    around = place if isinstance(place, ast.Assign) else around
+    target = around.targets[0] if isinstance(around, ast.Assign) else None
+    owner = index.owner(place)
+    if project is None or owner is None or not isinstance(target, ast.Attribute):
+        return False
+    if not project.files or any(
+        True for _ in script.resolver.outside.descendants(owner)
+    ):
+        return False
+    files = map(project.index, project.mentioning(f".{target.attr}"))
+    return not any(
+        isinstance(node, ast.Attribute)
+        and (dotted(node.value) != "self" or index.inside(node, owner))
+        for file in files
+        if file is not None
+        for node in file.reads.get(target.attr, ())
+    )
 
 
 def _is_unread(script: Script, call: ast.Call, position: int | None) -> bool:

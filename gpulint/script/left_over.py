@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from gpulint.index.build import last_name
 from gpulint.index.project import is_run
 from gpulint.index.targets import qualified_name
-from gpulint.index.walk import dotted, walk
+from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.neighbours import MAX_FILES, programs
 from gpulint.torch_prose import text_of
 
@@ -108,7 +109,7 @@ def is_only_imported(script: Script, node: ast.AST) -> bool:
     home = script.index
     if len(users) >= MAX_FILES or home.source.has(_BY_OWN_NAME):
         return False
-    if len(users) == 1 and not is_run(home):
+    if len(users) == 1 and not _is_program(home):
         return False  # it may be for programs elsewhere
     if any(u.source.has(_BY_NAME) and _holds(u, home) for u in users):
         return False
@@ -121,6 +122,19 @@ def is_only_imported(script: Script, node: ast.AST) -> bool:
     others = [user.source.text for user in users if user is not home]
     texts = ["\n".join(lines), *others]
     return not any(named.search(_IMPORT.sub("", text)) for text in texts)
+
+
+def _is_program(index: FileIndex) -> bool:
+    """Whether a file does something when it is started, with a main guard or not."""
+    return is_run(index) or any(
+        isinstance(statement, (ast.For, ast.While))
+        or any(
+            isinstance(node, ast.Call) and last_name(node) == "parse_args"
+            for node in walk_scope(statement)
+        )
+        for statement in index.tree.body
+        if not isinstance(statement, Kept)
+    )
 
 
 def _names_of(users: list[FileIndex], kept: ast.FunctionDef) -> set[str]:

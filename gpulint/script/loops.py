@@ -317,6 +317,8 @@ class Loops:
             if child.kind == "train" and (child.batches or not loop.batches):
                 return "other"  # an epoch loop, or a loop around the training loop
             nested += [o for o in self.by_node.values() if o.parent is child]
+        if loop.backward and loop.batches and self._shares_a_step(loop):
+            return "eval"
         if loop.backward and (loop.batches or loop.steps):
             return "train"
         if loop.backward:
@@ -325,6 +327,22 @@ class Loops:
         if (loop.batches or taken) and self._evaluates(loop):
             return "eval"
         return "other"
+
+    def _shares_a_step(self, loop: Loop) -> bool:
+        """Whether it evaluates by a function that goes backward for others.
+
+        `_forward(batch, backprop=False)` under `no_grad`, in a function called `_eval`.
+        """
+        name = loop.function.name if loop.function is not None else ""
+        if not _EVAL_NAME.search(name):
+            return False
+        if any(self.index.inside(call, loop.node) for call in loop.backward):
+            return False
+        return any(
+            isinstance(node, ast.With)
+            and any(self.disables_grad(item.context_expr) for item in node.items)
+            for node in walk(*loop.node.body)
+        )
 
     def _evaluates(self, loop: Loop) -> bool:
         if loop.no_grad:

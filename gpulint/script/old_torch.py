@@ -47,6 +47,7 @@ _GONE_NAMES = {
 }
 # How programs ask for what a release has, and do something else without it.
 _ASKS = re.compile(r"hasattr\(torch|torch\.__version__|torch_version|TORCH_VERSION")
+_BINARY = ("torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy")
 _ADDRESSES = re.compile(r"^torchvision\.models\.\w+\.model_urls$")
 FIRST_TORCH = (1, 0)  # the first release that gpulint speaks of
 # What a loss is until torch 0.4: later, it has no element to take.
@@ -175,6 +176,33 @@ def _has_functions_with_a_state(files: list[FileIndex]) -> bool:
     )
 
 
+def _judges_by_whole_numbers(files: list[FileIndex]) -> bool:
+    """`BCELoss()(judged, torch.full((size,), 1))`: integers as labels since 1.6."""
+    judging = [f for f in files if any(f.calls.get(name) for name in _BINARY)]
+    return any(
+        all(k.arg != "dtype" for k in call.keywords)
+        and len(call.args) > 1
+        and _is_whole(index, call.args[1])
+        for index in judging
+        for call in index.calls.get("torch.full", ())
+    )
+
+
+def _is_whole(index: FileIndex, node: ast.expr) -> bool:
+    """`1`, or a name that only such numbers are given to."""
+    if isinstance(node, ast.Constant):
+        return type(node.value) is int
+    given = [
+        assign.value
+        for assign in index.all(ast.Assign)
+        if isinstance(node, ast.Name)
+        and any(isinstance(t, ast.Name) and t.id == node.id for t in assign.targets)
+    ]
+    return bool(given) and all(
+        isinstance(value, ast.Constant) and type(value.value) is int for value in given
+    )
+
+
 def _calls(name: str, files: list[FileIndex]) -> bool:
     """Whether a file calls what is gone, and does not ask for it."""
     return any(f.calls.get(name) and not f.source.has(_ASKS) for f in files)
@@ -293,6 +321,7 @@ _SIGNS = (
     _Sign(".data[0]", (0, 4), _takes_an_element),
     _Sign(".numpy()[0]", (0, 4), _takes_an_element),
     _Sign("pack_padded_sequence", (1, 0), _unpacks_a_pair),
+    _Sign("torch.full(", (1, 5), _judges_by_whole_numbers),
     _Sign("import", (1, 4), _imports_what_lies_beside),
     _Sign("Function", (1, 4), _has_functions_with_a_state),
     *(

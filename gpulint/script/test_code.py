@@ -12,6 +12,7 @@ from gpulint.index.walk import dotted, walk
 MAX_NEIGHBOURS = 5  # files beside one that are read to see what a folder is for
 _FRAMEWORKS = frozenset(["pytest", "unittest"])
 _NAME = re.compile(r"^test_|_tests?$|^conftest$")
+_HELPER = re.compile(r"^test(ing)?_utils?$")  # a file, in whatever package
 _FOLDER = re.compile(r"^((unit|integration|functional|e2e)[-_]?)?tests([-_]\w+)?$")
 _MAYBE = re.compile(r"^((unit|integration|functional|e2e)[-_]?)?test(ing|_utils)?$")
 
@@ -22,7 +23,7 @@ def is_test_code(index: FileIndex) -> bool:
     Not by a name alone: `test.py` and `test_kitti.py` often evaluate a model, and so
     does `def test(model, loader)`.
     """
-    if has_tests(index):
+    if has_tests(index) or _HELPER.match(index.source.path.stem):
         return True
     folders = _folders(index)
     return any(_FOLDER.match(f.name) for f in folders) or any(

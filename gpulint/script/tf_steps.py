@@ -30,6 +30,7 @@ _OF_TENSORS = re.compile(
     r"^numpy\.(a?max|a?min|maximum|minimum|sum|mean|exp|log|abs|sqrt|where|clip|matmul|"
     r"dot|concatenate|stack|argmax|argmin|multiply|add|subtract|divide|square|power)$"
 )
+_OF_WEIGHTS = frozenset("get_weights set_weights clone_model".split())
 Loop = ast.For | ast.AsyncFor | ast.While
 
 
@@ -133,11 +134,17 @@ def runs_compiled(script: Script, step: EagerStep) -> bool:
 
 
 def computes_by_numpy(script: Script, step: EagerStep) -> bool:
-    """Whether NumPy computes below a tape: it takes no tensors of a compiled step."""
+    """Whether NumPy computes below a tape: it takes no tensors of a compiled step.
+
+    Or weights are read or set as arrays there, or a model is made.
+    """
     block = script.index.statement(step.tape)
     return any(
         isinstance(node, ast.Call)
-        and _OF_TENSORS.match(script.index.home(node).qualified(node.func) or "")
+        and (
+            last_name(node) in _OF_WEIGHTS
+            or _OF_TENSORS.match(script.index.home(node).qualified(node.func) or "")
+        )
         for root in reached_from(script, [block])
         for node in walk(root)
     )

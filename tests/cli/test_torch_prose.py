@@ -110,7 +110,7 @@ def test_release_and_what_comes_after(
         'ENV TORCH_CUDA_ARCH_LIST="2.0 2.1"',
         "If your PyTorch < 1.6, use apex",
         "pip install torch torchvision",
-        "conda install pytorch torchvision cudatoolkit=10.1 -c pytorch",
+        "conda install pytorch torchvision cudatoolkit=12.1 -c pytorch",
         "Run it.",
     ],
 )
@@ -134,7 +134,7 @@ def test_no_release(tmp_path: Path, text: str) -> None:
         ("ARG FROM_IMAGE_NAME=nvcr.io/nvidia/pytorch:21.04-py3", (1, 9)),
         ("- [PyTorch](http://pytorch.org) install = 1.4.0", (1, 4)),
         ("* torch = 1.5", (1, 5)),
-        ("Python >= 3.5.5, PyTorch == 0.3.1, torchvision == 0.2.0", (0, 4)),
+        ("Python >= 3.5.5, PyTorch == 0.3.1, torchvision == 0.2.0", (0, 3)),
     ],
 )
 def test_command_leaves_nothing_newer(
@@ -174,7 +174,7 @@ def test_command_leaves_nothing_newer(
         ("* PyTorch 1.4\n\nRecent changes", ((1, 4), None)),
         (
             "PyTorch 1.4\nconda install pytorch cudatoolkit=10.1",
-            ((1, 4), None),
+            ((1, 4), (1, 8)),
         ),
     ],
 )
@@ -252,3 +252,22 @@ def test_without_a_repository_the_first_text_is_the_last(tmp_path: Path) -> None
     assert found(tmp_path / "a") is None
     assert found(tmp_path / "b") == ((1, 5), None)
     assert found(tmp_path / "c") is None
+
+
+@pytest.mark.parametrize(
+    "cuda, last",
+    [
+        ("cudatoolkit=10.0", (1, 4)),
+        ("cudatoolkit==11.3", (1, 12)),
+        ("cuda92", (1, 7)),
+        ("cuda100", (1, 4)),
+        ("cudatoolkit=12.1", None),
+        ("cudatoolkit", None),
+    ],
+)
+def test_a_cuda_for_which_no_newer_torch_was_built(
+    tmp_path: Path, cuda: str, last: Version | None
+) -> None:
+    text = f"conda install pytorch torchvision {cuda} -c pytorch"
+    its = found(readme(tmp_path, text))
+    assert (its[1] if its is not None else None) == last

@@ -671,3 +671,13 @@ def test_what_a_program_leaves_out(
     files = {"engine.py": LOOP + main, "other.py": "x = 1\n", ".git/HEAD": ""}
     found = confidences(tmp_path, files)
     assert (found[11], found[19]) == (HIGH, sure)
+
+
+def test_what_a_program_without_a_guard_leaves_out(tmp_path: Path) -> None:
+    run = "Trainer().fit(model, loader, optimizer)"
+    main = f"\n\nargs = parser.parse_args()\n{run}\n# assess(model, loader)\n"
+    files = {"engine.py": LOOP + main, "other.py": "x = 1\n", ".git/HEAD": ""}
+    found = confidences(tmp_path, files)
+    assert (found[11], found[19]) == (HIGH, LOW)
+    files["engine.py"] = LOOP + main.replace("# assess", "assess")
+    assert confidences(tmp_path, files)[19] is HIGH

@@ -313,3 +313,44 @@ def test_a_limit_that_each_call_writes(
 ) -> None:
     text = DATA + LIMITED.format(call=call)
     assert confidences(tmp_path, "test.py", {"test.py": text}) == found
+
+
+KEPT = """
+
+class Fit:
+    def __init__(self, paths):
+        self.loader = DataLoader(Photos(paths), batch_size=4)
+        self.held_out = DataLoader(Photos(paths), batch_size=4)
+
+    def step(self, model):
+        for x in self.loader:
+            print(model(x.cuda()))
+
+
+class Other:
+    def __init__(self, held_out):
+        self.held_out = held_out
+
+    def step(self):
+        print(self.held_out)
+
+
+def run(model, paths):
+    fit = Fit(paths)
+    fit.step(model)
+    {read}
+
+
+run(torch.nn.Linear(4, 4).cuda(), ["a.png", "b.png"])
+"""
+
+
+@pytest.mark.parametrize(
+    "read, sure",
+    [("print(fit)", [HIGH, LOW]), ("print(list(fit.held_out))", [HIGH, HIGH])],
+)
+def test_a_loader_under_a_name_that_nothing_reads(
+    tmp_path: Path, read: str, sure: list[Confidence]
+) -> None:
+    text = DATA + KEPT.format(read=read)
+    assert confidences(tmp_path, "test.py", {"test.py": text}) == sure

@@ -212,6 +212,40 @@ def test_torch_refuses_functions_with_a_state() -> None:
         names["reverse"](torch.ones(2, requires_grad=True))  # type: ignore[operator]
 
 
+LABELS = """\
+import torch
+
+real = 1
+soft = 0.9
+judge = torch.nn.BCELoss()
+label = torch.full((8,), {value})
+"""
+
+
+@pytest.mark.parametrize(
+    "value, old",
+    [
+        ("1", True),
+        ("real", True),
+        ("1.0", False),
+        ("soft", False),
+        ("1, dtype=torch.float", False),
+        ("1, device='cuda'", True),
+    ],
+)
+def test_labels_of_whole_numbers(value: str, old: bool) -> None:
+    text = LABELS.format(value=value)
+    assert runs_only_before(script(text), (1, 6)) is old
+    assert not runs_only_before(script(text), (1, 5))
+    assert not runs_only_before(script(text.replace("BCELoss", "MSELoss")), (1, 6))
+
+
+def test_torch_refuses_labels_of_whole_numbers() -> None:
+    judged = torch.rand(8)
+    with pytest.raises(RuntimeError, match="Found dtype Long"):
+        torch.nn.BCELoss()(judged, torch.full((8,), 1))
+
+
 @pytest.mark.parametrize(
     "line, newer",
     [

@@ -35,6 +35,8 @@ def is_test(root: Path, path: str, text: str) -> bool:
         ("test_model.py", ASSERTS),
         ("model_test.py", ASSERTS),
         ("conftest.py", "import pytest\n"),
+        ("package/test_utils.py", PLAIN),
+        ("package/testing_util.py", PLAIN),
     ],
 )
 def test_tests(tmp_path: Path, path: str, text: str) -> None:
