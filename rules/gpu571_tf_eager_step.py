@@ -27,7 +27,8 @@ model, which `fit` compiles; tapes whose gradients update no weights; a tape in 
 or on the CPU (`tf.device`). Where what the tape runs is compiled itself, or a mode by
 the name of `eager` or `debug` asks for it, the confidence is low; so it is where NumPy
 computes in the step, which would raise once it is compiled, and in programs that play
-in an environment, whose episodes have lengths of their own: each is traced anew.
+in an environment, whose episodes have lengths of their own: each is traced anew. So
+are steps of a package that others import: whoever calls them may compile them.
 
 ## Source
 TensorFlow guide, "Better performance with tf.function". Measured with TensorFlow 2.21
@@ -41,10 +42,12 @@ import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding
+from gpulint.index.project import is_run
 from gpulint.index.walk import walk
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.branches import branches_of
+from gpulint.script.left_over import is_packaged
 from gpulint.script.loops import imports_environments
 from gpulint.script.neighbours import run_together
 from gpulint.script.tf_steps import (
@@ -88,4 +91,5 @@ def _confidence(script: Script, step: EagerStep) -> Confidence | None:
     )
     wanted = wanted or runs_compiled(script, step) or computes_by_numpy(script, step)
     wanted = wanted or any(map(imports_environments, run_together(script)))
+    wanted = wanted or (is_packaged(script) and not is_run(script.index))
     return Confidence.LOW if wanted else None

@@ -58,13 +58,15 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
 
 def _is_left(script: Script, loader: Loader) -> bool:
     """Whether nothing that runs iterates a loader, or reads it in a file of loops."""
+    read = list(places(script, loader))
+    if read and all(is_handed_to_none(script, place) for place in read):
+        return any(map(script.index.all, (ast.For, ast.While)))
     if loader.loops:
         return all(
             _is_spared(script.of(loop.node), loop.node, MAX_CALLS)
             for loop in loader.loops
         )
-    read = (p for p in places(script, loader) if not is_handed_to_none(script, p))
-    return not any(read) and any(map(script.index.all, (ast.For, ast.While)))
+    return not read and any(map(script.index.all, (ast.For, ast.While)))
 
 
 def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:

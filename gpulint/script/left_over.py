@@ -13,7 +13,7 @@ from gpulint.index.project import is_run
 from gpulint.index.targets import qualified_name
 from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.neighbours import MAX_FILES, programs
-from gpulint.torch_prose import text_of
+from gpulint.torch_prose import prose, text_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +71,7 @@ def _is_left_over(script: Script, kept: Kept | None) -> bool:
     project = script.index.project
     if project is None or kept is None or kept.decorator_list:
         return False
-    if _is_offered(script, kept.name):
+    if is_offered(script, kept.name):
         return False
     said = (*_IMPORTED, f'"{kept.name}"', f"'{kept.name}'")
     if _named_in(script.index, kept) or any(map(project.mentions, said)):
@@ -101,8 +101,8 @@ def is_only_imported(script: Script, node: ast.AST) -> bool:
     if project is None or not isinstance(kept, Kept) or kept.decorator_list:
         return False
     private = kept.name.startswith("_")
-    if _is_offered(script, kept.name) and not private:
-        return False
+    if is_offered(script, kept.name) and not private:
+        return not _is_in_use(script, kept)
     if project.targeting(qualified_name(script.index, kept)):
         return False
     users = programs(script)
@@ -122,6 +122,52 @@ def is_only_imported(script: Script, node: ast.AST) -> bool:
     others = [user.source.text for user in users if user is not home]
     texts = ["\n".join(lines), *others]
     return not any(named.search(_IMPORT.sub("", text)) for text in texts)
+
+
+def _is_in_use(script: Script, kept: Kept) -> bool:
+    """Whether a package exports a function or class, or anything reads or describes it.
+
+    Any file of the project, its tests among them, and the texts and notebooks around.
+    """
+    project, home, name = script.index.project, script.index, kept.name
+    if project is None or not project.files or not project.is_read:
+        return True
+    if len(programs(script)) == 1:
+        return True  # nothing of the file is used here
+    if home.source.has(_BY_OWN_NAME) or project.mentions(f'"{name}"'):
+        return True
+    if project.mentions(f"'{name}'"):
+        return True
+    if isinstance(kept, ast.ClassDef) and any(map(project.mentions, _IMPORTED)):
+        return True
+    root = project.root
+    texts = [*prose(root), *_notebooks(project, {root, home.source.path.parent})]
+    for folder in (root / "docs", root / "docs" / "source"):
+        texts += [
+            *project.in_folder(folder, "*.md"),
+            *project.in_folder(folder, "*.rst"),
+        ]
+    if any(re.search(rf"\b{name}\b", text_of(path)) for path in texts):
+        return True
+    above = [
+        f / "__init__.py" for f in home.source.path.parents if root in (f, *f.parents)
+    ]
+    packages = [project.index(path) for path in above if project.lists(path)]
+    if any(package is not None and package.stars for package in packages):
+        return True  # which may pass on all names
+    files = map(project.index, project.mentioning(name))
+    return any(_takes(file, home, kept) for file in files if file is not None)
+
+
+def _takes(file: FileIndex, home: FileIndex, kept: Kept) -> bool:
+    """Whether a file reads a name, or is a package that passes it on."""
+    names = {kept.name} | file.local_names.get(kept.name, set())
+    package = file.source.path.name == "__init__.py"
+    return (package and not names.isdisjoint(file.imports)) or any(
+        file is not home or not file.inside(node, kept)
+        for name in names
+        for node in file.reads.get(name, ())
+    )
 
 
 def _is_program(index: FileIndex) -> bool:
@@ -196,7 +242,7 @@ def is_imported_by_none(script: Script, node: ast.AST) -> bool:
     """
     index, project = script.index, script.index.project
     kept = next((a for a in index.ancestors(node) if a in index.tree.body), None)
-    if project is None or not isinstance(kept, Kept) or _is_offered(script):
+    if project is None or not isinstance(kept, Kept) or is_offered(script):
         return False
     if not all(map(_defines, index.tree.body)) or len(programs(script)) > 1:
         return False
@@ -250,7 +296,7 @@ def _defines(statement: ast.stmt) -> bool:
     )
 
 
-def _is_offered(script: Script, name: str | None = None) -> bool:
+def is_offered(script: Script, name: str | None = None) -> bool:
     """Whether a file may be for programs that are not here or not read: a library's.
 
     Or for a notebook around that has its name or its folder's, and the one asked for.
@@ -258,24 +304,33 @@ def _is_offered(script: Script, name: str | None = None) -> bool:
     project = script.index.project
     if project is None or not project.files or not project.is_read:
         return True
-    path = script.source.path
-    root, folder = project.root, path.parent
-    packaged = any(
-        project.is_file(root / file) and says.search(text_of(root / file))
-        for file, says in _PACKAGED.items()
-    )
-    inside = folder == root or _is_in_package(project, folder)
-    parts = [f"{re.escape(path.stem)}|{re.escape(folder.name)}", re.escape(name or "")]
+    path, root = script.source.path, project.root
+    parts = [
+        f"{re.escape(path.stem)}|{re.escape(path.parent.name)}",
+        re.escape(name or ""),
+    ]
     named = [re.compile(rf"\b({part})\b") for part in parts if part]
     return (
         path.stem == "hubconf"
-        or (packaged and inside)
+        or is_packaged(script)
         or any(
             project.is_file(notebook)
             and all(its.search(text_of(notebook)) for its in named)
-            for notebook in _notebooks(project, {root, folder})
+            for notebook in _notebooks(project, {root, path.parent})
         )
     )
+
+
+def is_packaged(script: Script) -> bool:
+    """Whether a file is a part of what others install and import."""
+    project, folder = script.index.project, script.source.path.parent
+    if project is None or not any(
+        project.is_file(project.root / file)
+        and says.search(text_of(project.root / file))
+        for file, says in _PACKAGED.items()
+    ):
+        return False
+    return folder == project.root or _is_in_package(project, folder)
 
 
 def _is_in_package(project: Project, folder: Path) -> bool:
@@ -310,7 +365,7 @@ def _is_never_called(script: Script, method: Kept) -> bool:
     name = method.name
     if project is None or not isinstance(owner, ast.ClassDef):
         return False
-    if _is_offered(script, name):
+    if is_offered(script, name):
         return False
     if method.decorator_list or name.startswith("_") or name in _OF_MODULES:
         return False

@@ -681,3 +681,38 @@ def test_what_a_program_without_a_guard_leaves_out(tmp_path: Path) -> None:
     assert (found[11], found[19]) == (HIGH, LOW)
     files["engine.py"] = LOOP + main.replace("# assess", "assess")
     assert confidences(tmp_path, files)[19] is HIGH
+
+
+@pytest.mark.parametrize(
+    "more, sure",
+    [
+        ({}, LOW),
+        (
+            {"other.py": "from net.engine import assess\n\n# assess(model, loader)\n"},
+            LOW,
+        ),
+        (
+            {"tests/test_net.py": "from net.engine import assess\n\nassess(1, 2)\n"},
+            HIGH,
+        ),
+        ({"net/__init__.py": "from net.engine import assess\n"}, HIGH),
+        ({"net/__init__.py": "from net.engine import *\n"}, HIGH),
+        ({"README.md": "Call `assess(model, loader)`.\n"}, HIGH),
+        ({"docs/use.rst": "assess\n"}, HIGH),
+        ({"other.py": "run('assess')\n"}, HIGH),
+        ({"try.ipynb": "assess(model, loader)"}, HIGH),
+    ],
+)
+def test_what_a_package_offers_to_nobody(
+    tmp_path: Path, more: dict[str, str], sure: Confidence
+) -> None:
+    files = {
+        "setup.py": 'from setuptools import setup\n\nsetup(packages=["net"])\n',
+        "net/__init__.py": "",
+        "net/engine.py": LOOP,
+        "net/main.py": "from net.engine import Trainer\n\nTrainer().fit(m, l, o)\n",
+        ".git/HEAD": "",
+        **more,
+    }
+    given = {f"../{name}": text for name, text in files.items()}
+    assert confidences(tmp_path / "net", given)[19] is sure

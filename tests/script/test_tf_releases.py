@@ -236,3 +236,41 @@ def test_a_written_number_of_steps_in_another_file(
     projects = Projects(lambda root: tuple(sorted(root.rglob("*.py"))))
     options = Options(select_rules(("GPU471",)), projects=projects)
     assert len(check_path(tmp_path / "data.py", options).findings) == number
+
+
+STEP = """\
+import tensorflow as tf
+from parts import data, loss_function, model, optimizer, weights
+
+
+def fit(model, dataset, optimizer):
+    for x, y in dataset:
+        with tf.GradientTape() as tape:
+            {line}
+            loss = loss_function(y, model(x))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+"""
+GUARD = '\n\nif __name__ == "__main__":\n    fit(model, data, optimizer)\n'
+
+
+@pytest.mark.parametrize(
+    "line, more, packaged, sure",
+    [
+        ("pass", "", False, True),
+        ("pass", "", True, False),
+        ("pass", GUARD, True, True),
+        ("model.set_weights(weights)", "", False, False),
+    ],
+)
+def test_steps_that_may_be_compiled(
+    tmp_path: Path, line: str, more: str, packaged: bool, sure: bool
+) -> None:
+    (tmp_path / ".git").mkdir()
+    if packaged:
+        (tmp_path / "setup.py").write_text("setup(packages=['net'])\n")
+    (tmp_path / "net.py").write_text(STEP.format(line=line) + more)
+    projects = Projects(lambda root: tuple(sorted(root.rglob("*.py"))))
+    options = Options(select_rules(("GPU571",)), projects=projects)
+    [finding] = check_path(tmp_path / "net.py", options).findings
+    assert (finding.confidence is not Confidence.LOW) is sure
