@@ -10,7 +10,8 @@
   `reads`, `trained_before`; `outside`, `neighbours`, `trainers`: what other files do
   with it; `changes`, `mutations`, `worker_state`, `kept_workers`, `held`: what workers
   would not see;
-  `backpropagated`: what has a graph; `test_code`: what is no training
+  `backpropagated`: what has a graph; `test_code`: what is no training; `doubts`, with
+  `failures`, `left_over`, `missing_imports`: what no program comes to
 - one topic each, for the rule that asks: `columns`, `column_uses`, `column_fates`
   (GPU101), `transfers` (102), `host_arrays`, `residency` (103), `at_creation` (104),
   `hoists`, `module_moves` (105), `waits`, `drained`, `members`, `accumulators`,

@@ -1,0 +1,206 @@
+"""Files that cannot be imported: their own project lacks what they ask it for."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index import FileIndex
+from gpulint.script.neighbours import MAX_FILES
+from gpulint.torch_prose import prose, text_of
+
+if TYPE_CHECKING:
+    from gpulint.index import Project
+
+# How a package may have names that it does not write.
+_MAKES_NAMES = re.compile(r"__getattr__|__all__|globals\(|setattr\(|_LazyModule|exec\(")
+_BUILT = re.compile(r"^_|version|_pb2|ext|cuda|cpp|native|build|generated")
+# Packages whose names projects have for folders of their own as well.
+_PACKAGES = frozenset("datasets evaluate tokenizers transformers keras".split())
+MAX_IMPORTS = 3  # from a file to one that it imports, and so on
+MAX_STARS = 3  # modules from which one takes all names, and these in turn
+
+
+def cannot_start(index: FileIndex) -> bool:
+    """Whether a file, or one of the project that it imports, lacks what it imports."""
+    project = index.project
+    if project is None:
+        return False
+    return project.remembered("cannot start", index.tree, lambda: _lacks_any(index))
+
+
+def _lacks_any(index: FileIndex) -> bool:
+    folder = index.source.path.parent
+    depths = {index: 0}
+    for its in (found := [index]):
+        beside = depths[its] < 2 and its.source.path.parent == folder
+        if _cannot_be_imported(its, guess=beside):
+            return True
+        for imported in _imported_by(its) if depths[its] < MAX_IMPORTS else ():
+            if imported not in depths and len(depths) < MAX_FILES:
+                depths[imported] = depths[its] + 1
+                found.append(imported)
+    return False
+
+
+def _imported_by(index: FileIndex) -> Iterator[FileIndex]:
+    """The files of the project from which a file takes names whenever it starts."""
+    for statement in index.tree.body:
+        if isinstance(statement, ast.ImportFrom) and index.project is not None:
+            found = index.project.resolve(index, _module_of(statement))
+            if found is not None:
+                yield found[0]
+
+
+def _module_of(statement: ast.ImportFrom) -> str:
+    return f"{'.' * statement.level}{statement.module or ''}"
+
+
+def _cannot_be_imported(index: FileIndex, guess: bool) -> bool:
+    """Whether a file imports what its project's own package or module does not have.
+
+    `guess`: also what only looks as if it had been the project's.
+    """
+    return index.project is not None and any(
+        _imports_nothing(index, statement, guess)
+        for statement in index.tree.body
+        if isinstance(statement, ast.ImportFrom)
+    )
+
+
+def _imports_nothing(index: FileIndex, statement: ast.ImportFrom, guess: bool) -> bool:
+    module = _module_of(statement)
+    if _is_missing(index, module) or _is_not_beside(index, statement):
+        return True
+    if (
+        guess
+        and not statement.level
+        and (_has_moved(index, statement) or _lies_nowhere(index, module))
+    ):
+        return True
+    return any(
+        _is_missing(index, f"{module}.{alias.name}", written=True)
+        for alias in statement.names
+        if statement.module is not None
+    )
+
+
+def _is_not_beside(index: FileIndex, statement: ast.ImportFrom) -> bool:
+    """`from .minions import *`, where the folder has nothing of that name.
+
+    Nor is it one of which builds make files: versions, extensions, messages.
+    """
+    project, first = index.project, (statement.module or "").partition(".")[0]
+    if project is None or not statement.level or not first or _BUILT.search(first):
+        return False
+    folder = index.source.path.parents[statement.level - 1]
+    if project.root not in (folder, *folder.parents):
+        return False
+    there = (path.name.partition(".")[0] for path in project.in_folder(folder, "*"))
+    return first not in there
+
+
+def _has_moved(index: FileIndex, statement: ast.ImportFrom) -> bool:
+    """`from old.layers import Block`, where only `new/layers.py` has a `Block`.
+
+    And nothing of the project is called `old`: no folder, file or requirement.
+    """
+    project, module = index.project, statement.module or ""
+    package, _, last = module.rpartition(".")
+    head = package.partition(".")[0]
+    if project is None or not head or project.owns(index, module):
+        return False
+    names = [alias.name for alias in statement.names]
+    if "*" in names or _is_required(index, head):
+        return False
+    files = [p for p in project.mentioning(names[0]) if p.name == f"{last}.py"]
+    found = [home for home in map(project.index, files) if home not in (None, index)]
+    return any(all(name in home.bound_names for name in names) for home in found)
+
+
+def _lies_nowhere(index: FileIndex, module: str) -> bool:
+    """Whether a module is of a folder of the project that has no such file anywhere.
+
+    `problems.heat`, where each `problems` of the project has other modules; one that
+    the standard library or a requirement may be is not asked about.
+    """
+    project = index.project
+    head, _, rest = module.partition(".")
+    if project is None or not rest or project.owns(index, module):
+        return False
+    if (
+        head in sys.stdlib_module_names
+        or head in _PACKAGES
+        or _is_required(index, head, True)
+    ):
+        return False
+    folders = {parent for path in project.files for parent in path.parents}
+    named = [f for f in folders if f.name == head and f.is_relative_to(project.root)]
+    first = rest.partition(".")[0]
+    there = (path.name for f in named for path in project.in_folder(f, "*"))
+    return bool(named) and first not in {name.partition(".")[0] for name in there}
+
+
+def _is_required(index: FileIndex, package: str, folder: bool = False) -> bool:
+    """Whether a package is asked for, or there where the project does not look.
+
+    `folder`: whether one of that name in the project does not count.
+    """
+    project = index.project
+    assert project is not None
+    named = re.compile(rf"\b{package.replace('_', '[-_]')}\b", re.IGNORECASE)
+    root = project.root
+    asking = (*project.in_folder(root, "*.txt"), *project.in_folder(root, "*.toml"))
+    more = (*project.in_folder(root, "*.y*ml"), *project.in_folder(root, "setup.*"))
+    texts = (text_of(path) for path in (*asking, *more, *prose(root)))
+    return any(map(named.search, texts)) or (
+        not folder and any(package in path.parts for path in project.files)
+    )
+
+
+def _is_missing(index: FileIndex, name: str, written: bool = False) -> bool:
+    """`package.gone`, where neither the folder nor the module has a `gone`.
+
+    And nothing that it binds, imports or makes up is of that name. `written`: only of
+    a package with anything in its `__init__.py`; else another may be meant. A module
+    counts where no other file of that name has it.
+    """
+    project = index.project
+    found = project.resolve(index, name) if project is not None else None
+    if project is None or found is None or not found[1]:
+        return False
+    home, (gone, *_) = found
+    if gone == "*" or not _lacks(project, home, gone, MAX_STARS):
+        return False
+    path = home.source.path
+    if path.name != "__init__.py":
+        others = [p for p in project.mentioning(gone) if p.name == path.name]
+        return written and all(
+            its is home or gone not in its.bound_names | its.imports.keys()
+            for its in map(project.index, others)
+            if its is not None
+        )
+    if written and not home.tree.body:
+        return False
+    named = (p.name.partition(".")[0] for p in project.in_folder(path.parent, "*"))
+    return gone not in named  # nor as what is built or generated
+
+
+def _lacks(project: Project, home: FileIndex, name: str, depth: int) -> bool:
+    """Whether a module has no such name, nor one that it takes all names from."""
+    if name in home.bound_names or name in home.imports:
+        return False
+    if home.source.has(_MAKES_NAMES):
+        return False
+    for star in home.stars:
+        found = project.resolve(home, star)
+        if found is None and f".{star}" in home.stars:
+            continue  # in a script that lies beside it
+        if found is None or found[1] or found[0] is home or not depth:
+            return False
+        if not _lacks(project, found[0], name, depth - 1):
+            return False
+    return True
