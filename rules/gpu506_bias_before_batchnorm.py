@@ -46,7 +46,8 @@ The file speaks of weights made elsewhere. What the convolution gives goes to so
 else as well, or to the normalisation only on some way through `forward`. Other
 normalisations: those over groups of channels keep a part of the bias. No program that
 trains on a GPU is seen to use the file. Of low confidence where a file of the program
-fills the biases of modules, and would have to ask first whether there are any.
+fills the biases of modules, and would have to ask first whether there are any, and
+where the README offers trained weights, which would no longer fit.
 
 ## Source
 PyTorch Performance Tuning Guide, "Disable bias for convolutions directly followed by a
@@ -55,6 +56,7 @@ batch norm".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding, Severity
@@ -62,11 +64,16 @@ from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.idle_biases import fills_biases, find_idle_biases
 from gpulint.script.started import trained_on_gpu
+from gpulint.torch_prose import prose, text_of
 
 # Weights made elsewhere fit the layers as they are.
 GIVEN_WEIGHTS = (
     *("retrain", "PRETRAIN", "load_state_dict", "state_dict_from_url", "model_zoo"),
     *("from_checkpoint", "load_url", "torch.hub", "_url", "_URL"),
+)
+_OFFERED = re.compile(
+    r"(?i)pre-?trained[ -](weights|models?|checkpoints?)|model zoo"
+    r"|download[^.\n]{0,60}(weights|models?|checkpoints?)\b"
 )
 
 
@@ -96,5 +103,13 @@ class BiasBeforeBatchnorm(Rule):
                 *((other.layer.func, "the same here") for other in others),
             ],
             evidence=[(loop.node, "trains on a GPU")],
-            confidence=Confidence.LOW if fills_biases(script) else None,
+            confidence=Confidence.LOW if _is_bound(script) else None,
         )
+
+
+def _is_bound(script: Script) -> bool:
+    """Whether the program, or weights that the project offers, count on the biases."""
+    project = script.index.project
+    texts = prose(project.root) if project is not None else []
+    offered = any(_OFFERED.search(text_of(path)) for path in texts)
+    return offered or fills_biases(script)

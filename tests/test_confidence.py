@@ -1375,3 +1375,25 @@ def test_workers_that_would_all_yield_the_whole_stream() -> None:
     ):
         text = fixture("gpu201_serial_loading", name) + steps
         assert sure("GPU201", text) == {confidence}
+
+
+@pytest.mark.parametrize(
+    "said, sure",
+    [
+        ("Train it with `python bad.py`.", Confidence.HIGH),
+        ("Download the weights from https://example.org.", Confidence.LOW),
+        ("We offer pretrained models.", Confidence.LOW),
+    ],
+)
+def test_weights_that_a_project_offers(
+    tmp_path: Path, said: str, sure: Confidence
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "README.md").write_text(said)
+    path = tmp_path / "bad.py"
+    bad = FIXTURES / "gpu506_bias_before_batchnorm" / "bad.py"
+    path.write_text(bad.read_text("utf-8"))
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options(select_rules(("GPU506",)), projects=projects)
+    [finding] = check_path(path, options).findings
+    assert finding.confidence is sure

@@ -17,7 +17,7 @@ from gpulint.script.few_batches import takes_few
 from gpulint.script.generated import made_by_objects
 from gpulint.script.loader_options import fed_by_framework, has_reason, unpicklable
 from gpulint.script.loaders import Loader
-from gpulint.script.neighbours import programs, run_together
+from gpulint.script.neighbours import imported, programs, run_together
 from gpulint.script.old_torch import runs_only_before
 from gpulint.script.reuse import built_again
 from gpulint.script.setting_values import comes_from_settings
@@ -82,20 +82,38 @@ def _may_have_more(script: Script, loader: Loader) -> bool:
         return False
     if made_by_objects(script, loader) is not None:
         return False  # such as models, which worker processes do not have
-    return not feeds_no_gpu(script, loader) and not _is_far_from_gpus(script)
+    return not feeds_no_gpu(script, loader) and not _is_far_from_gpus(script, loader)
 
 
-def _is_far_from_gpus(script: Script) -> bool:
+def _is_far_from_gpus(script: Script, loader: Loader) -> bool:
     """Whether a program, with all that it imports, only looks at its samples.
 
-    Nothing of it names a device or trains, and no other file imports it. A notebook
-    counts alone, whatever else the packages do that it imports.
+    Nothing of it names a device or trains, and no other file imports it, or it makes
+    the loader behind its main guard. A notebook counts alone, whatever else the
+    packages do that it imports.
     """
     if script.source.path.suffix == NOTEBOOK:
         return not script.source.has(_OF_GPUS)
+    if _is_guarded(script, loader.call):
+        own = [script.index, *imported(script, script.index)]
+        return not any(index.source.has(_OF_GPUS) for index in own)
     if not is_run(script.index) or len(programs(script)) > 1:
         return False
     return not any(index.source.has(_OF_GPUS) for index in run_together(script))
+
+
+def _is_guarded(script: Script, call: ast.Call) -> bool:
+    """Whether a call, or all calls of its function, stand behind the main guard."""
+    function = script.index.function(call)
+    calls = [call] if function is None else script.resolver.callers(function)
+    return bool(calls) and all(
+        script.of(its) is script
+        and any(
+            isinstance(above, ast.If) and "__name__" in ast.dump(above.test)
+            for above in script.index.ancestors(its)
+        )
+        for its in calls
+    )
 
 
 def wants_workers(loader: Loader) -> bool:

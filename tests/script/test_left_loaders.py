@@ -354,3 +354,29 @@ def test_a_loader_under_a_name_that_nothing_reads(
 ) -> None:
     text = DATA + KEPT.format(read=read)
     assert confidences(tmp_path, "test.py", {"test.py": text}) == sure
+
+
+GUARDED = """
+
+def look():
+    for x in DataLoader(Photos(["a.png", "b.png"]), batch_size=4):
+        print(x.shape)
+
+
+if __name__ == "__main__":
+    {run}
+"""
+
+
+@pytest.mark.parametrize(
+    "run, user, found",
+    [
+        ("look()", "from data import Photos\n", []),
+        ("look()\n    print(torch.cuda.memory_allocated())", "", [HIGH]),
+    ],
+)
+def test_samples_that_a_file_of_data_looks_at(
+    tmp_path: Path, run: str, user: str, found: list[Confidence]
+) -> None:
+    files = {"data.py": DATA + GUARDED.format(run=run), "train.py": user}
+    assert confidences(tmp_path, "data.py", files) == found
