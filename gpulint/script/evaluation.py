@@ -13,6 +13,7 @@ from gpulint.script.every_step import EveryStep
 from gpulint.script.frozen import has_no_weights, is_frozen
 from gpulint.script.loops import is_backward, is_step
 from gpulint.script.models import makers
+from gpulint.script.neighbours import imported
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -31,6 +32,9 @@ _GRADIENTS = re.compile(
 )
 _SWITCH = re.compile(r"grad|eval|infer|test", re.IGNORECASE)
 _PIPELINE = re.compile(r"^(diffusers|transformers)\..*[Pp]ipeline")
+# How models take derivatives, and libraries whose models take none.
+_DERIVES = ("autograd.grad(", "autograd import grad", "torch.func", "functorch")
+_LIBRARIES = ("torch.", "torchvision.", "timm.", "transformers.")
 _LOSS = re.compile(r"loss|crit|metric|(^|_)(ce|bce|mse|l1)$|objective", re.IGNORECASE)
 
 
@@ -138,6 +142,8 @@ def _graph_is_wanted(script: Script, loop: Loop) -> bool:
         return True
     if script.backpropagated.computed_in(loop.node) or _strange(script, loop):
         return True
+    if _may_differentiate_itself(script, loop):
+        return True
     scope = script.index.scope(loop.node)
     for node in walk_scope(scope):  # a loss collected for later
         if isinstance(node, ast.Call) and (is_backward(node) or is_step(node)):
@@ -146,6 +152,35 @@ def _graph_is_wanted(script: Script, loop: Loop) -> bool:
             if after and (its is None or script.index.inside(loop.node, its.node)):
                 return True
     return False
+
+
+def _may_differentiate_itself(script: Script, loop: Loop) -> bool:
+    """Whether a model may take derivatives of what it gives, as forces of energies.
+
+    The project does somewhere, and the model's class is not known, or it does in the
+    class's file or one that this imports from: what leads there is not followed.
+    """
+    project = script.index.project
+    if project is None or not project.files:
+        return False  # what the file itself does is known
+    if not any(map(project.mentions, _DERIVES)):
+        return False
+    made = [
+        m for c in model_calls(script, loop) for m in makers(script, called_module(c))
+    ]
+    return not made or any(_may_derive(script, call) for call in made)
+
+
+def _may_derive(script: Script, made: ast.Call | None) -> bool:
+    if made is None:
+        return True
+    owner = script.resolver.class_of(made.func)
+    if owner is None:
+        name = script.index.home(made).qualified(made.func) or ""
+        return not name.startswith(_LIBRARIES)
+    home = script.index.home(owner)
+    files = [home, *imported(script, home)]
+    return any(part in file.source.text for file in files for part in _DERIVES)
 
 
 def _objects(script: Script, loop: Loop) -> Iterator[Function]:

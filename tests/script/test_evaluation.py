@@ -9,7 +9,7 @@ import pytest
 
 from gpulint.engine import Options, check_path
 from gpulint.index import Projects
-from gpulint.registry import find_rule
+from gpulint.registry import find_rule, select_rules
 from gpulint.script.evaluation import graph_builder
 
 from .code import script_of
@@ -138,3 +138,74 @@ def test_a_padding_mask_of_a_model_elsewhere(
     assert rule is not None
     (finding,) = check_path(path, Options((rule,), projects=projects)).findings
     assert (finding.fix is None) is masked
+
+
+FORCES = """\
+import torch
+from torch import nn
+
+{line}
+
+
+class Potential(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.energy = nn.Linear(64, 1)
+
+    def forward(self, batch):
+        return derive(self.energy(batch), batch)
+"""
+DERIVES = """\
+import torch
+
+
+def derive(energy, positions):
+    return torch.autograd.grad(energy.sum(), positions)[0]
+"""
+EVALUATES = """\
+import torch
+
+{line}
+
+
+def evaluate(model, loader):
+    model.eval()
+    {made}
+    total = 0.0
+    for x, y in loader:
+        total += (model(x.cuda()) - y.cuda()).abs().sum()
+    return total
+"""
+
+
+@pytest.mark.parametrize(
+    "files, line, made, number",
+    [
+        ({"net.py": FORCES, "parts.py": DERIVES}, "", "", 0),
+        (
+            {"net.py": FORCES, "parts.py": DERIVES},
+            "from net import Potential",
+            "model = Potential().cuda()",
+            0,
+        ),
+        (
+            {"parts.py": DERIVES},
+            "from torchvision.models import resnet50",
+            "model = resnet50().cuda()",
+            1,
+        ),
+        ({"net.py": FORCES}, "", "", 1),
+    ],
+    ids=["unknown", "known", "of a package", "nothing derives"],
+)
+def test_models_that_take_derivatives_themselves(
+    tmp_path: Path, files: dict[str, str], line: str, made: str, number: int
+) -> None:
+    (tmp_path / ".git").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text.replace("{line}", "from parts import derive"))
+    path = tmp_path / "evaluate.py"
+    path.write_text(EVALUATES.format(line=line, made=made))
+    projects = Projects(lambda root: tuple(sorted(root.rglob("*.py"))))
+    options = Options(select_rules(("GPU403",)), projects=projects)
+    assert len(check_path(path, options).findings) == number
