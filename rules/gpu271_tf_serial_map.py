@@ -51,8 +51,8 @@ function that calls what is not known, but nothing of the kind as far as is seen
 
 ## When not
 A function that only chooses among the parts of an element. A dataset of which the first
-few elements are looked at. The number is given, or may be by `**kwargs`. Methods called
-`map` of other things than datasets.
+few elements are looked at. The number is given, or may be by `**kwargs`, or a comment
+says why not (threads). Methods called `map` of other things than datasets.
 A `map` before `cache` makes each element once, and is of low confidence; so is one in a
 script that trains and evaluates nothing, and of a dataset of which nothing is taken.
 
@@ -74,6 +74,7 @@ from gpulint.index.build import last_name
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.edits import Replace, Rewrite
+from gpulint.script.loader_options import has_reason
 from gpulint.script.syntax import set_keywords
 from gpulint.script.tf_mapped import Mapped, gives_up_order
 from gpulint.script.tf_names import autotune, maps_at_once
@@ -106,7 +107,7 @@ class TfSerialMap(Rule):
         """One finding for each `map` that makes one element at a time."""
         for call in script.pipelines.named("map"):
             number = script.evaluator.argument(call, "num_parallel_calls", 1)
-            if not number.absent:
+            if not number.absent or has_reason(script, call):
                 continue
             if any(map(is_looked_at, script.pipelines.taken(call))):
                 continue

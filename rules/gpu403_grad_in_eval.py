@@ -63,8 +63,8 @@ function that is handed on, as a factory of step functions does. Pipelines of di
 and transformers switch gradients off themselves, and a model none of whose parameters
 asks for one (`requires_grad_(False)`) builds no graph. So are models that may take
 derivatives of what they give, as forces of energies: the project does somewhere, and
-which model it is is not known, or it does in the model's files. A single pass that is made once,
-such as a last test behind the training, is of low confidence.
+which model it is is not known, or it does in the model's files. A single pass that is
+made once, such as a last test behind the training, is of low confidence.
 
 ## Source
 "Autograd mechanics, Locally disabling gradient computation" in the PyTorch

@@ -31,6 +31,7 @@ for epoch in range(90):
     if epoch % settings.save_interval == 0:
         torch.save(model.state_dict(), "model.pt")
 """
+SUCCESS = EPOCHS.replace("epoch % settings.save_interval == 0", "progress.success")
 TIMED = """\
 import torch
 from torch.utils.data import DataLoader
@@ -178,6 +179,9 @@ model = Weighted().cuda()
 for x, y in loader:
     model(x.cuda(), y.cuda()).backward()
 """
+KEPT = EMPTY.replace(
+    "if y.sum() > 0:", "self.boxes = y.size(1)\n        if self.boxes == 0:"
+)
 OWN = """\
 import tensorflow as tf
 from tensorflow.keras import layers
@@ -400,6 +404,8 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         ("GPU251", DOWNLOADED, "    trainer.fit", "trainer.fit"),
         ("GPU251", ONE_WORKER, "num_workers=1", "num_workers=0"),
         ("GPU104", EMPTY, "if y.sum() > 0:", "if self.weighted:"),
+        ("GPU104", KEPT, "self.boxes == 0", "self.off"),
+        ("GPU601", SUCCESS, "progress.success", "True"),
         ("GPU571", EAGER, "eager_tf", "by_hand"),
         ("GPU371", OWN, "layers.Dense(512)", "layers.Conv2D(512, 3)"),
         ("GPU371", OWN_MASKED, ", tf.float32", ""),
@@ -424,6 +430,8 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         "always",
         "no worker",
         "no question of the data",
+        "no number of the data",
+        "no best so far",
         "no eager mode",
         "a model that convolves",
         "a mask of any format",

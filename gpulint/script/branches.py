@@ -80,7 +80,7 @@ def asks_for_data(script: Script, node: ast.AST) -> bool:
         for part in parts
         if isinstance(part, ast.Compare)
         for side in (part.left, *part.comparators)
-        if isinstance(side, ast.Name)
+        if isinstance(side, (ast.Name, ast.Attribute))
     ]
     return any(map(_is_of_data, parts)) or any(
         _counts_data(script, number, 0) for number in numbers
@@ -93,8 +93,11 @@ def _is_of_data(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "len"
 
 
-def _counts_data(script: Script, name: ast.Name, depth: int) -> bool:
-    """Whether a number is read off data: `width`, `width - 3` of `x.shape`."""
+def _counts_data(script: Script, name: ast.expr, depth: int) -> bool:
+    """Whether a number is read off data: `width`, `width - 3` of `x.shape`.
+
+    Also one that `self` keeps: `self.boxes = labels.size(1)`.
+    """
     values = [d.value for d in script.definitions(name) if d.kind == "assign"]
     return any(
         _is_of_data(part)

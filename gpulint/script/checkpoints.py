@@ -10,7 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gpulint.index.build import last_name
-from gpulint.index.walk import walk
+from gpulint.index.walk import dotted, walk
 from gpulint.script.branches import all_of, branches_of
 from gpulint.script.doubtful import may_never_run
 from gpulint.script.every_step import EveryStep
@@ -32,6 +32,7 @@ OFTEN = 50  # steps: a checkpoint is written in about the time of so many
 SELDOM = 1000  # steps; who saves more seldom waits for less than a percent of the time
 SELDOM_EPOCHS = 10
 
+_BEST = re.compile(r"^(is_|new_)?(best|success|improved)(_so_far)?$")
 _MODEL = re.compile(
     r"state_?dict|(^|_)(model|net|network|state|ckpt|checkpoint|snapshot|weights)(_|$)",
     re.IGNORECASE,
@@ -218,6 +219,8 @@ def _keeps_the_best(branch: ast.If | ast.IfExp) -> bool:
     """`if stats["loss"][-1] < stats["best"]: stats["best"] = stats["loss"][-1]`."""
     if not isinstance(branch, ast.If):
         return False
+    if _BEST.search((dotted(branch.test) or "").rpartition(".")[2]):
+        return True  # `if progress.success:`
     compared = {
         ast.unparse(side)
         for test in walk(branch.test)

@@ -51,6 +51,10 @@ def has_reason(script: Script, node: ast.expr) -> bool:
     rows = [source.said(row)]
     if above.lstrip().startswith("#"):
         rows.append(above)
+    first = script.index.statement(node).lineno - 1
+    while first > 0 and source.said(first).lstrip().startswith("#"):
+        rows.append(source.said(first))  # the comment above the whole statement
+        first -= 1
     return any(map(_REASON.search, rows))
 
 

@@ -375,7 +375,23 @@ class Loops:
                 switches = above.decorator_list
             if any(map(self.disables_grad, switches)):
                 return True
+            if isinstance(above, ast.With) and self._enters_no_grad(above, node):
+                return True
         return False
+
+    def _enters_no_grad(self, block: ast.With, node: ast.AST) -> bool:
+        """`with ExitStack() as stack: stack.enter_context(torch.no_grad())`."""
+        row = getattr(node, "lineno", 0)
+        return any(
+            isinstance(call, ast.Call)
+            and self._last(call) == "enter_context"
+            and bool(call.args)
+            and self.disables_grad(call.args[0])
+            for statement in block.body
+            if statement.lineno <= row
+            for call in walk(statement)
+            if not isinstance(statement, LOOPS)
+        )
 
     def disables_grad(self, node: ast.expr) -> bool:
         """Whether an expression is `no_grad()` or one of its kin."""

@@ -195,7 +195,9 @@ def _called(script: Script, call: ast.Call, loop: Loop) -> Iterator[ast.expr]:
         return
     move = script.tensors.move(call)
     if move is not None:
-        if move.target is Target.CPU and not loop.eval:
+        asked = move.non_blocking  # whether the copy is only queued
+        waits = asked is None or (isinstance(asked, ast.Constant) and not asked.value)
+        if move.target is Target.CPU and waits and not loop.eval:
             yield move.receiver
         return
     if name in _SCALARS or name == "print" or name in _TENSOR_TESTS or last == "format":
