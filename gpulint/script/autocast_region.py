@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 Statements = tuple[ast.stmt, ...]
+_LOSS = re.compile(r"(Loss|Criterion)$")
 
 
 def autocast_regions(
@@ -53,13 +55,38 @@ def _region(script: Script, step: Step, formats: Formats) -> Statements:
         raise CannotFix(f"`{text}` does not come from a known loss function alone")
     region = _bounds(script, step, formats)
     _check_flow(script, step, region)
-    danger = hazard(script, region)
+    danger = hazard(script, region) or _foreign_loss(script, region)
     if danger is not None:
         raise CannotFix(danger)
     second = script.precision.second_order
     if second and any(n in second for n in walk(*reached(script, region))):
         raise CannotFix("the model computes second derivatives")
     return region
+
+
+def _foreign_loss(script: Script, region: Statements) -> str | None:
+    """A loss of another package, also one that a function of the step calls.
+
+    Autocast knows PyTorch's own alone: others subtract what is nearly equal.
+    """
+    for root in reached(script, region):
+        home = script.of(root)
+        for call in walk(root):
+            if isinstance(call, ast.Call) and _is_foreign(home, call):
+                return f"`{home.text(call.func)}` is a loss of another package"
+    return None
+
+
+def _is_foreign(script: Script, call: ast.Call) -> bool:
+    for origin in script.resolver.origins(call.func):
+        made = origin.call
+        if made is None or script.resolver.class_of(made.func) is not None:
+            continue
+        name = script.index.home(made).qualified(made.func) or ""
+        head, _, last = name.rpartition(".")
+        if head and not name.startswith("torch.") and _LOSS.search(last):
+            return True
+    return False
 
 
 def _bounds(script: Script, step: Step, formats: Formats) -> Statements:

@@ -222,6 +222,8 @@ def _part(script: Script, call: ast.Call, whole: ast.AST, depth: int) -> Size | 
     above = takewhile(lambda a: a is not whole, script.index.ancestors(call))
     loops = [a for a in above if isinstance(a, (*LOOPS, *COMPREHENSIONS))]
     if size is not None and size.weights and loops:
+        if size.linear:
+            return size._replace(weights=inf)  # many rows may be behind deep ones
         times = prod(_turns(script, loop) for loop in loops)
         reused = size.reused * times if size.reused else 0  # not 0 * inf
         return size._replace(weights=size.weights * times, reused=reused)
