@@ -60,12 +60,13 @@ which is updated once, when each has stepped. A checkpoint that is a dict with t
 optimizer's state gets the scaler's; checkpoints without it still load.
 
 Withheld, with the reason, wherever something in the step is not known to bear it: a
-loss other than PyTorch's own, also one term of it, `BCELoss` (above 6.5 a sigmoid in bfloat16 is 1, and its
-gradient 0), custom `autograd.Function`s, Fourier transforms and linear algebra,
-`DataParallel`, FSDP, gradient hooks and `.grad`, optimizers that share parameters, get
-no gradient in some steps or leave gradients of another scale, iterations that end
-before the scaler's update, numbers that float16 cannot hold, differences of neighbours,
-checkpoints of another form, functions that the setting `protect` names.
+loss other than PyTorch's own, also one term of it, `BCELoss` (above 6.5 a sigmoid in
+bfloat16 is 1, and its gradient 0), custom `autograd.Function`s, Fourier transforms and
+linear algebra, `DataParallel`, FSDP, gradient hooks and `.grad`, optimizers that share
+parameters, get no gradient in some steps or leave gradients of another scale,
+iterations that end before the scaler's update, numbers that float16 cannot hold,
+differences of neighbours, checkpoints of another form, functions that the setting
+`protect` names.
 
 ## When not
 Mixed or half precision in any form is there already, also behind a switch that is off.

@@ -40,8 +40,9 @@ outputs: a softmax or a loss in float16 overflows. Both or none. Results differ 
 rounding.
 
 No fix where that layer is not seen (own classes, models of packages, several ways to
-build it), where layers of the program's own make numbers in float32, for steps with a
-`GradientTape`, which would have to scale the loss themselves, for a file that is only
+build it), where layers of the program's own make numbers in float32 or a `KerasLayer`
+of TensorFlow Hub takes no others, where an older TensorFlow is allowed, for steps with
+a `GradientTape`, which would have to scale the loss themselves, for a file that is only
 imported, and where Keras may run on another backend than TensorFlow. Then it is a note.
 
 ## When not
@@ -71,6 +72,7 @@ from gpulint.index.build import last_name
 from gpulint.rule import Hardware, Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.edits import CannotFix, InsertAfter, Replace, Rewrite
+from gpulint.script.neighbours import run_together
 from gpulint.script.syntax import set_keywords
 from gpulint.script.tf_names import is_for_tf1, needs_first_keras
 from gpulint.script.tf_policy import (
@@ -83,7 +85,7 @@ from gpulint.script.tf_policy import (
 )
 from gpulint.script.tf_steps import eager_steps, fits
 from gpulint.script.tf_waits import step_loops, updates_weights
-from gpulint.script.trainer_calls import may_have
+from gpulint.script.trainer_calls import allows_before, may_have
 from gpulint.script.written_sizes import is_seen_large, names_large
 
 SINCE = (2, 4)  # the first TensorFlow whose policies are no experiment
@@ -171,6 +173,10 @@ def rewrite(script: Script) -> Rewrite:
         raise CannotFix("Keras may run on another backend than TensorFlow")
     if counts_on_float32(script):
         raise CannotFix("layers of the program's own make numbers in float32")
+    if any("KerasLayer" in f.source.text for f in run_together(script)):
+        raise CannotFix("a saved model of TensorFlow Hub takes float32 alone")
+    if allows_before(script, "tensorflow", SINCE):
+        raise CannotFix("the project allows a TensorFlow before 2.4")
     layers = output_layers(script)
     after = last_import(script)
     tf, imports = script.name_for("tensorflow", "tf")

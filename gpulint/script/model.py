@@ -58,6 +58,7 @@ from gpulint.source import Source, node_span
 if TYPE_CHECKING:
     from gpulint.script.compiler import Compiler
 
+MAX_CALLERS = 3  # from a function back to the top of its file
 FRAMEWORKS = {
     "pytorch_lightning": "lightning",
     "lightning": "lightning",
@@ -644,7 +645,28 @@ class Script:
         if head in self.resolver.flow(scope).definitions or rest:
             return False
         top = self.resolver.flow(self.index.tree).definitions.get(head, [])
-        return any(d.kind == "assign" and self._unconditional(d.node) for d in top)
+        return any(
+            d.kind == "assign"
+            and self._unconditional(d.node)
+            and not self._runs_before(scope, d.node, MAX_CALLERS)
+            for d in top
+        )
+
+    def _runs_before(self, scope: ast.AST, definition: ast.AST, depth: int) -> bool:
+        """Whether the file calls a function before a line at its top has run."""
+        if not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        row = getattr(definition, "lineno", 0)
+        for call in self.resolver.callers(scope):
+            if not self.index.holds(call):
+                continue
+            around = self.index.scope(call)
+            if around is self.index.tree:
+                if call.lineno < row:
+                    return True
+            elif depth and self._runs_before(around, definition, depth - 1):
+                return True
+        return False
 
     def precedes(self, definition: ast.AST, at: ast.AST) -> bool:
         """Whether a definition has run, on every path, when `at` runs."""

@@ -25,7 +25,7 @@ _DECIDED = re.compile(
 # Networks that multiply enough for tensor cores to matter.
 _LARGE = re.compile(
     r"\bConv[123]D\b|MultiHeadAttention|SeparableConv|keras\.applications|"
-    r"applications\.\w+\(|TransformerBlock|KerasLayer|from_pretrained\("
+    r"applications\.\w+\(|TransformerBlock|from_pretrained\("
 )
 # Numbers that no half format holds: `tf.math.log(x + 1e-24)`, `mask * -(2 ** 32)`.
 OUT_OF_RANGE = re.compile(r"\b1e-(?:1\d|2\d|3\d)\b|\b2\s*\*\*\s*(?:1[6-9]|[23]\d)\b")

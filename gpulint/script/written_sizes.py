@@ -27,7 +27,7 @@ _WIDE = re.compile(
 )
 # Models of packages, and of papers, that are large by their names.
 _LARGE = re.compile(
-    r"\bapplications\.\w+\(|applications import|KerasLayer|from_pretrained\(|mindcv"
+    r"\bapplications\.\w+\(|applications import|from_pretrained\(|mindcv"
     r"|MultiHead(?:ed)?Attention|TransformerBlock|(?i:\bbert|\bvit\b|\bgpt)"
     r"|\bCLIP|open_clip|\bclip\.load"
     r"|(?i:resne[tx]t?|residual_?(?:block|unit|layer|stage)|\bvgg|yolo|u-?net|inception|efficientnet|mobilenet"
