@@ -119,7 +119,8 @@ _PACKAGE = re.compile(
 )
 # An item of a list that is written as a requirement is, also behind others.
 _PINNED = re.compile(
-    r"\s*(?:[-*+]\s+)?(?:[\w.-]+\s*[<>=!~]=\s*[\d.]+\s*[,;]\s*)*[`*_\[]*(?:py)?torch[`*_\]]*(?:\([^()\s]*\))?"
+    r"\s*(?:[-*+]\s+)?(?:[\w.-]+\s*[<>=!~]=\s*[\d.]+\s*[,;]\s*)*"
+    r"[`*_\[]*(?:py)?torch[`*_\]]*(?:\([^()\s]*\))?"
     r"(?:\s+(?:install|version))?\s*={1,2}\s*",
     re.IGNORECASE,
 )

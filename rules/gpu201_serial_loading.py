@@ -93,7 +93,8 @@ nothing sets would make samples take work, or the transform given does next to n
 Nor a loader of which one batch is shown, or none, nor one whose loops ask for no GPU,
 whatever file they are in. A pass that is one
 batch of all samples, or that stops after a few batches without training, leaves workers
-nothing to make ahead. A dataset whose samples are all the same is for a profile or a
+nothing to make ahead. Samples that a notebook, a file of data or a program without any
+device only shows. A dataset whose samples are all the same is for a profile or a
 trial.
 Files that import Lightning have GPU251; nothing waits for what its trainers take on the
 CPU alone. Batches that a dataset makes on the GPU, and files opened in `__init__`
@@ -102,7 +103,8 @@ CPU alone. Batches that a dataset makes on the GPU, and files opened in `__init_
 that trains or evaluates: low confidence, as where nothing is known of what a sample
 takes, where the number is the default of several functions, each for its callers to
 replace, or of an option that a command of the README or of a shell script gives, where
-all batches are put into a list once, where one of the datasets has a single batch,
+all batches are put into a list once, where nobody takes batches of a loader that is
+handed on or kept, where one of the datasets has a single batch,
 where every worker would yield all samples of an iterable dataset, and where a PyTorch
 before 1.9 runs a dataset that draws from NumPy's global generator.
 

@@ -40,9 +40,9 @@ outputs: a softmax or a loss in float16 overflows. Both or none. Results differ 
 rounding.
 
 No fix where that layer is not seen (own classes, models of packages, several ways to
-build it), where layers of the program's own make numbers in float32 or a `KerasLayer`
-of TensorFlow Hub takes no others, where an older TensorFlow is allowed, for steps with
-a `GradientTape`, which would have to scale the loss themselves, for a file that is only
+build it), where layers of the program's own make numbers in float32 or a saved model
+(TensorFlow Hub) takes no others, where an older TensorFlow is allowed, for steps with a
+`GradientTape`, which would have to scale the loss themselves, for a file that is only
 imported, and where Keras may run on another backend than TensorFlow. Then it is a note.
 
 ## When not
@@ -65,6 +65,7 @@ TensorFlow guide, "Mixed precision". Tried with Keras 3.15: `compile` puts a
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding, Severity
@@ -89,6 +90,8 @@ from gpulint.script.trainer_calls import allows_before, may_have
 from gpulint.script.written_sizes import is_seen_large, names_large
 
 SINCE = (2, 4)  # the first TensorFlow whose policies are no experiment
+# How saved models come in, whose functions take the format that they were saved with.
+_SAVED = re.compile(r"KerasLayer|tensorflow_hub|TFSMLayer|saved_model\.load\(")
 _AT_RANDOM = ("numpy.random.", "tensorflow.random.")
 TITLE = "Train in mixed precision where there is a GPU"
 
@@ -173,8 +176,8 @@ def rewrite(script: Script) -> Rewrite:
         raise CannotFix("Keras may run on another backend than TensorFlow")
     if counts_on_float32(script):
         raise CannotFix("layers of the program's own make numbers in float32")
-    if any("KerasLayer" in f.source.text for f in run_together(script)):
-        raise CannotFix("a saved model of TensorFlow Hub takes float32 alone")
+    if any(f.source.has(_SAVED) for f in run_together(script)):
+        raise CannotFix("a saved model takes float32 alone")
     if allows_before(script, "tensorflow", SINCE):
         raise CannotFix("the project allows a TensorFlow before 2.4")
     layers = output_layers(script)

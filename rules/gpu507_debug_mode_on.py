@@ -28,7 +28,8 @@ None: who is looking for a fault needs it.
 
 ## When not
 It stands behind an option or a condition, in a function for debugging, profiling or
-seeding, or is switched off again. A profiler that has a schedule, or that records
+seeding, or is switched off again. A profiler in a file or folder that is there for its
+record (profile, benchmark, NVTX). A profiler that has a schedule, or that records
 something else than all steps of a loop.
 
 Deterministic algorithms in a program that fixes a seed or speaks of reproducible runs

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 Statements = tuple[ast.stmt, ...]
-_LOSS = re.compile(r"(Loss|Criterion)$")
+_LOSS = re.compile(r"(?i)(loss|criterion|lpips|ssim|ncc)$")
 
 
 def autocast_regions(
@@ -78,15 +78,24 @@ def _foreign_loss(script: Script, region: Statements) -> str | None:
 
 
 def _is_foreign(script: Script, call: ast.Call) -> bool:
+    """`ssim(x, y)` of a package, or what is called is an object of its class."""
+    head = (dotted(call.func) or "").partition(".")[0]
+    imported = head in script.index.imports and script.resolver.callee(call) is None
+    if imported and _is_named_loss(script.index.qualified(call.func) or ""):
+        return script.resolver.class_of(call.func) is None
     for origin in script.resolver.origins(call.func):
         made = origin.call
         if made is None or script.resolver.class_of(made.func) is not None:
             continue
-        name = script.index.home(made).qualified(made.func) or ""
-        head, _, last = name.rpartition(".")
-        if head and not name.startswith("torch.") and _LOSS.search(last):
+        if _is_named_loss(script.index.home(made).qualified(made.func) or ""):
             return True
     return False
+
+
+def _is_named_loss(name: str) -> bool:
+    head, _, last = name.rpartition(".")
+    torch = name.startswith("torch.")
+    return bool(head) and not torch and _LOSS.search(last) is not None
 
 
 def _bounds(script: Script, step: Step, formats: Formats) -> Statements:

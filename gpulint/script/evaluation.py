@@ -33,7 +33,15 @@ _GRADIENTS = re.compile(
 _SWITCH = re.compile(r"grad|eval|infer|test", re.IGNORECASE)
 _PIPELINE = re.compile(r"^(diffusers|transformers)\..*[Pp]ipeline")
 # How models take derivatives, and libraries whose models take none.
-_DERIVES = ("autograd.grad(", "autograd import grad", "torch.func", "functorch")
+_DERIVES = re.compile(
+    r"autograd\.(grad|functional)\b|autograd import[^\n(]*\b(grad|functional)\b"
+    r"|autograd import \([^)]*\b(grad|functional)\b|\btorch\.func\b|functorch"
+)
+_MENTIONS = ("autograd", "torch.func", "functorch")  # a cheap look
+# Packages of models of energies, which give forces.
+_OF_FORCES = frozenset(
+    "ase deepmd e3nn mace matgl nequip schnetpack torchani torchmd torchmdnet".split()
+)
 _LIBRARIES = ("torch.", "torchvision.", "timm.", "transformers.")
 _LOSS = re.compile(r"loss|crit|metric|(^|_)(ce|bce|mse|l1)$|objective", re.IGNORECASE)
 
@@ -161,9 +169,12 @@ def _may_differentiate_itself(script: Script, loop: Loop) -> bool:
     class's file or one that this imports from: what leads there is not followed.
     """
     project = script.index.project
+    if not _OF_FORCES.isdisjoint(script.index.packages):
+        return True
     if project is None or not project.files:
         return False  # what the file itself does is known
-    if not any(map(project.mentions, _DERIVES)):
+    texts = (text for part in _MENTIONS for text in project.texts(part))
+    if not any(map(_DERIVES.search, texts)):
         return False
     made = [
         m for c in model_calls(script, loop) for m in makers(script, called_module(c))
@@ -180,7 +191,7 @@ def _may_derive(script: Script, made: ast.Call | None) -> bool:
         return not name.startswith(_LIBRARIES)
     home = script.index.home(owner)
     files = [home, *imported(script, home)]
-    return any(part in file.source.text for file in files for part in _DERIVES)
+    return any(file.source.has(_DERIVES) for file in files)
 
 
 def _objects(script: Script, loop: Loop) -> Iterator[Function]:

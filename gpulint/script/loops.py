@@ -338,11 +338,13 @@ class Loops:
             return False
         if any(self.index.inside(call, loop.node) for call in loop.backward):
             return False
-        return any(
-            isinstance(node, ast.With)
-            and any(self.disables_grad(item.context_expr) for item in node.items)
-            for node in walk(*loop.node.body)
-        )
+        stepping = [
+            call
+            for call in self.index.calls_below(loop.node)
+            for function in self.resolver.callees(call)
+            if any(self.index.home(b).inside(b, function) for b in loop.backward)
+        ]
+        return bool(stepping) and all(map(self.without_grad, stepping))
 
     def _evaluates(self, loop: Loop) -> bool:
         if loop.no_grad:

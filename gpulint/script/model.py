@@ -653,16 +653,14 @@ class Script:
         )
 
     def _runs_before(self, scope: ast.AST, definition: ast.AST, depth: int) -> bool:
-        """Whether the file calls a function before a line at its top has run."""
+        """Whether the file may call a function before a line at its top has run."""
         if not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
         row = getattr(definition, "lineno", 0)
-        for call in self.resolver.callers(scope):
-            if not self.index.holds(call):
-                continue
-            around = self.index.scope(call)
+        for read in self.index.reads.get(scope.name, ()):  # called, or handed on
+            around = self.index.scope(read)
             if around is self.index.tree:
-                if call.lineno < row:
+                if read.lineno < row:
                     return True
             elif depth and self._runs_before(around, definition, depth - 1):
                 return True

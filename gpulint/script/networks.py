@@ -70,7 +70,8 @@ _OF_LARGE = re.compile(
 _SPECTRAL = re.compile(r"(^|\.)fft\.i?r?fft[2n]?$")
 _SOLVING = re.compile(
     r"(^|\.)linalg\.(solve\w*|(pseudo_?|p)?inv\w*|cholesky\w*|svd\w*|eig\w*|qr|lstsq|"
-    r"slogdet|det|lu\w*)$|\bodeint(_adjoint)?$|^torch\.(inverse|cholesky\w*|svd|symeig|solve|lstsq)$"
+    r"slogdet|det|lu\w*)$|\bodeint(_adjoint)?$|"
+    r"^torch\.(inverse|cholesky\w*|svd|symeig|solve|lstsq)$"
 )
 _CELLS = re.compile(r"^torch\.nn\.(LSTM|GRU|RNN)Cell$")
 _OF_GRAPHS = ("torch_geometric.", "dgl.")

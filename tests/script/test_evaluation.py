@@ -155,12 +155,19 @@ class Potential(nn.Module):
     def forward(self, batch):
         return derive(self.energy(batch), batch)
 """
+WAYS = (
+    "torch.autograd.grad(energy.sum(), positions)[0]",
+    "grad(energy.sum(), positions)[0]",
+    "torch.func.grad(energy)(positions)",
+    "torch.autograd.functional.jacobian(energy, positions)",
+)
 DERIVES = """\
 import torch
+from torch.autograd import Variable, grad
 
 
 def derive(energy, positions):
-    return torch.autograd.grad(energy.sum(), positions)[0]
+    return {way}
 """
 EVALUATES = """\
 import torch
@@ -203,9 +210,33 @@ def test_models_that_take_derivatives_themselves(
 ) -> None:
     (tmp_path / ".git").mkdir()
     for name, text in files.items():
+        text = text.replace("{way}", WAYS[0])
         (tmp_path / name).write_text(text.replace("{line}", "from parts import derive"))
     path = tmp_path / "evaluate.py"
     path.write_text(EVALUATES.format(line=line, made=made))
     projects = Projects(lambda root: tuple(sorted(root.rglob("*.py"))))
     options = Options(select_rules(("GPU403",)), projects=projects)
     assert len(check_path(path, options).findings) == number
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ways_to_take_derivatives(tmp_path: Path, way: str) -> None:
+    (tmp_path / ".git").mkdir()
+    text = DERIVES.replace("{way}", way)
+    if way is not WAYS[1]:
+        text = text.replace("from torch.autograd import Variable, grad\n", "")
+    (tmp_path / "parts.py").write_text(text)
+    path = tmp_path / "evaluate.py"
+    path.write_text(EVALUATES.format(line="", made=""))
+    projects = Projects(lambda root: tuple(sorted(root.rglob("*.py"))))
+    options = Options(select_rules(("GPU403",)), projects=projects)
+    assert not check_path(path, options).findings
+
+
+def test_models_of_forces_from_packages(tmp_path: Path) -> None:
+    path = tmp_path / "evaluate.py"
+    projects = Projects(lambda root: tuple(sorted(root.rglob("*.py"))))
+    options = Options(select_rules(("GPU403",)), projects=projects)
+    for line, number in (("import schnetpack", 0), ("import numpy", 1)):
+        path.write_text(EVALUATES.format(line=line, made=""))
+        assert len(check_path(path, options).findings) == number

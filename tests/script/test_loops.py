@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -304,3 +305,35 @@ def test_a_monitor_hides_neither_epochs_nor_batches() -> None:
     assert steps.loaders == script.loaders
     other = script_of(text.replace("runtime.Monitor()", "make_monitor()"))
     assert other.loops[1].loaders == ()
+
+
+SHARED = """
+import torch
+
+
+def forward(model, x, backprop=True):
+    loss = model(x).mean()
+    if backprop:
+        loss.backward()
+    return loss
+
+
+def evaluate(model, loader):
+    for x in loader:
+{body}
+"""
+
+
+@pytest.mark.parametrize(
+    "body, kind",
+    [
+        ("with torch.no_grad():\n    forward(model, x, False)", "eval"),
+        ("forward(model, x)\nwith torch.no_grad():\n    print(model(x))", "train"),
+        ("forward(model, x)", "train"),
+    ],
+)
+def test_an_evaluation_by_a_shared_step(body: str, kind: str) -> None:
+    """One that adapts the model as it goes, and then looks at it, trains."""
+    text = SHARED.format(body=textwrap.indent(body, " " * 8))
+    script = script_of(text)
+    assert [loop.kind for loop in script.loops] == [kind]
