@@ -46,6 +46,7 @@ _PLAIN = ("object", "torch.nn.Module", "abc.ABC", "ABC")
 _OF_MODULES = ("forward", "extra_repr")
 _SETS_UP = ("logger.", "logging.", "warnings.", "sys.path.")
 _IMPORTED = ("import_module", "__import__")
+_COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)  # a line of its own
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+[\w.]+[ \t]+import[ \t]*(?:\([^)]*\)|(?:\\\n|[^\n(])*)"
     r"|import[ \t][^\n]*)",
@@ -377,8 +378,8 @@ def _is_never_called(script: Script, method: Kept) -> bool:
     used = len(users) > 1 or _named_in(script.index, owner)
     if not used or any(map(_asks_objects, users)):
         return False
-    named = sum(len(re.findall(rf"\b{name}\b", t)) for t in project.texts(name))
-    return named == 1
+    texts = (_COMMENT.sub("", text) for text in project.texts(name))
+    return sum(len(re.findall(rf"\b{name}\b", text)) for text in texts) == 1
 
 
 def _asks_objects(index: FileIndex) -> bool:
