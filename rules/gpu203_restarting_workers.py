@@ -62,7 +62,8 @@ A dataset or transform that the script changes between epochs (`dataset.set_epoc
 made from, or the dict that holds it, or a global variable that samples read: workers
 that live on do not see it. Nor do they see how far a training has come, where samples
 read `current_epoch` or `global_step`, or the dataset holds the object that makes it.
-A loader that is iterated once, built in a loop (GPU205), or whose iterators are kept or
+A loader that is iterated once, built in a loop (GPU205), in a training that ends after
+a few steps, or whose iterators are kept or
 nested: persistent workers serve one iterator at a time. One that a training passes over
 once in 500 steps or more, in a number of steps that is not known, or in five epochs or
 more.

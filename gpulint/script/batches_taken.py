@@ -27,7 +27,7 @@ _FITS = re.compile(r"rainer(\([^()]*\))?\.fit\(")
 
 
 def taken_once(script: Script, loader: Loader) -> bool:
-    """Whether one batch at most is taken: `next(iter(loader))` in no loop, or none."""
+    """Whether few batches are taken, or none: `next(iter(loader))` in no loop."""
     if loader.loops:
         return False
     takes = (p for p in places(script, loader) if not is_len(script, p))
@@ -36,9 +36,13 @@ def taken_once(script: Script, loader: Loader) -> bool:
 
 def shown_once(script: Script, loader: Loader) -> bool:
     """The same, but for scripts that make a loader and leave it to others."""
-    read = any(not is_len(script, place) for place in places(script, loader))
-    left = script.source.path.suffix != NOTEBOOK and not read
+    left = script.source.path.suffix != NOTEBOOK and not is_read(script, loader)
     return not left and taken_once(script, loader)
+
+
+def is_read(script: Script, loader: Loader) -> bool:
+    """Whether anything here takes a loader, for more than the number of its batches."""
+    return any(not is_len(script, place) for place in places(script, loader))
 
 
 def is_handed_to_none(script: Script, place: ast.AST) -> bool:
@@ -169,17 +173,46 @@ def is_len(script: Script, node: ast.AST) -> bool:
 
 
 def _takes_one(script: Script, node: ast.AST) -> bool:
-    """`next(iter(node))` that no loop of its function repeats, and no step calls."""
-    index = script.index
-    for name in ("iter", "next"):
-        above = index.parent(node)
-        if not isinstance(above, ast.Call) or index.qualified(above.func) != name:
-            return False
-        if above.args != [node]:
-            return False
-        node = above
-    scope = index.scope(node)
-    looped = any(isinstance(a, LOOPS) for a in index.ancestors(node) if a is not scope)
+    """`next(iter(node))` that no loop of its function repeats, and no step calls.
+
+    Also of an iterator with a name of its own, for each batch that is taken.
+    """
+    iterator = _call_around(script, node, "iter")
+    if iterator is None:
+        return False
+    taken = _named_iterator(script, iterator) or [iterator]
+    return all(_is_taken_once(script, its) for its in taken)
+
+
+def _call_around(script: Script, node: ast.AST, name: str) -> ast.Call | None:
+    """`name(node)`."""
+    above = script.index.parent(node)
+    if not isinstance(above, ast.Call) or script.index.qualified(above.func) != name:
+        return None
+    return above if above.args == [node] else None
+
+
+def _named_iterator(script: Script, iterator: ast.Call) -> list[ast.Name]:
+    """The reads of `batches = iter(loader)` in a function."""
+    above = script.index.parent(iterator)
+    target = above.targets[0] if isinstance(above, ast.Assign) else None
+    if not isinstance(target, ast.Name) or script.index.function(iterator) is None:
+        return []
+    scope = script.index.scope(iterator)
+    reads = script.index.reads.get(target.id, ())
+    return [
+        node
+        for node in reads
+        if isinstance(node, ast.Name) and script.index.inside(node, scope)
+    ]
+
+
+def _is_taken_once(script: Script, iterator: ast.AST) -> bool:
+    batch = _call_around(script, iterator, "next")
+    if batch is None:
+        return False
+    index, scope = script.index, script.index.scope(batch)
+    looped = any(isinstance(a, LOOPS) for a in index.ancestors(batch) if a is not scope)
     if looped or not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return not looped and isinstance(scope, ast.Module)
     calls = script.resolver.callers(scope)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpulint.script.batches_taken import is_len, places
 from gpulint.script.loops import Loop
 from gpulint.script.reads import parameter_given
-from gpulint.script.trials import stops_after
+from gpulint.script.trials import stops_after, trains_little
 
 if TYPE_CHECKING:
     from gpulint.script.loaders import Loader
@@ -19,7 +19,7 @@ FEW = 16  # batches in each pass
 
 
 def takes_few(script: Script, loader: Loader) -> bool:
-    """Whether all loops over a loader train nothing and stop after a few batches.
+    """Whether all loops over a loader stop after a few batches, trainings for good.
 
     Loops of functions that the loader is handed to are looked at where they stand.
     """
@@ -58,9 +58,9 @@ def _loop_over(script: Script, node: ast.AST) -> Loop | None:
 
 
 def _stops_early(script: Script, loop: Loop) -> bool:
-    """`if number == 4: break` in a loop that trains nothing."""
+    """`if number == 4: break`."""
     if loop.train or loop.backward or loop.steps:
-        return False
+        return trains_little(script, loop)
 
     def is_few(limit: ast.expr) -> bool:
         if isinstance(limit, ast.BinOp) and isinstance(limit.op, ast.Sub):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gpulint.script.given import values_given
 from gpulint.script.loader_options import has_reason
 from gpulint.script.reuse import built_again, dataset_change, kept_iterator, runs_once
+from gpulint.script.trials import trains_little
 from gpulint.script.worker_state import changing_variable
 
 if TYPE_CHECKING:
@@ -20,9 +21,10 @@ KEEPS_LATER = "the project runs with a PyTorch before 1.8, whose workers cannot 
 
 def stays_the_same(script: Script, loader: Loader) -> bool:
     """Whether workers that live on would see what new ones see."""
-    if runs_once(script, loader):
+    loops = [(script.of(loop.node), loop) for loop in loader.loops]
+    if loops and all(trains_little(its, loop) for its, loop in loops):
         return False
-    if kept_iterator(script, loader) is not None:
+    if runs_once(script, loader) or kept_iterator(script, loader) is not None:
         return False
     if changing_variable(script, loader) is not None:
         return False

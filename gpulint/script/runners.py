@@ -51,9 +51,9 @@ class Runners:
         hot = next((x for x in around if x.train or x.eval), None)
         if hot is not None:
             return hot.node
-        if around and around[0].kind != "epoch":
-            if any(x.kind == "epoch" for x in around[1:]):
-                return around[0].node
+        within_epochs = any(x.kind == "epoch" for x in around[1:])
+        if within_epochs and around[0].kind != "epoch":
+            return around[0].node
         function = self.index.function(node)
         if function is None or self._prepares_run(node, function):
             return None

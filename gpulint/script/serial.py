@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Resolver, Value
 from gpulint.index.project import is_run
 from gpulint.index.walk import walk
-from gpulint.script.batches_taken import taken_once
+from gpulint.script.batches_taken import is_read, taken_once
 from gpulint.script.changes import everywhere
 from gpulint.script.dataset_size import gives_one_batch
 from gpulint.script.datasets import Work
@@ -78,7 +78,9 @@ def _may_have_more(script: Script, loader: Loader) -> bool:
         return False  # GPU901
     if gives_one_batch(loader) or takes_few(script, loader):
         return False  # nothing to make ahead
-    if script.training_loops and taken_once(script, loader):
+    if (script.training_loops or is_read(script, loader)) and taken_once(
+        script, loader
+    ):
         return False
     if made_by_objects(script, loader) is not None:
         return False  # such as models, which worker processes do not have

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gpulint.index import Definition, FileIndex
     from gpulint.index.resolve import Resolver
     from gpulint.script.loops import Loop
+    from gpulint.script.model import Script
 
 FEW = 16  # steps
 _REACHES = (ast.Gt, ast.GtE, ast.Eq)
@@ -22,7 +23,24 @@ def is_trial(resolver: Resolver, loop: Loop) -> bool:
 
     So do searches for a learning rate, and estimates of gradients before training.
     """
+    return _is_taken_back(resolver.index, loop) or _ends_soon(resolver, loop, loop)
 
+
+def trains_little(script: Script, loop: Loop) -> bool:
+    """Whether a training is over after a few steps, a number that is written out.
+
+    Those of all its passes: what counts them starts again in none.
+    """
+    called = script.resolver.callers(loop.function) if loop.function is not None else ()
+    if any(script.of(call).loops_around(call) for call in called):
+        return False
+    whole = loop
+    while whole.parent is not None:
+        whole = whole.parent
+    return bool(loop.backward) and _ends_soon(script.resolver, loop, whole)
+
+
+def _ends_soon(resolver: Resolver, loop: Loop, whole: Loop) -> bool:
     def is_few(limit: ast.expr) -> bool:
         given = [o.expression for o in resolver.origins(limit)]
         return bool(given) and all(
@@ -32,7 +50,7 @@ def is_trial(resolver: Resolver, loop: Loop) -> bool:
             for node in given
         )
 
-    return _is_taken_back(resolver.index, loop) or stops_after(resolver, loop, is_few)
+    return stops_after(resolver, loop, is_few, whole)
 
 
 def _is_taken_back(index: FileIndex, loop: Loop) -> bool:
@@ -60,42 +78,53 @@ def _with(calls: Iterable[ast.Call], method: str) -> set[str]:
 
 
 def stops_after(
-    resolver: Resolver, loop: Loop, is_few: Callable[[ast.expr], bool]
+    resolver: Resolver,
+    loop: Loop,
+    is_few: Callable[[ast.expr], bool],
+    whole: Loop | None = None,
 ) -> bool:
     """Whether each iteration counts and asks `if number >= limit: break`.
 
-    `is_few`: what limits are meant.
+    `is_few`: what limits are meant; `whole`: the loop around, in all of whose passes
+    the iterations are counted, if not in each.
     """
+    whole = whole or loop
     return any(
         isinstance(branch, ast.If)
         and isinstance(branch.body[-1], (ast.Break, ast.Return))
-        and _reaches(resolver, branch.test, loop, is_few)
+        and _reaches(resolver, branch.test, loop, is_few, whole)
         for branch in loop.node.body
     )
 
 
 def _reaches(
-    resolver: Resolver, test: ast.expr, loop: Loop, is_few: Callable[[ast.expr], bool]
+    resolver: Resolver,
+    test: ast.expr,
+    loop: Loop,
+    is_few: Callable[[ast.expr], bool],
+    whole: Loop,
 ) -> bool:
     """`number >= limit`, also beside `limit is not None`."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        return any(_reaches(resolver, part, loop, is_few) for part in test.values)
+        return any(_reaches(resolver, t, loop, is_few, whole) for t in test.values)
     if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], _REACHES):
         return False
     names = [n for n in walk(test.left) if isinstance(n, ast.Name)]
-    counts = [_counts(resolver, name, loop) for name in names]
+    counts = [_counts(resolver, name, loop, whole) for name in names]
     return bool(counts) and all(counts) and is_few(test.comparators[0])
 
 
-def _counts(resolver: Resolver, name: ast.Name, loop: Loop) -> bool:
+def _counts(resolver: Resolver, name: ast.Name, loop: Loop, whole: Loop) -> bool:
     """Whether a name is the number of the iteration: not of those without progress."""
     definitions = resolver.definitions(name)
     return bool(definitions) and all(
-        _is_count(resolver.index, definition, loop) for definition in definitions
+        _is_count(resolver.index, definition, loop, whole) for definition in definitions
     )
 
 
-def _is_count(index: FileIndex, definition: Definition, loop: Loop) -> bool:
+def _is_count(
+    index: FileIndex, definition: Definition, loop: Loop, whole: Loop
+) -> bool:
     """`number += 1` in each iteration, `number = 0` before, or that of `enumerate`."""
     value = definition.value
     if definition.kind in ("augment", "assign"):
@@ -103,9 +132,10 @@ def _is_count(index: FileIndex, definition: Definition, loop: Loop) -> bool:
         small = isinstance(value, ast.Constant) and value.value in (0, 1)
         if definition.kind == "augment":
             return small and statement in loop.node.body
-        return small and not index.inside(statement, loop.node)
+        return small and not index.inside(statement, whole.node)
     return (
         definition.kind == "for"
+        and whole is loop
         and definition.path[:1] == (0,)
         and value is getattr(loop.node, "iter", None)
         and isinstance(value, ast.Call)
