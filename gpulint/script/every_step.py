@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from gpulint.index import Definition, Function
 from gpulint.index.walk import COMPREHENSIONS, FUNCTIONS, children, dotted, walk
 from gpulint.script.branches import Branches, leaves
+from gpulint.script.call_modes import Constants, answer, constants_of
 from gpulint.script.drawn import holds_seldom
 from gpulint.script.once import holds_once
 from gpulint.script.switches import is_off
@@ -56,6 +57,7 @@ class EveryStep:
         self._outside: ast.Call | None = None  # the call that left this file
         self._branches: Branches = ()
         self._graph = True
+        self._constants: Constants = {}  # that the call of the helper writes
 
     def parts(self) -> Iterator[Part]:
         """All expression nodes of a step, in source order, helpers where called."""
@@ -76,7 +78,8 @@ class EveryStep:
                         statement, holds, self._block(branch, inner, helper)
                     )
                 if leaves(statement.body):
-                    if self.rare(statement.test, helper) == "interval":
+                    always = answer(self.script, statement.test, self._constants)
+                    if always or self.rare(statement.test, helper) == "interval":
                         break
                     self._branches += ((statement, False),)
             elif isinstance(statement, (ast.For, ast.AsyncFor, ast.While)):
@@ -107,6 +110,10 @@ class EveryStep:
         self, branch: ast.If | ast.IfExp, helper: Function | None
     ) -> Iterator[bool]:
         """The values of a condition that a step may well meet."""
+        decided = answer(self.script, branch.test, self._constants)
+        if decided is not None:
+            yield decided
+            return
         rare = self.rare(branch.test, helper)
         once = holds_once(self.script, branch)
         if rare is None and not once and not holds_seldom(self.script, branch.test):
@@ -187,12 +194,22 @@ class EveryStep:
         leaves = self._outside is None and not index.holds(function)
         if leaves:
             self._outside = call
-        around = self._graph
+        around, constants = self._graph, self._constants
         self._graph = around and not self.script.of(call).without_grad(call)
+        self._constants = constants_of(self.script, function, self._calls(function))
         yield from self._block(function.body, inner, function)
-        self._graph = around
+        self._graph, self._constants = around, constants
         if leaves:
             self._outside = None
+
+    def _calls(self, function: Function) -> list[ast.Call]:
+        """The calls of a function in an iteration, as far as it is followed."""
+        runners = (self.loop.node, *self.loop.helpers)
+        return [
+            call
+            for call in self.script.resolver.callers(function)
+            if any(self.script.of(call).index.inside(call, its) for its in runners)
+        ]
 
     # Branches
 

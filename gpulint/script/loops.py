@@ -38,6 +38,7 @@ _ENVIRONMENTS = frozenset(
     "isaacgym".split()
 )
 _ENVIRONMENT = re.compile(r"(^|_)env(s|ironments?)?$")
+_GRADIENTS_AGAIN = re.compile(r"enable_grad|inference_mode\(False\)")
 _EVAL_NAME = re.compile(
     r"eval|valid|test|infer|predict|(^|_)val(_|$)|score|accuracy|metric|(^|_)dev(_|$)",
     re.IGNORECASE,
@@ -317,7 +318,7 @@ class Loops:
             if child.kind == "train" and (child.batches or not loop.batches):
                 return "other"  # an epoch loop, or a loop around the training loop
             nested += [o for o in self.by_node.values() if o.parent is child]
-        if loop.backward and loop.batches and self._shares_a_step(loop):
+        if loop.backward and self._shares_a_step(loop):
             return "eval"
         if loop.backward and (loop.batches or loop.steps):
             return "train"
@@ -331,13 +332,13 @@ class Loops:
     def _shares_a_step(self, loop: Loop) -> bool:
         """Whether it evaluates by a function that goes backward for others.
 
-        `_forward(batch, backprop=False)` under `no_grad`, in a function called `_eval`.
+        `_forward(batch, backprop=False)` under `no_grad`, where nothing could.
         """
-        name = loop.function.name if loop.function is not None else ""
-        if not _EVAL_NAME.search(name):
-            return False
         if any(self.index.inside(call, loop.node) for call in loop.backward):
             return False
+        if loop.no_grad:
+            homes = {self.index.home(helper) for helper in loop.helpers}
+            return not any(home.source.has(_GRADIENTS_AGAIN) for home in homes)
         stepping = [
             call
             for call in self.index.calls_below(loop.node)
@@ -410,7 +411,8 @@ class Loops:
         """Whether an iteration is a whole run of training, with its own optimizer.
 
         As where a picture is fitted or an inverse problem solved for each sample: the
-        loop inside trains, and what stands around it runs once for a sample.
+        loop inside trains, and what stands around it runs once for a sample. So too
+        where it steps over the parts of a file, by the length of what is loaded.
         """
         if not loop.batches:
             return False
@@ -421,10 +423,28 @@ class Loops:
         ]
         if any(not any(self._holds(r, c) for r in runs) for c in loop.backward):
             return False
+        if runs and all(self._steps_over_parts(loop, run) for run in runs):
+            return True
         return any(
             self._holds(loop, made) and not self._holds(run, made)
             for run in runs
             for made in _optimizers(self.index)
+        )
+
+    def _steps_over_parts(self, loop: Loop, run: Loop) -> bool:
+        """`for i in range(0, text.size(0), length)`, with a step for each part."""
+        ranges = (
+            iterable
+            for iterable, _ in run.items
+            if isinstance(iterable, ast.Call)
+            and self.index.qualified(iterable.func) == "range"
+        )
+        lengths = [its.args[1] for its in ranges if len(its.args) == 3]
+        return bool(run.steps) and any(
+            self.index.inside(definition.node, loop.node)
+            for name in walk(*lengths)
+            if isinstance(name, ast.Name)
+            for definition in self.resolver.definitions(name)
         )
 
     def _holds(self, loop: Loop, node: ast.AST) -> bool:

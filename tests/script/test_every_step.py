@@ -201,3 +201,54 @@ def test_one_side_of_each_branch_counts(lines: str, most: int) -> None:
         if isinstance(part.node, ast.Call) and dotted(part.node.func) == "seen"
     ]
     assert most_in_one_pass(found) == most
+
+
+def calls_of_mode(test: str, given: str, more: str = "") -> set[str]:
+    """What a helper calls behind a test, or else, as one call of it runs."""
+    text = (
+        f'def run(x, y, mode="train", wanted=True):\n  if {test}:\n    taken(x)\n'
+        "  else:\n    left(x)\n" + body(f"run(x, y, {given})\n{more}")
+    )
+    return set(called(text)) & {"taken", "left"}
+
+
+@pytest.mark.parametrize(
+    "test, given",
+    [
+        ('mode == "test"', 'mode="test"'),
+        ('mode != "train"', '"test"'),
+        ('mode in ("val", "test")', '"test"'),
+        ('mode not in ["train"]', '"test"'),
+        ("not wanted", "wanted=False"),
+        ("wanted is False", "wanted=False"),
+        ('mode == "test" and wanted is not None', '"test", True'),
+        ('mode == "test" or y.any()', '"test"'),
+    ],
+)
+def test_a_call_decides_what_its_function_asks(test: str, given: str) -> None:
+    assert calls_of_mode(test, given) == {"taken"}
+    assert calls_of_mode(f"not ({test})", given) == {"left"}
+
+
+@pytest.mark.parametrize(
+    "test, given, more",
+    [
+        ('mode == "test"', "mode=args.mode", ""),
+        ('mode == "test"', '"test"', 'run(x, y, "train")\n'),
+        ('mode == "test" and args.wanted', '"test"', ""),
+        ("mode == args.mode", '"test"', ""),
+        ("mode in args.modes", '"test"', ""),
+    ],
+)
+def test_a_call_leaves_open_what_it_does_not_write(
+    test: str, given: str, more: str
+) -> None:
+    assert calls_of_mode(test, given, more) == {"taken", "left"}
+
+
+def test_a_helper_that_leaves_for_its_call_runs_no_further() -> None:
+    helper = (
+        'def run(x, mode):\n  if mode == "test":\n    return other(x)\n  seen(x)\n'
+    )
+    assert "seen" not in called(helper + body('run(x, "test")\n'))
+    assert "seen" in called(helper + body('run(x, "train")\n'))
