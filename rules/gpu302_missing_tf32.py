@@ -125,6 +125,7 @@ from gpulint.script.switches import is_switched_off
 from gpulint.script.trainer_calls import Maker, TrainerCall, trainer_calls
 from gpulint.script.trainer_precision import may_train_on_gpu
 from gpulint.script.training_step import find_steps
+from gpulint.script.written_sizes import is_told_narrow
 
 TITLE = "Allow TF32 for matrix products"
 SETTING = 'set_float32_matmul_precision("high")'
@@ -196,6 +197,7 @@ class MissingTF32(Rule):
             "program never sets it, so TF32 is off",
             fix=None if withheld else at_start(script, TITLE, SETTING),
             withheld=withheld,
+            confidence=Confidence.LOW if is_told_narrow(script) else None,
         )
 
 

@@ -61,7 +61,7 @@ formats itself or says in a comment why not, is for TPUs, trains in float64, or 
 an environment. The project uses MinkowskiEngine, whose kernels know float32 only, or a
 module whose `forward` asserts that format. Graph networks, whose steps are gathers and
 scatters, are of low confidence, as programs in which neither wide layers nor a large
-model by its name are seen.
+model by its name are seen, or that write sizes of 64 features and fewer alone.
 
 ## Source
 Lightning documentation, "N-Bit Precision". The values are those that Lightning 2.6
@@ -96,7 +96,7 @@ from gpulint.script.trainer_precision import (
     may_train_on_gpu,
     why_not_mixed,
 )
-from gpulint.script.written_sizes import is_seen_large
+from gpulint.script.written_sizes import is_seen_large, is_told_narrow
 
 SINCE = (1, 6)  # the first torch with mixed precision of its own
 FLOAT32 = (32, "32", "32-true")
@@ -122,7 +122,8 @@ class LightningPrecision(Rule):
         if not may_have(script, "lightning", LIGHTNING_TWO):
             withheld = withheld or "the project has Lightning 1"
         runtime, imports = script.runtime
-        weak = uses_graphs(script) or not is_seen_large(script)
+        weak = uses_graphs(script) or is_told_narrow(script)
+        weak = weak or not is_seen_large(script)
         for made in calls:
             build = set_keywords(precision=f"{runtime}.lightning_precision()")
             why = withheld or may_be_first_lightning(made)

@@ -52,12 +52,12 @@ has options, or the path cannot be followed. `save_pretrained` writes several fi
 time is reported, by hand `model.state_dict()` can be saved in between.
 
 ## When not
-After the training; one epoch in ten or fewer, one step in a thousand or fewer, the
-first or last of them alone; an option that is off. Networks that are known to have
-fewer than 5 million weights, which are 20 MB; where only the best epochs are saved,
-which grow rare (also behind `if progress.success:`), networks that are not known to
-have as many. Every step or every few steps (GPU602). Evaluation. Frameworks that save
-by themselves. A number of epochs that is not known is of low confidence.
+After the training, or its only epoch; one epoch in ten or fewer, one step in a thousand
+or fewer, the first or last of them alone; an option that is off. Networks that are
+known to have fewer than 5 million weights, which are 20 MB; where only the best epochs
+are saved, which grow rare (also behind `if progress.success:`), networks that are not
+known to have as many. Every step or every few steps (GPU602). Evaluation. Frameworks
+that save by themselves. A number of epochs that is not known is of low confidence.
 
 ## Source
 Gao et al., "An Empirical Study on Low GPU Utilization of Deep Learning Jobs", ICSE

@@ -146,7 +146,7 @@ def places(script: Script, loader: Loader) -> Iterator[ast.AST]:
         return
     name = above.targets[0]
     local = len(above.targets) == 1 and isinstance(name, ast.Name)
-    if not local or (isinstance(scope, ast.Module) and _is_imported(script)):
+    if not local or (isinstance(scope, ast.Module) and is_imported(script)):
         yield above  # kept where others may find it
         return
     for node in index.all(ast.Name):
@@ -159,7 +159,7 @@ def places(script: Script, loader: Loader) -> Iterator[ast.AST]:
             yield node
 
 
-def _is_imported(script: Script) -> bool:
+def is_imported(script: Script) -> bool:
     """Whether another file may import names of this one."""
     project = script.index.project
     stem = script.source.path.stem

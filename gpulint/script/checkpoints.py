@@ -18,6 +18,7 @@ from gpulint.script.loops import imports_environments
 from gpulint.script.model_size import weights
 from gpulint.script.networks import takes_large
 from gpulint.script.once import holds_once
+from gpulint.script.reuse import at_most_once
 from gpulint.script.started import trains_on_gpu
 from gpulint.script.training_step import find_steps
 
@@ -190,6 +191,8 @@ def _in_loop(
         return None
     if loop.kind == "epoch" and _holds_runs(script, loop):
         return None
+    if at_most_once(script, loop.node):
+        return None  # training is over then
     steps = loop in script.step_loops
     found = Checkpoint(way[0], way, loop, "step" if steps else "epoch", 1, False)
     each = EveryStep(script, loop)

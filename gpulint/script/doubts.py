@@ -1,4 +1,4 @@
-"""Why a place may be one that no program, run as usual, ever comes to.
+"""Why a place may be one that no program, run on a GPU as usual, ever comes to.
 
 What is found there is no less true, so it is of low confidence and not left out.
 """
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_CALLS = 3  # from a place, back to what surely runs
+# Packages that run a program on other chips than GPUs.
+_OF_OTHER_CHIPS = ("intel_extension_for_pytorch", "torch_npu", "habana_frameworks")
 
 
 def is_doubtful(script: Script, node: ast.AST) -> bool:
@@ -36,6 +38,8 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
     """
     if _is_spared(script, node, MAX_CALLS) or cannot_start(script.index):
         return True
+    if _is_for_other_chips(script):
+        return True
     loop = script.loop_of(node)
     if loop is not None and loop.train and loop.backward:
         steps = [(script.of(call), call) for call in loop.backward]
@@ -44,6 +48,13 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
     call = script.index.parent(node)
     loader = next((x for x in script.loaders if x.call is call), None)
     return loader is not None and _is_left(script, loader)
+
+
+def _is_for_other_chips(script: Script) -> bool:
+    """Whether a file imports what runs it elsewhere, and asks for no CUDA device."""
+    origins = script.index.imports.values()
+    heads = {origin.partition(".")[0] for origin in origins}
+    return not heads.isdisjoint(_OF_OTHER_CHIPS) and "cuda" not in script.source.text
 
 
 def _is_left(script: Script, loader: Loader) -> bool:

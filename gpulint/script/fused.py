@@ -29,6 +29,12 @@ _WRAPS = re.compile(
     r"\b(apex|deepspeed|FullyShardedDataParallel|FSDP|fully_shard|ZeroRedundancyOpt\w+)"
 )
 _COMPLEX = re.compile(r"\b(cfloat|cdouble|complex64|complex128|view_as_real)\b")
+# Weights that are whole numbers, which releases up to 2.4 refuse with `fused`.
+_QUANTIZED = re.compile(
+    r"load_in_[48]bit|BitsAndBytes|from_quantized|prepare_model_for_(kbit|int8)"
+    r"|GPTQ|auto_?awq",
+    re.IGNORECASE,
+)
 _SPARSE = re.compile(r"sparse\s*=\s*True")
 _WEIGHTS = frozenset({"parameters", "named_parameters"})
 _ON_GPU = (Target.ANY, Target.CUDA)
@@ -51,6 +57,8 @@ def unfused_optimizers(script: Script) -> Iterator[Unfused]:
     """Optimizers of the file that never say how they update, in source order."""
     if not any(_sends(script, move) for move in script.moves):
         return
+    if script.source.has(_QUANTIZED):
+        return  # only adapters are trained, and not every release would do it
     for call in script.index.all(ast.Call):
         found = _NAME.match(script.index.qualified(call.func) or "")
         if found is None or not _is_plain(script, call):

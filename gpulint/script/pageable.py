@@ -26,6 +26,8 @@ _COPIES = frozenset(
     "from_numpy gather index_select masked_select clamp clip where".split()
 )
 _PICKS = frozenset("gather index_select masked_select clamp clip".split())  # methods
+_TURNS = frozenset("transpose permute t T mT swapaxes swapdims movedim".split())
+_LAYS_OUT = frozenset("reshape contiguous flatten".split())
 _CASTS = frozenset("float double half bfloat16 long int".split())
 _FORMATS = frozenset(
     f"torch.{n}" for n in "float16 half bfloat16 float32 float float64 double".split()
@@ -226,6 +228,8 @@ def _is_joined(script: Script, node: ast.expr, depth: int) -> bool:
             return any(script.batches.loop_of(n) is not None for n in names)
         if _picks(script, part) or _casts(script, part) or _joins(script, part, depth):
             return True
+        if _rearranges(script, part):
+            return True
     if not isinstance(node, ast.Name) or depth > 3:
         return False
     values = [d.value for d in script.definitions(node) if d.kind == "assign"]
@@ -285,6 +289,25 @@ def _picks(script: Script, node: ast.AST) -> bool:
     if not isinstance(func, ast.Attribute) or func.attr not in _PICKS:
         return False
     return script.batches.loop_of(func.value) is not None
+
+
+def _rearranges(script: Script, node: ast.AST) -> bool:
+    """`x.transpose(0, 1).reshape(shape)` of a batch: its numbers in another order."""
+    func = node.func if isinstance(node, ast.Call) else None
+    if not isinstance(func, ast.Attribute) or func.attr not in _LAYS_OUT:
+        return False
+    turned = func.value
+    names = turned.args if isinstance(turned, ast.Call) else []
+    its = turned.func if isinstance(turned, ast.Call) else turned
+    if not isinstance(its, ast.Attribute) or its.attr not in _TURNS:
+        return False
+    of_torch = script.index.qualified(its) == f"torch.{its.attr}"
+    source = names[0] if of_torch and names else its.value
+    return any(
+        script.batches.loop_of(part) is not None
+        for part in walk(source)
+        if isinstance(part, ast.Name)
+    )
 
 
 def _casts(script: Script, node: ast.AST) -> bool:

@@ -110,19 +110,30 @@ def runs_once(script: Script, loader: Loader) -> bool:
     for loop in loader.loops:
         outer = loop.parent
         while outer is not None:
-            counts.append(_at_most_once(script, outer.node))
+            counts.append(at_most_once(script, outer.node))
             outer = outer.parent
     return bool(counts) and all(counts)
 
 
-def _at_most_once(script: Script, loop: ast.AST) -> bool:
+def at_most_once(script: Script, loop: ast.AST) -> bool:
+    """Whether a loop makes one pass at most: `range(1)`, `range(1, epochs + 1)`."""
     call = getattr(loop, "iter", None)
     if isinstance(call, ast.Call):
         call = measured(script.resolver, call) or call
     if not isinstance(call, ast.Call) or script.index.qualified(call.func) != "range":
         return False
-    last = call.args[-1] if len(call.args) == 1 else None
+    last = call.args[0] if len(call.args) == 1 else _counted_from(call.args)
     return last is not None and script.evaluator.values(last).all_in(0, 1)
+
+
+def _counted_from(ends: list[ast.expr]) -> ast.expr | None:
+    """The number of passes in `range(1, epochs + 1)`."""
+    first, last = ends if len(ends) == 2 else (None, None)
+    if not isinstance(first, ast.Constant) or not isinstance(last, ast.BinOp):
+        return None
+    added = last.right if isinstance(last.op, ast.Add) else None
+    same = isinstance(added, ast.Constant) and added.value == first.value
+    return last.left if same else None
 
 
 def built_again(script: Script, loader: Loader) -> bool:

@@ -6,7 +6,8 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from gpulint.index.walk import walk
+from gpulint.index.build import last_name
+from gpulint.script.batches_taken import is_imported
 from gpulint.script.half import exact_mathematics
 from gpulint.script.loops import imports_environments
 from gpulint.script.neighbours import run_together
@@ -15,6 +16,7 @@ from gpulint.script.started import trains_in_double
 from gpulint.script.trainer_calls import Maker, TrainerCall
 
 if TYPE_CHECKING:
+    from gpulint.index import FileIndex
     from gpulint.script.model import Script
 
 # Weights that are loaded or made in another format than float32. Whole numbers, and the
@@ -62,25 +64,35 @@ def may_train_on_gpu(made: TrainerCall) -> bool:
 
 
 def _only_evaluates(made: TrainerCall) -> bool:
-    """Whether a trainer has a name in its function that only tests or predicts."""
+    """Whether a trainer has a name that only tests, predicts, or is never read.
+
+    Of a function, or of a program that no other file imports. A tuner tries steps out.
+    """
     index = made.script.index
     statement = index.statement(made.call)
     if not isinstance(statement, ast.Assign) or statement.value is not made.call:
         return False
     name = statement.targets[0]
     scope = index.function(made.call)
-    if not isinstance(name, ast.Name) or scope is None:
+    if not isinstance(name, ast.Name):
         return False
-    uses = [n for n in walk(*scope.body) if isinstance(n, ast.Name)]
-    uses = [n for n in uses if n.id == name.id and isinstance(n.ctx, ast.Load)]
+    if scope is None and is_imported(made.script):
+        return False
     uses = [
         use
-        for use in uses
-        if any(d.value is made.call for d in made.script.definitions(use))
+        for use in index.reads.get(name.id, ())
+        if isinstance(use, ast.Name)
+        and any(d.value is made.call for d in made.script.definitions(use))
     ]
-    above = [index.parent(use) for use in uses]
-    asked = [n.attr if isinstance(n, ast.Attribute) else "" for n in above]
-    return bool(asked) and set(asked) <= _EVALUATES
+    return all(_is_no_training(index, use) for use in uses)
+
+
+def _is_no_training(index: FileIndex, use: ast.Name) -> bool:
+    """`trainer.test(…)`, `Tuner(trainer)`."""
+    above = index.parent(use)
+    if isinstance(above, ast.Call):
+        return last_name(above) == "Tuner"
+    return isinstance(above, ast.Attribute) and above.attr in _EVALUATES
 
 
 def is_meant(script: Script, precision: ast.expr) -> bool:

@@ -247,8 +247,6 @@ def test_a_call_leaves_open_what_it_does_not_write(
 
 
 def test_a_helper_that_leaves_for_its_call_runs_no_further() -> None:
-    helper = (
-        'def run(x, mode):\n  if mode == "test":\n    return other(x)\n  seen(x)\n'
-    )
+    helper = 'def run(x, mode):\n  if mode == "test":\n    return other(x)\n  seen(x)\n'
     assert "seen" not in called(helper + body('run(x, "test")\n'))
     assert "seen" in called(helper + body('run(x, "train")\n'))
