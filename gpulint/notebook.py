@@ -37,6 +37,9 @@ _PYTHON_CELLS = re.compile(
 _COMMENTS = re.compile(r"\A\s*(?:#[^\n]*\n\s*)*")
 # What an exercise leaves to its reader: `model = # your code here`.
 _TO_FILL_IN = re.compile(r"\s*[\w.,\[\] ]+=\s*(#.*)?$")
+_EMPTY = re.compile(
+    r"expected an indented block after function definition on line (\d+)"
+)
 _EXERCISE = re.compile(r"\bTODO\b|(?i:your (code|answer|turn)|fill (me )?in\b)")
 # A cell for another terminal, which begins with a command that IPython does not know.
 _SHELL = re.compile(
@@ -400,13 +403,21 @@ def _check(book: Notebook, cell: Cell) -> None:
             row = error.lineno or 1
             at = book.in_file(Position(cell.row + row - 1, 1)).row
             message = f"syntax error: {error.msg} (cell {cell.number}, line {row})"
-            lines = cell.python.splitlines()[row - 1 : row]
-            meant = any(map(_TO_FILL_IN.match, lines)) or bool(
-                _EXERCISE.search(cell.python)
-            )
+            meant = _is_left_to_readers(cell.python, error)
             raise SourceError(message, at, "GPU000", meant) from None
     except (ValueError, RecursionError, MemoryError):
         return  # as in a script: parsing the whole says so
+
+
+def _is_left_to_readers(text: str, error: SyntaxError) -> bool:
+    """Whether an exercise leaves a place: `model = `, a function of comments alone."""
+    lines = text.splitlines()
+    row = error.lineno or 1
+    empty = _EMPTY.search(error.msg)
+    body = lines[int(empty[1]) : row - 1] if empty else []
+    commented = any(line.lstrip().startswith("#") for line in body)
+    left = any(map(_TO_FILL_IN.match, lines[row - 1 : row]))
+    return left or commented or _EXERCISE.search(text) is not None
 
 
 # Writing back

@@ -224,7 +224,10 @@ def test_what_an_exercise_leaves_to_its_reader(line: str, meant: bool) -> None:
     assert caught.value.meant is meant
 
 
-@pytest.mark.parametrize("said, meant", [("# TODO: count them", True), ("", False)])
+@pytest.mark.parametrize(
+    "said, meant",
+    [("# TODO: count them", True), ("# The sum of all rows", True), ("", False)],
+)
 def test_a_cell_that_an_exercise_leaves(said: str, meant: bool) -> None:
     with pytest.raises(SourceError) as caught:
         decode_notebook(

@@ -96,6 +96,18 @@ def test_what_an_option_or_nobody_runs(
 
 
 @pytest.mark.parametrize(
+    "package, sure",
+    [("intel_extension_for_pytorch as ipex", LOW), ("torchvision", HIGH)],
+)
+def test_a_program_for_other_chips(
+    tmp_path: Path, package: str, sure: Confidence
+) -> None:
+    engine = f"import {package}\n" + LOOP.replace(".cuda()", ".to(device)")
+    found = confidences(tmp_path, {"engine.py": engine, "main.py": MAIN})
+    assert found[12] is sure
+
+
+@pytest.mark.parametrize(
     "branch, sure",
     [
         ("if not args.fetch:", LOW),
