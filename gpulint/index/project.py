@@ -33,6 +33,7 @@ MAX_TEXT = 64_000_000  # characters that are kept of files read as text only
 MAX_IMPORTERS = 40
 MAX_FILES = 20_000
 MAX_NAME = 255  # bytes of a file's name, on nearly all file systems
+MAX_PATH = 2000  # bytes of a path's names; systems allow 4096 with what is between
 MAX_NEIGHBOURS = 50
 SETTINGS = (".yaml", ".yml", ".json")
 _STAR = re.compile(r"\bimport[\s\\]*\*")
@@ -117,7 +118,8 @@ class Project:
 
     def is_file(self, path: Path) -> bool:
         """Whether a path leads to a file; a text may be none, but of any length."""
-        if len(path.name.encode("utf-8", "replace")) > MAX_NAME:
+        parts = [len(part.encode("utf-8", "replace")) for part in path.parts]
+        if max(parts, default=0) > MAX_NAME or sum(parts) > MAX_PATH:
             return False
         self.noted.files.add(path)
         return path.is_file()

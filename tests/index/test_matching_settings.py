@@ -120,3 +120,9 @@ def test_a_long_text_is_no_path(tmp_path: Path) -> None:
     projects = Projects(lambda root: sorted(root.rglob("*.py")))
     options = Options(tuple(all_rules()), projects=projects)
     assert check_path(path, options).findings == ()
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a" * 300 + "/b", "a/" * 3000, "a\n: b/c"])
+def test_a_text_of_settings_is_no_path(tmp_path: Path, name: str) -> None:
+    script = f"import yaml\nc = yaml.safe_load({name!r})\ntrain(c['workers'])\n"
+    assert workers(tmp_path, script) == []
