@@ -20,6 +20,7 @@ _NAMESPACES = frozenset(
     "ConfigDict create to_container merge asdict unsafe_merge munchify".split()
 )
 UNKNOWN = Mapping(complete=False)
+MAX_DEPTH = 50  # dicts and updates, one looked into for another
 _IN_PLACE = frozenset("update setdefault pop popitem clear".split())
 
 
@@ -46,9 +47,16 @@ class Mappings:
         self._known: dict[Hashable, Mapping] = {}
         self._updates: dict[FileIndex, list[Update]] = {}
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a dict is being looked into."""
+        return bool(self._busy)
+
     def of(self, node: ast.expr) -> Mapping:
         """What is known of a dict expression, `update` and `d[k] = v` included."""
-        if node in self._busy:
+        if node in self._busy or len(self._busy) > MAX_DEPTH:
+            return UNKNOWN
+        if not self.evaluator.may_look():
             return UNKNOWN
         origins = self.resolver.origins(node)
         key = self._same(node, origins)

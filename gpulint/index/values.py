@@ -14,6 +14,7 @@ from gpulint.index.resolve import Origin, Resolver
 
 _LOOKUPS = ("get", "pop", "setdefault")
 _TEXTS = ("strip", "lower", "upper")  # give a string for a string
+MAX_LOOKS = 1000  # real programs were seen to need less than 200
 _FIELDS = frozenset("field Field attrib ib Option".split())
 
 
@@ -29,7 +30,22 @@ class Evaluator:
         self.outside = resolver.outside
         self.lookups: set[ast.AST] = set()  # `d.pop(k)` that are being evaluated
         self._busy: set[ast.AST] = set()
+        self._looks = 0  # at dicts, for the question that is being answered
         self._known: dict[ast.expr, Values] = {}
+
+    def may_look(self) -> bool:
+        """Whether a dict may be looked into: not where a question needs too many.
+
+        Calls that hand `**kwargs` on in a circle have more ways than can be followed.
+        """
+        self._count_anew()
+        self._looks += 1
+        return self._looks <= MAX_LOOKS
+
+    def _count_anew(self) -> None:
+        """Begin to count, unless what is asked is a part of another question."""
+        if not (self._busy or self.lookups or self.mappings.is_busy):
+            self._looks = 0
 
     def values(self, node: ast.expr) -> Values:
         """The constants that an expression can be."""
@@ -42,6 +58,7 @@ class Evaluator:
     def _values(self, node: ast.expr) -> Values:
         if node in self._busy:
             return Values()
+        self._count_anew()
         self._busy.add(node)
         try:
             parts = [self._origin_values(o) for o in self.resolver.origins(node)]

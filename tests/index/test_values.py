@@ -230,3 +230,14 @@ def test_dicts_that_refer_to_themselves_end() -> None:
     assert not argument("k = {}\nk.update(k)\nuse(**k)\n").given
     assert not argument("k = {**k}\nuse(**k)\n").given
     assert not values("x = x\nuse(x)\n").all_in(0)
+
+
+def test_keywords_that_are_handed_on_in_circles_stay_unknown() -> None:
+    functions = [
+        f"def f{n}(**kw):\n  kw.update(kw.pop('inner'))\n"
+        + "".join(f"  f{other}(**kw, **kw['more'])\n" for other in range(9))
+        for n in range(9)
+    ]
+    text = "".join(functions) + "f0(n=3)\ndef run(**kw):\n  f0(**kw)\nrun(**a)\n"
+    its = values(text.replace("def f3(**kw):\n", "def f3(**kw):\n  use(kw['n'])\n"))
+    assert not its.complete
