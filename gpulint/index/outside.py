@@ -30,6 +30,7 @@ _STARTS = frozenset(
     "Fire run cli CLI isinstance issubclass super print type HfArgumentParser "
     "structured signature wraps fields get_type_hints".split()
 )
+MAX_DEPTH = 4
 _COMPUTED = ("setattr(", "__dict__", "vars(")
 Written = tuple[ast.expr, ast.expr | None]  # an object, and what it is given
 Handed = tuple[ast.Call, ast.expr]  # a call, and the argument it may change
@@ -46,6 +47,7 @@ class Outside:
         self._subclasses: dict[ast.ClassDef, list[ast.ClassDef]] = {}
         self._handed: dict[Function, bool] = {}
         self._users: dict[tuple[ast.ClassDef, str], list[FileIndex]] = {}
+        self._depth = 0  # of questions for what `setattr` is given
 
     def values(self, holder: ast.expr, name: str) -> list[ast.expr | None]:
         """What other code gives an attribute of an object; None for the unknown."""
@@ -181,10 +183,24 @@ class Outside:
         for key, (holder, value) in self._given[home]:
             if key not in (None, name):
                 continue
-            if wanted & set(self.resolver.classes_of(holder)):
+            if wanted & self._holders(holder):
                 known = key is not None and value is not None
                 kind: Kind = "assign" if known else "except"  # not known what
                 yield Definition(name, value or holder, kind, value if known else None)
+
+    def _holders(self, holder: ast.expr) -> set[ast.ClassDef]:
+        """The classes of what a `setattr` is given.
+
+        To know them, what other calls set may have to be known, and so on through a
+        project; few of these are followed, one for another.
+        """
+        if self._depth >= MAX_DEPTH:
+            return set()
+        self._depth += 1
+        try:
+            return set(self.resolver.classes_of(holder))
+        finally:
+            self._depth -= 1
 
     def _own_members(self, owner: ast.ClassDef, name: str) -> Iterator[Definition]:
         """What a class itself gives an attribute."""

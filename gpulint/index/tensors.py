@@ -39,6 +39,9 @@ class Where(enum.Flag):
         return Where.HOST in self and not self & (Where.DEVICE | Where.UNKNOWN)
 
 
+MAX_LINKS = 600  # of what a value is made of, through all files that lead to it
+NEAR = 40  # links from a question, up to which calls are told apart
+MAX_ALONE = 2  # calls that are taken for the only ones, one within another
 _FILLS = frozenset("update setdefault".split())
 _NUMBERS = frozenset("item float int len bool round".split())
 
@@ -134,6 +137,7 @@ class Tensors:
         self.evaluator = evaluator
         self.index = resolver.index
         self._where: dict[ast.AST, Where] = {}
+        self._depth = 0  # of questions for where a value lives
         self._moves: dict[ast.Call, Move | None] = {}
         self._targets: dict[ast.expr, Target] = {}
         self._objects: dict[Made, Tensors] = {}
@@ -321,8 +325,14 @@ class Tensors:
         known = self._where.get(node)
         if known is not None:
             return known
+        if self._depth > MAX_LINKS:
+            return Where.UNKNOWN
         self._where[node] = Where.NOTHING  # a cycle adds nothing
-        result = self.assumed.get(node) or self._compute(node)
+        self._depth += 1
+        try:
+            result = self.assumed.get(node) or self._compute(node)
+        finally:
+            self._depth -= 1
         self._where[node] = result
         return result
 
@@ -617,6 +627,8 @@ class Tensors:
         found = _union(map(self.where, values)) or Where.PLAIN
         if Where.DEVICE not in found or call in self._alone:
             return found
+        if len(self._alone) >= MAX_ALONE or self._depth > NEAR:
+            return found
         given = _union(map(self.where, [*call.args, *(k.value for k in call.keywords)]))
         if Where.HOST not in given or given & (Where.DEVICE | Where.UNKNOWN):
             return found
@@ -634,6 +646,7 @@ class Tensors:
         resolver = self.resolver.called_only_by(callers)
         its = Tensors(resolver, Evaluator(resolver))
         its.assumed = self.assumed
+        its._depth = self._depth
         return its
 
     def _method(self, call: ast.Call, func: ast.Attribute) -> Where:

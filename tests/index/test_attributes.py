@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpulint.index import Evaluator, Resolver, Values, build_index
+from gpulint.index.outside import MAX_DEPTH
 from gpulint.source import Source
 
 OPTION = """\
@@ -60,4 +61,14 @@ def test_a_member_set_again_on_one_path_keeps_the_first_value() -> None:
         "            self.n = 0\n"
         "        use(self.n)\n"
     )
+    assert not values(text).complete
+
+
+def test_what_setattr_may_give_is_followed_a_few_times() -> None:
+    text = "class Box:\n item = 1\nbox = Box()\nsetattr(box, name, 2)\nuse(box.item)\n"
+    evaluator = Evaluator(Resolver(build_index(Source(Path("a.py"), text))))
+    (call,) = evaluator.index.calls["use"]
+    outside = evaluator.resolver.outside
+    outside._depth = MAX_DEPTH
+    assert evaluator.values(call.args[0]).complete
     assert not values(text).complete

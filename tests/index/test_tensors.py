@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
 
+from gpulint.engine import RECURSION_LIMIT
 from gpulint.index import Target, Where, build_index
 from gpulint.script import Script
 from gpulint.source import Source
@@ -196,3 +198,25 @@ def test_a_move_tells_what_it_converts() -> None:
     assert first.dtype
     assert first.non_blocking is not None
     assert second.non_blocking is not None
+
+
+def test_long_chains_of_values_end_as_unknown() -> None:
+    names = [f"x{n}" for n in range(900)]
+    links = zip(names, names[1:], strict=False)
+    text = "x0 = d\n" + "".join(f"{b} = {a} + 1\n" for a, b in links)
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(RECURSION_LIMIT)
+    try:
+        assert Where.UNKNOWN in where(f"{text}use({names[-1]})\n")
+        assert where(f"{text}use({names[200]})\n") == Where.DEVICE
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def test_a_call_far_within_others_is_not_told_apart() -> None:
+    outer = "".join(
+        f"def f{n}(x):\n  return f{n - 1}(x)\nf{n}(d)\n" for n in range(1, 40)
+    )
+    text = f"def f0(x):\n  return x\nf0(d)\n{outer}"
+    assert where(f"{text}use(f0(h))\n") == Where.HOST
+    assert where(f"{text}use(f39(h))\n") == Where.HOST | Where.DEVICE
