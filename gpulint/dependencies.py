@@ -254,7 +254,7 @@ def _sources(folder: Path) -> Iterator[tuple[Path, Callable[[str], list[Bound]],
     for name in sorted(names):
         if name in READERS:
             yield folder / name, READERS[name], name in LOCKS
-        elif name.startswith("requirement") and name.endswith(".txt"):
+        elif _lists_requirements(folder / name):
             yield folder / name, _requirements, False
         elif _CONDA_FILE.search(name):
             yield folder / name, _environment, False
@@ -267,6 +267,13 @@ def _sources(folder: Path) -> Iterator[tuple[Path, Callable[[str], list[Bound]],
                 yield within / name, _requirements, False
             elif _CONDA_FILE.search(name):
                 yield within / name, _environment, False
+
+
+def _lists_requirements(path: Path) -> bool:
+    """`requirements-dev.txt`, `requirements`; a folder may have that name as well."""
+    if path.name.startswith("requirement") and path.suffix == ".txt":
+        return True
+    return path.name == "requirements" and path.is_file()
 
 
 def _names(folder: Path) -> set[str]:

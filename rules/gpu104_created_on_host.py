@@ -40,12 +40,13 @@ for `zeros`, `ones`, `full`, `eye` and integer `arange`. `linspace` and a float
 Tensors made from data of the script or of different numbers (a list that is made for
 one, as in `torch.tensor([row[0] for row in rows])`, is of low confidence), pinned ones,
 what a function that is no part of training makes once, models that only a demo without
-a loop runs, a package that no file outside it names, a module or method that all its
-callers run behind `step % n == 0`, and what a test lets happen once:
-`if step == 0:`, or `if total is None:` around what sets it; or never, where all callers
-give the argument that is tested, no known one of a `forward` leaves it out, or the test
-is one of an argument's type. What is made once, before the loop, costs nothing worth
-saying; what a generator of the host draws has to be drawn there.
+a loop runs, or a notebook without a trainer or a loop over batches, a package that no
+file outside it names, a module or method that all its callers run behind
+`step % n == 0`, and what a test lets happen once: `if step == 0:`, or
+`if total is None:` around what sets it; or never, where all callers give the argument
+that is tested, no known one of a `forward` leaves it out, or the test is one of an
+argument's type. What is made once, before the loop, costs nothing worth saying; what a
+generator of the host draws has to be drawn there.
 Of low confidence: what only some steps make, behind a test of the data (`if
 mask.sum() > 0:`, `if len(boxes) == 0:`), and what a module makes of which no program is
 seen that trains or evaluates and makes it whatever its options are.
@@ -61,6 +62,7 @@ PyTorch performance tuning guide, "Create tensors directly on the target device"
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding
@@ -82,8 +84,10 @@ from gpulint.script.creations import (
 )
 from gpulint.script.neighbours import is_left_behind, serves_single_inputs
 from gpulint.script.surely_made import is_surely_made
+from gpulint.source import NOTEBOOK
 
 _DEFAULTS = frozenset({"torch.set_default_tensor_type", "torch.set_default_device"})
+_FITS = re.compile(r"\.fit\(|rainer\b|ccelerat")
 _CALLED = ("forward", "__next__", "compute_loss")  # by whoever has made the object
 _SPELLINGS = (
     "zeros ones full empty eye arange tensor linspace logspace rand randn randint "
@@ -127,6 +131,8 @@ class CreatedOnHost(Rule):
     def _moved(self, script: Script, move: Move, made: Creation) -> Iterator[Finding]:
         runner = script.runners.of(made.call)
         if runner is None or serves_single_inputs(script) or is_left_behind(script):
+            return
+        if _shows_one_input(script):
             return
         if _draws_on_host(script, made.call):
             return
@@ -183,6 +189,14 @@ class CreatedOnHost(Rule):
                 withheld="NumPy has no device",
                 evidence=[(runner, "runs in every step")],
             )
+
+
+def _shows_one_input(script: Script) -> bool:
+    """Whether a notebook runs a model without any loop over batches or trainer."""
+    if script.source.path.suffix != NOTEBOOK:
+        return False
+    steps = any(loop.train or loop.eval or loop.batches for loop in script.loops)
+    return not (steps or script.source.has(_FITS))
 
 
 def _draws_on_host(script: Script, call: ast.Call) -> bool:

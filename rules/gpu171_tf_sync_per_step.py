@@ -30,7 +30,8 @@ step and read its `result()` after the loop or every hundred steps.
 
 ## When not
 Every n-th step, once an epoch, and values of the batch, which are on the host, as is
-what `tf.Variable(0)` counts. Steps that are timed, or take all data at once.
+what `tf.Variable(0)` counts. Steps that are timed, or take all data at once, or act in
+an environment, which needs the values.
 
 ## Source
 TensorFlow guide, "Better performance with tf.function" and "Optimize TensorFlow GPU

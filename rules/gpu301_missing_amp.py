@@ -79,7 +79,8 @@ sequences at most 64 features wide, trials of a few steps, one sample a forward 
 with `batch_size` of them for an update, training on one fixed input, Fourier operators
 trained on derivatives of what they give, and an optimizer that holds a picture or a
 latent tensor gain nothing; nor does a step behind `if train:` that `train = False`
-switches off, or a function that says nothing of devices beside others that do.
+switches off, or a function that says nothing of devices beside others that do, or an
+object that goes backward (`strategy.backward(loss)`) and may have its own precision.
 MinkowskiEngine's sparse convolutions know float32 only and raise under autocast, and so
 does a module whose `forward` asserts that format.
 Lightning, Accelerate, DeepSpeed, fastai, Ignite and the Hugging Face Trainer have a
@@ -230,6 +231,8 @@ def _is_of_other_work(script: Script) -> bool:
 
 def _gains(script: Script, step: Step) -> bool:
     """Whether the step is one that mixed precision is for."""
+    if step.by_engine:
+        return False
     if any(call.args or call.keywords for call in step.loop.steps):
         return False  # a closure
     if any(name.endswith("LBFGS") for name in script.index.called_names):

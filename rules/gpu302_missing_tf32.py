@@ -218,6 +218,8 @@ def _may_be_small(script: Script) -> bool:
     steps = find_steps(script)
     if steps and all(is_modest(script, step) for step in steps):
         return True
+    if any(step.by_engine for step in steps) and "accelerate" not in script.frameworks:
+        return True  # which may keep the weights in another format
     if not trained_models(script):
         return False
     if script.precision.named_amp is not None:

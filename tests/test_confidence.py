@@ -1405,3 +1405,33 @@ def test_weights_that_a_project_offers(
     options = Options(select_rules(("GPU506",)), projects=projects)
     [finding] = check_path(path, options).findings
     assert finding.confidence is sure
+
+
+MASKED = """\
+import torch
+from torch import nn
+
+
+class Tagger(nn.Module):
+    def forward(self, image):
+        return self.head(image + torch.ones(8, 16).to(image.device))
+
+
+model = Tagger().cuda().eval()
+print(model(image.cuda()))
+"""
+
+
+@pytest.mark.parametrize(
+    "name, more, found",
+    [
+        ("a.ipynb", "", False),
+        ("a.ipynb", "for x in loader:\n    model(x.cuda())\n", True),
+        ("a.ipynb", "trainer.fit(model)\n", True),
+        ("a.py", "", True),
+    ],
+)
+def test_a_notebook_that_shows_one_input(name: str, more: str, found: bool) -> None:
+    source = Source(Path(name), MASKED + more)
+    options = Options(select_rules(("GPU104",)))
+    assert bool(check_source(source, options).findings) is found

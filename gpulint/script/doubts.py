@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MAX_CALLS = 3  # from a place, back to what surely runs
 # Packages that run a program on other chips than GPUs.
 _OF_OTHER_CHIPS = ("intel_extension_for_pytorch", "torch_npu", "habana_frameworks")
+_OF_OTHERS = ("jax", "flax")  # frameworks whose arrays torch does not compute
 
 
 def is_doubtful(script: Script, node: ast.AST) -> bool:
@@ -51,9 +52,14 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
 
 
 def _is_for_other_chips(script: Script) -> bool:
-    """Whether a file imports what runs it elsewhere, and asks for no CUDA device."""
+    """Whether a file imports what runs it elsewhere, and asks for no CUDA device.
+
+    Or what trains in the place of torch, such as JAX.
+    """
     origins = script.index.imports.values()
     heads = {origin.partition(".")[0] for origin in origins}
+    if not heads.isdisjoint(_OF_OTHERS):
+        return not any(loop.backward for loop in script.loops)
     return not heads.isdisjoint(_OF_OTHER_CHIPS) and "cuda" not in script.source.text
 
 

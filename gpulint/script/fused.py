@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Move, Target
 from gpulint.index.walk import dotted, walk
+from gpulint.script.branches import branches_of
 from gpulint.script.edits import Replace, Rewrite
 from gpulint.script.models import wrapped
 from gpulint.script.named_devices import named_devices
@@ -63,6 +64,8 @@ def unfused_optimizers(script: Script) -> Iterator[Unfused]:
         found = _NAME.match(script.index.qualified(call.func) or "")
         if found is None or not _is_plain(script, call):
             continue
+        if _is_for_want_of_another(script, call):
+            continue
         models = list(_models(script, call))
         if models:
             rewrite = _fused(script, call, found[2], models)
@@ -89,6 +92,28 @@ def _is_plain(script: Script, call: ast.Call) -> bool:
         return False
     argument = script.evaluator.argument
     return all(argument(call, option, None).absent for option in _OPTIONS)
+
+
+def _is_for_want_of_another(script: Script, call: ast.Call) -> bool:
+    """Whether it is made where `optimizer is None`, and programs pass one.
+
+    Those that do not then evaluate, as far as anybody sees.
+    """
+    function = script.index.function(call)
+    if function is None:
+        return False
+    for branch, holds in branches_of(script.index, call):
+        test = getattr(branch, "test", None)
+        if not holds or not isinstance(test, ast.Compare):
+            continue
+        asked, none = test.left, test.comparators[0]
+        if not isinstance(test.ops[0], ast.Is) or not isinstance(asked, ast.Name):
+            continue
+        calls = script.resolver.callers(function)
+        given = (script.resolver.given(c, function, asked.id)[0] for c in calls)
+        if isinstance(none, ast.Constant) and none.value is None and any(given):
+            return True
+    return False
 
 
 def _models(script: Script, call: ast.Call) -> Iterator[ast.expr]:

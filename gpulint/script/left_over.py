@@ -248,7 +248,7 @@ def is_imported_by_none(script: Script, node: ast.AST) -> bool:
     if not all(map(_defines, index.tree.body)) or len(programs(script)) > 1:
         return False
     path = index.source.path
-    if any(map(project.mentions, (*_IMPORTED, "pkgutil"))):
+    if any(_looks_for_modules(script, word) for word in (*_IMPORTED, "pkgutil")):
         return False
     if project.targeting(qualified_name(index, kept)):
         return False
@@ -262,6 +262,22 @@ def is_imported_by_none(script: Script, node: ast.AST) -> bool:
         for user in map(project.index, others)
         if user is not None
     )
+
+
+def _looks_for_modules(script: Script, word: str) -> bool:
+    """Whether a file takes modules by their names, of the same part of a repository.
+
+    A part is a folder at its top, with all that it holds; what lies at the top itself
+    is for all of them.
+    """
+    project = script.index.project
+    assert project is not None
+    parts = script.source.path.relative_to(project.root).parts
+    for path in project.mentioning(word):
+        its = path.relative_to(project.root).parts
+        if len(its) == 1 or len(parts) == 1 or its[0] == parts[0]:
+            return True
+    return False
 
 
 def _may_name(user: FileIndex, home: FileIndex) -> bool:

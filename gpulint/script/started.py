@@ -141,6 +141,16 @@ def trains_in_double(script: Script) -> ast.AST | None:
             batch = script.batches.loop_of(receiver) is not None
             if batch or _is_model(script, receiver):
                 return call
+    return _options_of_doubles(script)
+
+
+def _options_of_doubles(script: Script) -> ast.AST | None:
+    """`tkwargs = {"dtype": torch.double, …}`, with which tensors are made."""
+    for options in script.index.all(ast.Dict):
+        for key, value in zip(options.keys, options.values, strict=True):
+            named = isinstance(key, ast.Constant) and key.value == "dtype"
+            if named and _is_double(script, value):
+                return options
     return None
 
 

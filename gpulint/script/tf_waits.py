@@ -14,6 +14,7 @@ from gpulint.script.every_step import EveryStep
 from gpulint.script.loops import Loop
 from gpulint.script.tf_names import name_of
 from gpulint.script.tf_steps import holds_tape, is_compiled, tapes
+from gpulint.script.waits import acts
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -113,11 +114,17 @@ class Wait(NamedTuple):
 
 
 def waits(script: Script, loop: Loop) -> list[Wait]:
-    """What of this file needs a value of the device in every step."""
+    """What of this file needs a value of the device in every step.
+
+    Nothing in a loop that acts in an environment, which waits anyway.
+    """
     if _is_timed(loop):
         return []
+    parts = list(EveryStep(script, loop).parts())
+    if acts([part.node for part in parts if isinstance(part.node, ast.Call)]):
+        return []
     found: dict[ast.expr, ast.expr] = {}
-    for part in EveryStep(script, loop).parts():
+    for part in parts:
         node = part.node
         if part.helper is not None and is_compiled(script, part.helper):
             continue

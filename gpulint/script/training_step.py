@@ -46,6 +46,15 @@ class Step:
     forward: ast.Call | None
 
     @property
+    def by_engine(self) -> bool:
+        """`strategy.backward(loss)`: by an object that may choose the precision."""
+        func, given = self.backward.func, self.backward.args
+        assert isinstance(func, ast.Attribute)
+        holder = dotted(func.value) or ""
+        of_loss = bool(given) and "loss" in (dotted(given[0]) or "").lower()
+        return of_loss and "loss" not in holder.lower()
+
+    @property
     def loss(self) -> ast.expr:
         """What `backward` is called on."""
         assert isinstance(self.backward.func, ast.Attribute)

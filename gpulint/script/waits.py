@@ -451,9 +451,15 @@ def acts(calls: list[ast.Call]) -> bool:
     return any(
         isinstance(c.func, ast.Attribute)
         and c.func.attr == "step"
-        and _ENVIRONMENT.search((dotted(c.func.value) or "").rpartition(".")[2])
+        and _ENVIRONMENT.search(_holder(c.func.value).rpartition(".")[2])
         for c in calls
     )
+
+
+def _holder(node: ast.expr) -> str:
+    """The name of an object, or of the list that it is one of: `envs[i]`."""
+    held = node.value if isinstance(node, ast.Subscript) else node
+    return dotted(held) or ""
 
 
 def is_timed(script: Script, loop: Loop) -> bool:

@@ -148,6 +148,7 @@ PROJECTS = [
     ("requirements.txt", "torch @ git+https://x/pytorch\n", None, 0),
     ("requirements.txt", "torch==1.13; python_version<'3.8'\ntorch>=2\n", (1, 13), 1),
     ("requirements-gpu.txt", "\ufefftorch~=2.2\n", (2, 2), 1),
+    ("requirements", "numpy\ntorch==1.2\n", (1, 2), 2),
     ("requirements/train.txt", "torch>=2.5\n", (2, 5), 1),
     (
         "environment.yml",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import sys
 from pathlib import Path
 
@@ -202,7 +203,7 @@ def test_a_move_tells_what_it_converts() -> None:
 
 def test_long_chains_of_values_end_as_unknown() -> None:
     names = [f"x{n}" for n in range(900)]
-    links = zip(names, names[1:], strict=False)
+    links = itertools.pairwise(names)
     text = "x0 = d\n" + "".join(f"{b} = {a} + 1\n" for a, b in links)
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(RECURSION_LIMIT)

@@ -247,6 +247,43 @@ def test_a_file_that_nobody_imports(
     assert found[19] is sure
 
 
+def test_names_of_modules_in_another_part_of_a_repository(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    for name, text in {
+        "one/engine.py": LOOP,
+        "one/main.py": OTHER,
+        "two/any.py": "importlib.import_module(name)",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options(select_rules(("GPU106",)), projects=projects)
+
+    def confidence() -> list[Confidence]:
+        found = check_path(tmp_path / "one" / "engine.py", options).findings
+        return [f.confidence for f in found if f.place.start.row == 19]
+
+    assert confidence() == [LOW]
+    (tmp_path / "two" / "any.py").rename(tmp_path / "one" / "any.py")
+    options = Options(
+        select_rules(("GPU106",)),
+        projects=Projects(lambda root: sorted(root.rglob("*.py"))),
+    )
+    assert confidence() == [HIGH]
+
+
+@pytest.mark.parametrize("package, sure", [("jax", LOW), ("numpy", HIGH)])
+def test_loaders_of_another_framework(
+    tmp_path: Path, package: str, sure: Confidence
+) -> None:
+    text = f"import {package}\n" + LOOP[LOOP.index("def assess") :]
+    main = "from engine import assess\nassess(model, loader)\n"
+    found = confidences(
+        tmp_path, {"engine.py": f"import torch\n{text}", "main.py": main}
+    )
+    assert set(found.values()) == {sure}
+
+
 def test_a_function_that_names_itself_alone(tmp_path: Path) -> None:
     engine = f"{LOOP}    assess.done = True\n"
     unused = MAIN.replace("    assess(model, loader)", "    print(args)")
