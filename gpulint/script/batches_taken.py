@@ -180,7 +180,7 @@ def _takes_one(script: Script, node: ast.AST) -> bool:
     iterator = _call_around(script, node, "iter")
     if iterator is None:
         return False
-    taken = _named_iterator(script, iterator) or [iterator]
+    taken: list[ast.expr] = [*_named_iterator(script, iterator)] or [iterator]
     return all(_is_taken_once(script, its) for its in taken)
 
 

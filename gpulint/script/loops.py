@@ -31,7 +31,7 @@ LOADER_NAME = re.compile(
     r"(^|_)(loader|loaders|dataloader|dataloaders|dl|train_iter|test_iter|val_iter|"
     r"data_iter|valid_iter|dev_iter|batches|data_loader|iterator|train_loader\w*|"
     r"trainloader|testloader|valloader|train_data|training_data|validation_data|"
-    r"trainset_loader|batch_iter\w*|loader_\w+)$|loader$|Loader$",
+    r"trainset_loader|batch_iter\w*|(data)?loader_\w+)$|loader$|Loader$",
 )
 _ENVIRONMENTS = frozenset(
     "gym gymnasium envpool procgen pettingzoo stable_baselines3 dm_control dm_env brax "
@@ -308,7 +308,19 @@ class Loops:
                     continue
                 if any(not _is_over_parts(home, loop) for loop in loops):
                     return True
-        return False
+        return self._steps_through(home, function)
+
+    def _steps_through(self, home: FileIndex, function: Function) -> bool:
+        """Whether it goes over batches, and calls what goes backward for each."""
+        loops = [node for node in walk_scope(function) if isinstance(node, ast.For)]
+        return any(
+            is_backward(inner)
+            for loop in loops
+            if any(LOADER_NAME.search(dotted(n) or "") for n in walk(loop.iter))
+            for call in home.calls_below(loop)
+            for step in self.resolver.callees(call)
+            for inner in self.index.home(step).calls_below(step)
+        )
 
     def _kind(self, loop: Loop) -> Kind:
         inner = [other for other in self.by_node.values() if other.parent is loop]
@@ -462,7 +474,8 @@ class Loops:
             inside = self.index.inside(other.node, loop.node)
             if inside or other.function in loop.helpers:
                 return True
-        return False
+        elsewhere = (f for f in loop.helpers if not self.index.holds(f))
+        return any(self._steps_through(self.index.home(f), f) for f in elsewhere)
 
 
 def iterated(resolver: Resolver, iterable: ast.expr) -> Iterator[Origin]:
