@@ -54,6 +54,10 @@ _REASON = re.compile(
 _RECORDS = re.compile(r"profil|nvtx|bench", re.IGNORECASE)
 _REPEATABLE = re.compile(r"seed|reproduc|repeatab", re.IGNORECASE)
 _ENTRY = re.compile(r"^(main|run|train\w*|fit|cli|__init__|training_step|forward)$")
+_OF_TRAINING = re.compile(
+    r"(?i)train(?!_?(load|data|set))|fit(_|$)|learn|optim|backward|step|epoch|launch"
+    r"|spawn|run|main|search|cli|start"
+)
 _ON_GPU = re.compile(r"cuda|gpu", re.IGNORECASE)
 MAX_CALLS = 3  # from the place that switches a mode on, back to the top of a file
 
@@ -299,11 +303,23 @@ def _trains(script: Script) -> bool:
     """Whether the file, or a program that it is a part of, trains on a GPU."""
     if script.training_loops:
         return trains_on_gpu(script)
+    if is_started(script) and not _calls_a_training(script):
+        return False
     files = _run_with(script) if is_started(script) else run_together(script)
     on_gpu = any(_ON_GPU.search(file.source.prose) for file in files)
     if not (on_gpu or script.sends_modules):
         return False
     return any(map(_has_step, files)) or _defines_model(script)
+
+
+def _calls_a_training(script: Script) -> bool:
+    """Whether a program calls anything that may train, by its name.
+
+    Its own functions do so only if what they call does.
+    """
+    own = script.index.function_names
+    names = (name for name in script.index.calls_by_name if name not in own)
+    return any(map(_OF_TRAINING.search, names))
 
 
 def _run_with(script: Script) -> list[FileIndex]:

@@ -28,6 +28,8 @@ _OLD = frozenset(
     "stochastic_weight_avg log_gpu_memory multiple_trainloader_mode".split()
 )
 
+_OLD_MODULE = "pytorch_lightning.core.lightning."  # which release 2 has no more
+
 _Test = Callable[["Script", ast.Call], bool]
 
 
@@ -131,7 +133,10 @@ def _uses_cpu(script: Script, call: ast.Call) -> bool:
     devices = script.evaluator.argument(call, "gpus")
     if not devices.absent:
         return devices.given and _is_always(script, devices.nodes, 0, None)
-    return any(k.arg in _OLD for k in call.keywords)
+    old = any(
+        origin.startswith(_OLD_MODULE) for origin in script.index.imports.values()
+    )
+    return old or any(k.arg in _OLD for k in call.keywords)
 
 
 def _is_always(script: Script, nodes: Iterable[ast.expr], *constants: object) -> bool:

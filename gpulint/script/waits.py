@@ -94,7 +94,7 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
     found: dict[ast.AST, Wait] = {}
     for number, node, value in waiting:
         part = parts[number]
-        if not _waits_in(script, loop, part, value):
+        if not _waits_in(script, loop, part, value) or _ends_loop(script, loop, node):
             continue
         over = is_drained(script, loop, part, value, collected)
         over = over or is_read_again(script, parts, number, collected)
@@ -116,6 +116,28 @@ def _waits_in(script: Script, loop: Loop, part: Part, value: ast.expr) -> bool:
     if not mine or len(mine) == len(callers):
         return True
     return on_device(script.called_only_by({part.helper: mine}), value, loop)
+
+
+def _ends_loop(script: Script, loop: Loop, node: ast.AST) -> bool:
+    """`value = loss.item()` before `if value < limit: break`: steps wait for that.
+
+    Not what only looks for numbers that are none: `if isnan(value): break`.
+    """
+    statement = script.index.statement(node)
+    asked = [
+        branch.test
+        for branch in loop.node.body
+        if isinstance(branch, ast.If) and isinstance(branch.body[-1], ast.Break)
+    ]
+    compared = [test for test in asked if isinstance(test, ast.Compare)]
+    if any(script.index.inside(node, test) for test in compared):
+        return True
+    names = (part for part in walk(*compared) if isinstance(part, ast.Name))
+    return any(
+        d.value is node and script.index.statement(d.node) is statement
+        for name in names
+        for d in script.definitions(name)
+    )
 
 
 def _is_of_evaluation(branches: Branches) -> bool:

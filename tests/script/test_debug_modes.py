@@ -1,0 +1,53 @@
+"""Modes for looking for errors, in programs that may train or only evaluate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpulint.engine import Options, check_path
+from gpulint.index import Projects
+from gpulint.registry import select_rules
+
+STEPS = """\
+import torch
+
+
+def fit_model(model, loader, optimizer):
+    for x, y in loader:
+        loss = torch.nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+        loss.backward()
+        optimizer.step()
+
+
+def validate(model, loader):
+    with torch.no_grad():
+        return [model(x.cuda()).argmax(1) for x, _ in loader]
+"""
+PROGRAM = """\
+import torch
+from steps import fit_model, validate
+
+from parts import loader, model, optimizer
+
+torch.autograd.set_detect_anomaly(True)
+if __name__ == "__main__":
+    {call}
+"""
+
+
+@pytest.mark.parametrize(
+    "call, found",
+    [
+        ("fit_model(model.cuda(), loader, optimizer)", True),
+        ("validate(model.cuda(), loader)", False),
+        ("model.cuda().launch(loader)", True),
+    ],
+)
+def test_a_program_that_only_evaluates(tmp_path: Path, call: str, found: bool) -> None:
+    (tmp_path / "steps.py").write_text(STEPS)
+    (tmp_path / "program.py").write_text(PROGRAM.format(call=call))
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options(select_rules(("GPU507",)), projects=projects)
+    assert bool(check_path(tmp_path / "program.py", options).findings) is found
