@@ -73,12 +73,12 @@ def body(indent: str) -> str:
         ("def fit(train_loader):\n for x, y in train_loader:\n" + body("  "), ["train"]),
         ("for pair in enumerate(loader):\n x, y = pair[1]\n" + body(" "), ["train"]),
         ("for x, y in loader:\n scaler.scale(l).backward()\n scaler.step(opt)\n", ["train"]),
-        ("def step(x):\n loss(x).backward()\n opt.step()\n"
-         "def fit(dataloader_train):\n for x in dataloader_train:\n  step(x)\n"
-         "for part in range(9):\n fit(load(part))\n", ["train", "epoch"]),
-        ("with torch.no_grad():\n for x in test_loader:\n  step(x)\n"
-         "for x in loader:\n step(x)\n"
-         "def step(x):\n loss(x).backward()\n opt.step()\n", ["eval", "train"]),
+        (("def step(x):\n loss(x).backward()\n opt.step()\n"
+          "def fit(dataloader_train):\n for x in dataloader_train:\n  step(x)\n"
+          "for part in range(9):\n fit(load(part))\n"), ["train", "epoch"]),
+        (("with torch.no_grad():\n for x in test_loader:\n  step(x)\n"
+          "for x in loader:\n step(x)\n"
+          "def step(x):\n loss(x).backward()\n opt.step()\n"), ["eval", "train"]),
     ],
 )  # fmt: skip
 def test_kinds_of_loops(text: str, expected: list[str]) -> None:
