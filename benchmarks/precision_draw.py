@@ -60,7 +60,7 @@ class Checked:
 
 
 def python_lines(folder: Path) -> int:
-    """The number of lines in the Python files of a folder; links to nothing have none."""
+    """The number of lines in the Python files of a folder; broken links have none."""
     paths = (path for path in folder.rglob("*.py") if path.is_file())
     return sum(path.read_bytes().count(b"\n") for path in paths)
 

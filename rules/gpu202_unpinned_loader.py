@@ -49,7 +49,8 @@ confidence too: loaders without workers of Lightning and Accelerate, batches tha
 lists (of `collate_fn=list`), or all cast on the host (`x.float()`), which copies those
 of another type, or made anew there but for labels. Options that an unpacked dict sets
 or may set, values decided at run time, loaders of other libraries, batches
-that are or may be on the device (pinning those raises), samples that this process makes
+that are or may be on the device (pinning those raises), as those that a collate
+function asks a model for, samples that this process makes
 by acting in an environment, single samples of a script that trains nothing and reads
 back each result, loaders of which one batch or a few are taken or that `process` of a
 graph dataset runs once for all, datasets whose samples are all the same (a profile, or

@@ -226,12 +226,22 @@ class FileIndex:
         return frozenset(names)
 
     @cached_property
+    def makes_names(self) -> bool:
+        """Whether code binds names out of sight: `exec`, `%run`."""
+        return self.source.has(_MAKES_NAMES)
+
+    @cached_property
     def unbound_names(self) -> frozenset[str]:
         """Names that are read, and that no line of the file nor Python itself binds.
 
         None where they may come from elsewhere: `import *`, `exec`, `%run`.
         """
-        if self.stars or self.source.has(_MAKES_NAMES):
+        return frozenset() if self.stars else self.free_names
+
+    @cached_property
+    def free_names(self) -> frozenset[str]:
+        """The same, but for what `import *` may bind."""
+        if self.makes_names:
             return frozenset()
         read = {n.id for n in self.all(ast.Name) if isinstance(n.ctx, ast.Load)}
         read -= self.bound_names | self.imports.keys() | _GIVEN

@@ -135,8 +135,22 @@ def _is_unbound(script: Script, name: ast.Name) -> bool:
 
     A file with many such names is a part of another, or an example.
     """
-    unbound = script.index.unbound_names
+    unbound = _unbound_names(script)
     return name.id in unbound and len(unbound) <= MAX_UNBOUND
+
+
+def _unbound_names(script: Script) -> frozenset[str]:
+    """Also of a file that takes all names of modules of the project."""
+    index, project = script.index, script.index.project
+    if not index.stars:
+        return index.unbound_names
+    names = index.free_names
+    for star in index.stars:
+        member = project.resolve(index, star) if project is not None else None
+        if member is None or member[1] or member[0].stars or member[0].makes_names:
+            return frozenset()
+        names -= member[0].bound_names | member[0].imports.keys()
+    return names
 
 
 def _lets_through(script: Script, context: ast.expr) -> bool:

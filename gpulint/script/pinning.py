@@ -41,6 +41,7 @@ _REASON = re.compile(
     r"#.*(pin|memory|ram|oom|wsl|windows|cuda|gpu|slow)", re.IGNORECASE
 )
 _DEVICE_WORD = re.compile(r"(^|[_.])(cuda|gpu|gpus|device)($|_)", re.IGNORECASE)
+_MODEL = re.compile(r"(^|[_.])(model|net|network|encoder|module)$")
 _COUNTERS = ("range", "itertools.count", "tqdm.trange")
 _DEFAULT_DEVICE = frozenset(
     ["torch.set_default_device", "torch.set_default_tensor_type"]
@@ -82,7 +83,8 @@ def _sends(script: Script, origin: Origin) -> bool:
     node = origin.node
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
         calls = [n for n in walk(node) if isinstance(n, ast.Call)]
-        return any(script.tensors.move(c) is not None for c in calls)
+        moves = any(script.tensors.move(c) is not None for c in calls)
+        return moves or any(map(_asks_a_model, calls))
     if isinstance(node, ast.Call):
         values = [*node.args, *(k.value for k in node.keywords)]
         if any(k.arg == "device" for k in node.keywords):
@@ -95,6 +97,14 @@ def _sends(script: Script, origin: Origin) -> bool:
                 return _sends(script, call)
         return any(Where.DEVICE in script.where(v) for v in values)
     return False
+
+
+def _asks_a_model(call: ast.Call) -> bool:
+    """`collate(batch, model)`, `model.prepare(batch)`: perhaps where its weights are."""
+    holder = call.func.value if isinstance(call.func, ast.Attribute) else None
+    values = [holder, *call.args, *(k.value for k in call.keywords)]
+    names = (dotted(value) or "" for value in values if value is not None)
+    return any(_MODEL.search(name) for name in names)
 
 
 def changed_in_dataset(script: Script, loader: Loader) -> ast.AST | None:

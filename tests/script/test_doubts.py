@@ -247,6 +247,27 @@ def test_a_file_that_nobody_imports(
     assert found[19] is sure
 
 
+@pytest.mark.parametrize(
+    "helpers, sure",
+    [
+        ("def other(): ...\n", LOW),
+        ("def set_up_logs(): ...\n", HIGH),
+        ("from elsewhere import *\n", HIGH),
+        ("exec(names)\n", HIGH),
+        (None, HIGH),
+    ],
+)
+def test_names_that_a_star_does_not_bring(
+    tmp_path: Path, helpers: str | None, sure: Confidence
+) -> None:
+    engine = LOOP.replace("    model.eval()\n", "    set_up_logs()\n    model.eval()\n")
+    main = MAIN.replace("if args.evaluate:", "if True:")
+    files = {"engine.py": f"from helpers import *\n{engine}", "main.py": main}
+    if helpers is not None:
+        files["helpers.py"] = helpers
+    assert confidences(tmp_path, files)[21] is sure
+
+
 def test_names_of_modules_in_another_part_of_a_repository(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     for name, text in {
