@@ -100,7 +100,7 @@ def _sends(script: Script, origin: Origin) -> bool:
 
 
 def _asks_a_model(call: ast.Call) -> bool:
-    """`collate(batch, model)`, `model.prepare(batch)`: perhaps where its weights are."""
+    """`collate(batch, model)`, `model.prepare(batch)`: on its device, perhaps."""
     holder = call.func.value if isinstance(call.func, ast.Attribute) else None
     values = [holder, *call.args, *(k.value for k in call.keywords)]
     names = (dotted(value) or "" for value in values if value is not None)
