@@ -246,6 +246,8 @@ class Loops:
     def _iterates_batches(self, loop: Loop) -> bool:
         if loop.loaders:
             return True
+        if any("loader" in target.id.lower() for target in loop.targets):
+            return False  # of `for loader in val_loaders:`
         for iterable, _ in loop.items:
             name = dotted(iterable) or ""
             if isinstance(iterable, ast.Subscript):

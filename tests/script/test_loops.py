@@ -76,6 +76,10 @@ def body(indent: str) -> str:
         (("def step(x):\n loss(x).backward()\n opt.step()\n"
           "def fit(dataloader_train):\n for x in dataloader_train:\n  step(x)\n"
           "for part in range(9):\n fit(load(part))\n"), ["train", "epoch"]),
+        (("for test_loader in test_loaders:\n with torch.no_grad():\n"
+          "  for x in test_loader:\n   model(x)\n"), ["other", "eval"]),
+        (("with torch.no_grad():\n for test_loader in test_loaders:\n"
+          "  print(score(model, test_loader))\n"), ["other"]),
         (("with torch.no_grad():\n for x in test_loader:\n  step(x)\n"
           "for x in loader:\n step(x)\n"
           "def step(x):\n loss(x).backward()\n opt.step()\n"), ["eval", "train"]),
