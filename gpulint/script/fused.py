@@ -30,7 +30,7 @@ _WRAPS = re.compile(
     r"\b(apex|deepspeed|FullyShardedDataParallel|FSDP|fully_shard|ZeroRedundancyOpt\w+)"
 )
 _COMPLEX = re.compile(r"\b(cfloat|cdouble|complex64|complex128|view_as_real)\b")
-# Weights that are whole numbers, which releases up to 2.4 refuse with `fused`.
+# Weights that are whole numbers, which older releases refuse with `fused`.
 _QUANTIZED = re.compile(
     r"load_in_[48]bit|BitsAndBytes|from_quantized|prepare_model_for_(kbit|int8)"
     r"|GPTQ|auto_?awq",

@@ -272,12 +272,17 @@ def _looks_for_modules(script: Script, word: str) -> bool:
     """
     project = script.index.project
     assert project is not None
-    parts = script.source.path.relative_to(project.root).parts
-    for path in project.mentioning(word):
-        its = path.relative_to(project.root).parts
-        if len(its) == 1 or len(parts) == 1 or its[0] == parts[0]:
-            return True
-    return False
+    part = _part_of(project, script.source.path)
+    parts = {_part_of(project, path) for path in project.mentioning(word)}
+    return bool(parts) and (part is None or not parts.isdisjoint({part, None}))
+
+
+def _part_of(project: Project, path: Path) -> str | None:
+    """The folder at the top of a repository in which a file lies; None: in none."""
+    if not path.is_relative_to(project.root):
+        return None
+    folder, *names = path.relative_to(project.root).parts
+    return folder if names else None
 
 
 def _may_name(user: FileIndex, home: FileIndex) -> bool:
