@@ -45,8 +45,8 @@ PyTorch (`False` would switch off its other fast way too). Needs torch 2.0.
 Results differ in rounding.
 
 Withheld unless the model is seen to be on its device before the optimizer is made, and
-where gradients may be sparse, weights may be complex, or Apex, DeepSpeed or FSDP has
-the optimizer in hand.
+where gradients may be sparse, weights complex or quantized, or Apex, DeepSpeed or FSDP
+has the optimizer in hand.
 
 ## When not
 `fused`, `foreach`, `capturable` or `differentiable` is given, or may be by a dict. SGD:

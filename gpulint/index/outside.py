@@ -183,19 +183,20 @@ class Outside:
         for key, (holder, value) in self._given[home]:
             if key not in (None, name):
                 continue
-            if wanted & self._holders(holder):
-                known = key is not None and value is not None
+            holders = self._holders(holder)
+            if holders is None or wanted & holders:
+                known = None not in (key, value, holders)
                 kind: Kind = "assign" if known else "except"  # not known what
                 yield Definition(name, value or holder, kind, value if known else None)
 
-    def _holders(self, holder: ast.expr) -> set[ast.ClassDef]:
-        """The classes of what a `setattr` is given.
+    def _holders(self, holder: ast.expr) -> set[ast.ClassDef] | None:
+        """The classes of what a `setattr` is given; None: it may be of any.
 
         To know them, what other calls set may have to be known, and so on through a
         project; few of these are followed, one for another.
         """
         if self._depth >= MAX_DEPTH:
-            return set()
+            return None
         self._depth += 1
         try:
             return set(self.resolver.classes_of(holder))

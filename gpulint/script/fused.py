@@ -141,6 +141,8 @@ def _fused(
             return f"`{wraps[0]}` may wrap the optimizer"
         if _COMPLEX.search(text):
             return "complex weights have no fused update"
+        if _QUANTIZED.search(text):
+            return "the weights may be quantized"
         if _SPARSE.search(text):
             return "sparse gradients have no fused update"
     moves = [_placed(script, model, call) for model in models]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpulint.index import build_index
+from gpulint.index import Projects, build_index
 from gpulint.script import Script
 from gpulint.script.fused import unfused_optimizers
 from gpulint.source import Source
@@ -55,3 +55,18 @@ def test_fused_optimizers_keep_their_state_in_steps_that_a_scaler_leaves_out(
     after = optimizer.state[weight]
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert after["step"] == 1
+
+
+@pytest.mark.parametrize("made, fixed", [("Net()", True), ("load_in_8bit=True", False)])
+def test_weights_that_another_file_quantizes(
+    tmp_path: Path, made: str, fixed: bool
+) -> None:
+    model = f"def make():\n    return build({made})\n"
+    (tmp_path / "models.py").write_text(f"from parts import Net, build\n\n\n{model}")
+    text = TEXT.replace("model = nn", "from models import make\nmodel = nn")
+    (tmp_path / "train.py").write_text(text)
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    index = projects.of(tmp_path / "train.py").index(tmp_path / "train.py")
+    assert index is not None
+    (found,) = unfused_optimizers(Script(index.source, index))
+    assert (found.rewrite is not None) is fixed
