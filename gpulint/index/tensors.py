@@ -126,6 +126,7 @@ _MODULE_NAME = re.compile(
 )
 
 
+_DISPLAYS = (ast.List, ast.Tuple, ast.ListComp)
 MAX_NAMES = 3  # from a test back to what decides it
 
 
@@ -439,7 +440,19 @@ class Tensors:
             part = self._part(value, path[0])
             if part is not None:
                 return part
+        if path and isinstance(value, (ast.Name, ast.Attribute)):
+            written = self._written_tuples(value)
+            if written:
+                return _union(self._unpacked(part, path) for part in written)
         return self.where(value)
+
+    def _written_tuples(self, value: ast.expr) -> list[ast.Tuple]:
+        """The tuples that a name is bound to, if to nothing else but them and None."""
+        bound = self.resolver.definitions(value)
+        values = [d.value if d.kind == "assign" and not d.path else None for d in bound]
+        tuples = [v for v in values if isinstance(v, ast.Tuple)]
+        nothing = [v for v in values if isinstance(v, ast.Constant) and v.value is None]
+        return tuples if len(tuples) + len(nothing) == len(values) else []
 
     def _part(self, call: ast.Call, step: object) -> Where | None:
         """Where one part of what a call returns is: `loss, count = …`; None: not clear.
@@ -608,12 +621,18 @@ class Tensors:
         if name in FACTORIES:
             if name in ("torch.tensor", "torch.as_tensor") and call.args:
                 inner = self.where(call.args[0])
-                return inner if inner.device else Where.HOST
+                anew = not inner.device or self._is_display(call.args[0])
+                return Where.HOST if anew else inner
             return Where.HOST
         if name in ("torch.load", "torch.jit.load"):
             return Where.UNKNOWN
         found = self._arguments(call)
         return found or Where.HOST
+
+    def _is_display(self, node: ast.expr) -> bool:
+        """Whether a value is a list, which torch makes a tensor of on the host."""
+        origins = self.resolver.origins(node)
+        return bool(origins) and all(isinstance(o.node, _DISPLAYS) for o in origins)
 
     def _arguments(self, call: ast.Call) -> Where:
         values = [*call.args, *(k.value for k in call.keywords)]

@@ -86,10 +86,24 @@ def trains_on_cpu(script: Script) -> bool:
 def feeds_cpu(script: Script, loader: Loader) -> bool:
     """Whether what runs over a loader is known, and none of it asks for a GPU."""
     runs = [loop for loop in loader.loops if loop.train or loop.eval]
-    if not runs and all(_only_counts(script, loop) for loop in loader.loops):
+    if not runs and all(_is_on_host(script, loop) for loop in loader.loops):
         runs = loader.loops
     files = [script, *(script.of(loop.node) for loop in runs)]
     return bool(runs) and not any(its.uses_gpu for its in files)
+
+
+def _is_on_host(script: Script, loop: Loop) -> bool:
+    """Whether batches are only looked at, or read as arrays: `tokens.numpy()`."""
+    its = script.of(loop.node)
+    read = [
+        call.func.value
+        for call in walk(*loop.node.body)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "numpy"
+    ]
+    as_array = any(its.batches.loop_of(x) is loop for x in read)
+    return as_array or _only_counts(script, loop)
 
 
 def _only_counts(script: Script, loop: Loop) -> bool:

@@ -56,7 +56,7 @@ def where(text: str) -> Where:
         "class A:\n def __init__(self):\n  self.w = d\n def f(self):\n  use(self.w)",
         "use(torch.cuda.FloatTensor(3))", "use(h.type(torch.cuda.FloatTensor))",
         "use(torch.autograd.grad(model(d).sum(), d)[0])", "use(d if a else d * 2)",
-        "use((y := d))", "use({'a': d})", "use(d or d * 2)", "use(sum([d, d]))",
+        "use((y := d))", "use(torch.tensor(d))", "p = (h, d)\na, b = p\nuse(b)", "use({'a': d})", "use(d or d * 2)", "use(sum([d, d]))",
         "a, *b = [d, d, h]\nuse(a)", "for i, x in enumerate(d):\n  use(x)",
         "use(d.type(torch.float32))", "models = nn.ModuleList()\nuse(models[0](d))",
         "def f():\n  if a:\n    return\n  return nn.Identity()\ng = f()\nuse(g(d))",
@@ -74,6 +74,8 @@ def test_on_the_device(text: str) -> None:
     [
         "use(h)", "use(d.cpu())", "use(d.to('cpu'))", "use(h * 2)", "use(torch.ones(3))",
         "use(torch.from_numpy(a))", "use(np.zeros(3))", "use(d.cpu().numpy())",
+        "use(torch.tensor([d.sum(), d.max()]))", "x = [i for i in d]\nuse(torch.tensor(x))",
+        "class A:\n def f(self):\n  self.s = (h, d)\n def g(self):\n  a, b = self.s\n  use(a)",
         "use(h.to(torch.float64))", "use(torch.tensor([1, 2]))", "use(model(h))",
         "use(torch.zeros(3, device='cpu'))", "use(d.cpu() if args.gpus else d)",
         "use(d if not torch.cuda.is_available() else d.detach().cpu())",

@@ -380,3 +380,46 @@ def test_samples_that_a_file_of_data_looks_at(
 ) -> None:
     files = {"data.py": DATA + GUARDED.format(run=run), "train.py": user}
     assert confidences(tmp_path, "data.py", files) == found
+
+
+INFER = f"""\
+from train import build
+
+{DATA}{MAKE}
+
+def main():
+    model = build()
+    for batch in make_loader(["a.png", "b.png"]):
+        pixels = batch
+        print(model(pixels), {{shown}})
+
+
+if __name__ == "__main__":
+    main()
+"""
+BUILD = """\
+import torch
+
+
+def build():
+    return torch.nn.Linear(4, 4)
+
+
+def train(model, x):
+    return model.cuda()(x.cuda())
+"""
+
+
+@pytest.mark.parametrize(
+    "shown, found",
+    [
+        ("pixels.numpy()", []),  # which a tensor on the GPU has not
+        ("pixels.mean()", [HIGH]),
+        ("model.weight.numpy()", [HIGH]),
+    ],
+)
+def test_batches_read_as_arrays(
+    tmp_path: Path, shown: str, found: list[Confidence]
+) -> None:
+    files = {"train.py": BUILD, "infer.py": INFER.format(shown=shown)}
+    assert confidences(tmp_path, "infer.py", files) == found
