@@ -474,13 +474,23 @@ class Network:
 
     def _takes(self, kind: re.Pattern[str]) -> bool:
         """Whether what other packages give it is of a kind, by its name."""
+        return any(kind.search(name) for name in self._dense_names - self._own_names)
+
+    @cached_property
+    def _own_names(self) -> set[str]:
+        """The names of its calls that run the program's code, which is looked at."""
+        return {name for call, name in self.calls if self._runs_own(call)}
+
+    def _runs_own(self, call: ast.Call) -> bool:
+        """Whether a call makes an object of the program's classes, or calls one."""
         resolver = self.script.resolver
-        own = {
-            name
-            for call, name in self.calls
-            if resolver.class_of(call.func) is not None or resolver.callees(call)
-        }
-        return any(kind.search(name) for name in self._dense_names - own)
+        if resolver.class_of(call.func) is not None or resolver.callees(call):
+            return True
+        makers = [origin.call for origin in resolver.origins(call.func)]
+        return bool(makers) and all(
+            made is not None and resolver.class_of(made.func) is not None
+            for made in makers
+        )
 
     def _is_single(self, kernel: ast.expr) -> bool:
         """Whether a kernel is `1`, `(1, 1)`, or the value of a name that is one."""
@@ -503,7 +513,7 @@ class Network:
     @cached_property
     def multiplies_much(self) -> bool:
         """Whether large products of matrices are a part of its arithmetic."""
-        if self._has(_ATTENTION, _PRODUCT):
+        if self._takes(_ATTENTION) or self._has(_PRODUCT):
             return True
         if any(map(self._multiplies, reached_in_turn(self.script, [self.made]))):
             return True
