@@ -105,7 +105,8 @@ takes, where the number is the default of several functions, each for its caller
 replace, or of an option that a command of the README or of a shell script gives, where
 all batches are put into a list once, where nobody takes batches of a loader that is
 handed on or kept, where one of the datasets has a single batch,
-where every worker would yield all samples of an iterable dataset, and where a PyTorch
+where every worker would yield all samples of an iterable dataset, where samples change
+the dataset, of which each worker would have its own, and where a PyTorch
 before 1.9 runs a dataset that draws from NumPy's global generator.
 
 ## Source
@@ -136,7 +137,7 @@ from gpulint.script.serial import (
     gains_by_workers,
     loads_alone,
     may_gain_by_workers,
-    repeats_stream,
+    no_copies,
     why_no_workers,
 )
 from gpulint.script.worker_state import draws_alike
@@ -164,7 +165,7 @@ class SerialLoading(Rule):
                 sure = sure and not kept_once(script, loader)
                 sure = sure and not draws_the_same(script, loader)
                 sure = sure and not has_few_samples(loader, 1)
-                sure = sure and not repeats_stream(script, loader)
+                sure = sure and not no_copies(script, loader)
                 yield self._finding(script, loader, values, sure)
 
     def _finding(

@@ -88,7 +88,8 @@ loaders stay, and with pinned memory Lightning warns of that), where all trainer
 one epoch, and where the program changes a dataset through the trainer's loaders.
 Pinning is GPU202. Where a checkpoint is downloaded and each `fit` runs only if there is
 none, the confidence is low; so it is for workers that start anew where a settings file
-asks for none so far, and where the project allows no torch from 1.8 on.
+asks for none so far, and where the project allows no torch from 1.8 on; and without
+workers where each would have a dataset that its samples change, or yield all samples.
 
 The hooks are the same from 1.1 to 2.6; `predict_dataloader` came with 1.2.
 
@@ -131,7 +132,7 @@ from gpulint.script.loader_options import (
     written_options,
 )
 from gpulint.script.old_torch import runs_only_before
-from gpulint.script.serial import is_serial, loads_alone, why_no_workers
+from gpulint.script.serial import is_serial, loads_alone, no_copies, why_no_workers
 from gpulint.script.setting_values import comes_from_settings
 from gpulint.script.trained_before import may_load_instead
 from gpulint.script.trainers import feeds_no_gpu, never_on_gpu
@@ -207,7 +208,9 @@ class LightningSerialLoading(Rule):
             withheld=withheld,
             related=places,
             evidence=[*places, (work, loader.dataset.reason)],
-            confidence=_confidence(script, values),
+            confidence=Confidence.LOW
+            if no_copies(script, loader)
+            else _confidence(script, values),
         )
 
     def _restarting(self, script: Script, loader: Loader, sure: bool) -> Finding:

@@ -20,6 +20,7 @@ from gpulint.script.given import values_given
 from gpulint.script.left_over import is_imported_by_none, is_only_imported
 from gpulint.script.missing_imports import cannot_start
 from gpulint.script.neighbours import programs
+from gpulint.script.unmoved import stays_behind
 
 if TYPE_CHECKING:
     from gpulint.script.loaders import Loader
@@ -27,7 +28,12 @@ if TYPE_CHECKING:
 
 MAX_CALLS = 3  # from a place, back to what surely runs
 # Packages that run a program on other chips than GPUs.
-_OF_OTHER_CHIPS = ("intel_extension_for_pytorch", "torch_npu", "habana_frameworks")
+_OF_OTHER_CHIPS = (
+    "intel_extension_for_pytorch",
+    "torch_npu",
+    "torch_xla",
+    "habana_frameworks",
+)
 _OF_OTHERS = ("jax", "flax")  # frameworks whose arrays torch does not compute
 
 
@@ -35,17 +41,19 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
     """Whether a place is behind what is off, called by nobody, or in a broken file.
 
     A loader also where that holds for all that iterates it, and what a loop does in
-    each step where that holds for its backward passes.
+    each step where that holds for its backward passes, or its model is not moved.
     """
     if _is_spared(script, node, MAX_CALLS) or cannot_start(script.index):
         return True
     if _is_for_other_chips(script):
         return True
-    loop = script.loop_of(node)
+    loop = script.loop_at(node) or script.loop_of(node)
     if loop is not None and loop.train and loop.backward:
         steps = [(script.of(call), call) for call in loop.backward]
         if all(_is_left_out(its, call) for its, call in steps):
             return True  # no step of a training
+    if loop is not None and stays_behind(script, loop):
+        return True
     call = script.index.parent(node)
     loader = next((x for x in script.loaders if x.call is call), None)
     return loader is not None and _is_left(script, loader)

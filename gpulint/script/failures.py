@@ -272,11 +272,68 @@ def _constructor(script: Script, func: ast.expr, owner: ast.ClassDef) -> list[Fu
     methods = resolver.methods(owner)
     if "__new__" in methods or resolver.is_record(owner):
         return []
-    if any(c.decorator_list or c.keywords for c in resolver.bases(owner)):
-        return []
+    for base in resolver.bases(owner):
+        if base.keywords:
+            return []
+        if not all(_gives_back(script, its) for its in base.decorator_list):
+            return []
     its = methods.get("__init__")
     own = its is not None and its in owner.body
     return [its] if its is not None and (own or _has_plain_bases(script, owner)) else []
+
+
+def _gives_back(script: Script, decorator: ast.expr) -> bool:
+    """Whether a decorator of the project's own gives the class that it is given.
+
+    Or a function that hands all that it is given on to it.
+    """
+    called = isinstance(decorator, ast.Call)
+    named = decorator.func if isinstance(decorator, ast.Call) else decorator
+    origins = script.resolver.origins(named)
+    found = [o.node for o in origins if isinstance(o.node, ast.FunctionDef)]
+    if called:  # `@since("1.2")`: what decorates is what it returns
+        inner = [_returned(script, function) for function in found]
+        found = [f for f in inner if isinstance(f, ast.FunctionDef)]
+    if not found or len(found) != len(origins):
+        return False
+    for function in found:
+        given = _returned(script, function)
+        if isinstance(given, ast.FunctionDef):
+            given = _handed_to(script, given)
+        if given is None or given not in function.args.args[:1]:
+            return False
+    return True
+
+
+def _handed_to(script: Script, function: ast.FunctionDef) -> ast.AST | None:
+    """The parameter around it that a function calls, and does nothing else.
+
+    `def wrapper(*args, **kwargs): return func(*args, **kwargs)`.
+    """
+    only = function.body[0] if len(function.body) == 1 else None
+    call = only.value if isinstance(only, ast.Return) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        return None
+    given, taken = (*call.args, *call.keywords), function.args
+    starred = len(given) == 2 and isinstance(given[0], ast.Starred)
+    if not starred or taken.vararg is None or taken.kwarg is None or taken.args:
+        return None
+    bound = {d.node for d in script.of(function).definitions(call.func)}
+    return bound.pop() if len(bound) == 1 else None
+
+
+def _returned(script: Script, function: ast.FunctionDef) -> ast.AST | None:
+    """The function or parameter that is all that a function returns."""
+    its = script.of(function)
+    returns = its.resolver.flow(function).returns
+    bound = {
+        d.node
+        for value in returns
+        if isinstance(value, ast.Name)
+        for d in its.definitions(value)
+    }
+    names = all(isinstance(value, ast.Name) for value in returns)
+    return bound.pop() if names and len(bound) == 1 else None
 
 
 def _takes_nothing(script: Script, func: ast.expr) -> bool:

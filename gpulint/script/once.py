@@ -204,8 +204,20 @@ def _until_kept(
     if found is None or not isinstance(branch, ast.If):
         return False
     name = dotted(found) or ""
-    kept = any(_keeps(node, name) for node in walk(*branch.body))
+    nodes = list(walk(*branch.body))
+    if name.startswith("self."):
+        nodes += walk(*_own_methods(script, nodes))
+    kept = any(_keeps(node, name) for node in nodes)
     return kept and _lasts(script, found, name, branch, loops)
+
+
+def _own_methods(script: Script, nodes: list[ast.AST]) -> Iterator[ast.AST]:
+    """The methods of the same object that some code calls."""
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            function = script.resolver.callee(node)
+            if dotted(node.func.value) == "self" and function is not None:
+                yield function
 
 
 def _holder(test: ast.expr, *, present: bool) -> ast.expr | None:

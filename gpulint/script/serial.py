@@ -215,6 +215,11 @@ def draws_the_same(script: Script, loader: Loader) -> bool:
     return drawn and runs_only_before(script, SEEDS_NUMPY)
 
 
+def no_copies(script: Script, loader: Loader) -> bool:
+    """Whether workers, each with a copy of the dataset, would give other samples."""
+    return loader.dataset.mutated or repeats_stream(script, loader)
+
+
 def repeats_stream(script: Script, loader: Loader) -> bool:
     """Whether every worker would yield all samples of an iterable dataset."""
     return loader.dataset.iterable and not _shards(script, loader.dataset.owner)

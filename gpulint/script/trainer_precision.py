@@ -14,6 +14,7 @@ from gpulint.script.neighbours import run_together
 from gpulint.script.protected import why_protected_program
 from gpulint.script.started import trains_in_double
 from gpulint.script.trainer_calls import Maker, TrainerCall
+from gpulint.script.trainers import uses_cpu
 
 if TYPE_CHECKING:
     from gpulint.index import FileIndex
@@ -55,6 +56,8 @@ def may_train_on_gpu(made: TrainerCall) -> bool:
     Not with a strategy that has a configuration of its own.
     """
     if _TRAINS[made.maker] not in made.script.source.text or _only_evaluates(made):
+        return False
+    if uses_cpu(made.script, made.call):
         return False
     for name, fine in (("accelerator", _ON_GPUS), ("strategy", _PLAIN)):
         argument = made.argument(name)

@@ -78,7 +78,7 @@ def _trained_on_cpu(script: Script, loader: Loader) -> bool:
 
 def _train_on_cpu(script: Script, homes: Iterable[FileIndex]) -> bool:
     """Whether each of some files, tests apart, has trainers, all of them on the CPU."""
-    return _all_trainers(script, homes, _uses_cpu)
+    return _all_trainers(script, homes, uses_cpu)
 
 
 def _all_trainers(script: Script, homes: Iterable[FileIndex], test: _Test) -> bool:
@@ -117,7 +117,7 @@ def _has_one_device(script: Script, call: ast.Call) -> bool:
             return all(_is_one(script, node) for node in devices.nodes)
         if not devices.absent:
             return False
-    return _uses_cpu(script, call)
+    return uses_cpu(script, call)
 
 
 def _is_one(script: Script, node: ast.expr) -> bool:
@@ -126,7 +126,8 @@ def _is_one(script: Script, node: ast.expr) -> bool:
     return _is_always(script, [node], 1, "1")
 
 
-def _uses_cpu(script: Script, call: ast.Call) -> bool:
+def uses_cpu(script: Script, call: ast.Call) -> bool:
+    """Whether a trainer is told to use the CPU, or is of a release that does so."""
     accelerator = script.evaluator.argument(call, "accelerator")
     if not accelerator.absent:
         return accelerator.given and _is_always(script, accelerator.nodes, "cpu")

@@ -97,7 +97,11 @@ def test_what_an_option_or_nobody_runs(
 
 @pytest.mark.parametrize(
     "package, sure",
-    [("intel_extension_for_pytorch as ipex", LOW), ("torchvision", HIGH)],
+    [
+        ("intel_extension_for_pytorch as ipex", LOW),
+        ("torch_xla.core.xla_model as xm", LOW),
+        ("torchvision", HIGH),
+    ],
 )
 def test_a_program_for_other_chips(
     tmp_path: Path, package: str, sure: Confidence

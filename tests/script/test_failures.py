@@ -135,6 +135,40 @@ class Cached(Stopper):
 @dataclass
 class Record:
     width: int = 3
+
+
+def noted(kept):
+    kept.noted = True
+    return kept
+
+
+def since(release):
+    def decorate(kept):
+        @functools.wraps(kept)
+        def wrapper(*args, **kwargs):
+            return kept(*args, **kwargs)
+
+        return wrapper
+
+    return decorate
+
+
+def filled(kept):
+    def wrapper(*args, **kwargs):
+        return kept(3, **kwargs)
+
+    return wrapper
+
+
+@noted
+@since("1.2")
+class Noted(Stopper):
+    pass
+
+
+@filled
+class Filled(Stopper):
+    pass
 """
 FAIL = [
     "make()",
@@ -146,6 +180,7 @@ FAIL = [
     "[first, second] = triple(1)",
     "Stopper()",
     "Small()",
+    "Noted()",
     "inner()",
     "import parts\nparts.make()",
     "with open(path) as file:\n    make()",
@@ -170,6 +205,8 @@ RUN = [
     "first, second = pair_or_triple(1)",
     "first, second = lazy()",
     "Stopper(3)",
+    "Noted(3)",
+    "Filled()",
     "Counted()",
     "Cached()",
     "Record()",
