@@ -57,7 +57,9 @@ use of the array but its shape, its length and these lookups.
 ## When not
 Arrays that a dataset reads in `__getitem__` (worker processes cannot share the device)
 and arrays that the training writes to, such as replay buffers. Without a fix: an array
-that is opened anew for each batch, or whose values NumPy casts on the way.
+that is opened anew for each batch, or whose values NumPy casts on the way. Of low
+confidence: a loop that trains nothing and goes over the array once, which reads each
+row once wherever it lies.
 
 ## Source
 PyTorch performance tuning guide, "Avoid unnecessary CPU-GPU synchronization"; NumPy,
@@ -69,10 +71,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.host_arrays import HostArrays, Lookup
+from gpulint.script.loaders import in_loop
 from gpulint.script.residency import Residency
 
 _WHAT = {
@@ -117,6 +120,7 @@ class PerBatchHostArray(Rule):
             f"`{name}`, {what}, is indexed on the host and copied in every step",
             fix=residency.rewrite,
             withheld=residency.withheld,
+            confidence=Confidence.LOW if _is_only_pass(script, first) else None,
             related=[
                 (first.openings[0].node, "opened here"),
                 (first.subscript, "indexed here"),
@@ -132,3 +136,12 @@ class PerBatchHostArray(Rule):
                 f"`{script.text(residency.first.array)}` is opened anew in every step",
                 withheld="it may be opened anew on purpose, to free what was read",
             )
+
+
+def _is_only_pass(script: Script, lookup: Lookup) -> bool:
+    """Whether a loop that trains nothing is the only one, and is come to once."""
+    node = script.runners.of(lookup.subscript)
+    loop = script.loop_at(node) if node is not None else None
+    if loop is None or loop.train or in_loop(script.resolver, loop.node):
+        return False
+    return loop.function is None or bool(script.resolver.callers(loop.function))
