@@ -54,8 +54,8 @@ A settings class of hydra (`_target_: str = "lightning.Trainer"`) that says `pre
 int = 32` is a note without a fix: a file or command line may say otherwise.
 
 ## When not
-`precision` or `plugins` is given or may be. The accelerator is not a GPU, or the trainer
-is of a release before 2, which used the CPU unless told otherwise; the strategy
+`precision` or `plugins` is given or may be. The accelerator is not a GPU, or the
+trainer is of a release before 2, which used the CPU unless told otherwise; the strategy
 is one with a configuration of its own (DeepSpeed, FSDP). Nothing is trained in this
 file, or the trainer only tests and predicts. No large network is seen. The file sets
 formats itself or says in a comment why not, is for TPUs, trains in float64, or acts in
