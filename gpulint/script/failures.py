@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function
 from gpulint.index.walk import COMPREHENSIONS, LOOPS, walk_scope
+from gpulint.script.batch_parts import unpacks_other_parts
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -49,6 +50,8 @@ def fails_around(script: Script, node: ast.AST, names: bool = False) -> bool:
             own = False
             if raises(child):
                 return True
+        if isinstance(above, ast.For) and unpacks_other_parts(script, above):
+            return True
         for block in _blocks(above):
             if child in block:
                 number = block.index(child)
@@ -110,6 +113,8 @@ def _raises(script: Script, statement: ast.stmt, depth: int, names: bool) -> boo
                 _lets_through(script, item.context_expr) for item in statement.items
             )
     if _unpacks_another_number(script, statement):
+        return True
+    if unpacks_other_parts(script, statement):
         return True
     return any(
         (isinstance(node, ast.Call) and _call_raises(script, node, depth))
@@ -249,6 +254,7 @@ def _called(script: Script, call: ast.Call) -> list[Function]:
             found = _of_module(script, call)
     else:
         found = _of_module(script, call)
+    found = found or _of_network(script, func)
     plain = all(_is_plain(script, function) for function in found)
     return found if plain else []
 
@@ -388,6 +394,21 @@ def _of_self(script: Script, func: ast.Attribute) -> list[Function]:
         ):
             return []
         found.append(method)
+    return found
+
+
+def _of_network(script: Script, func: ast.expr) -> list[Function]:
+    """The `forward` that `model(…)` runs, of a model of the project's own classes."""
+    resolver, found = script.resolver, []
+    for origin in resolver.origins(func):
+        classes = resolver.classes_of(origin.call) if origin.call is not None else []
+        if len(classes) != 1 or not script.tensors.is_module_class(classes[0]):
+            return []
+        methods = resolver.methods(classes[0])
+        forward = methods.get("forward")
+        if forward is None or "__call__" in methods:
+            return []
+        found.append(forward)
     return found
 
 
