@@ -68,7 +68,7 @@ from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Target
-from gpulint.index.walk import dotted, walk
+from gpulint.index.walk import COMPREHENSIONS, FUNCTIONS, LOOPS, dotted, walk
 from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Script
 from gpulint.script.branches import branches_of, most_in_one_pass
@@ -112,6 +112,8 @@ class BlockingTransfer(Rule):
         first, *others = [t.call for t in found]
         number = _number(script, loop, found)
         copies = "a copy" if number == 1 else f"{number} copies"
+        if any(_is_repeated(script, loop, t.call) for t in found):
+            copies = "copies"  # as many as there are parts
         step = "step" if loop.train else "evaluation step"
         waits = loads_unpinned_alone(script, loop)  # as does the copy to pinned memory
         waits |= cast_on_host(script, [loop])  # to memory that nobody has pinned
@@ -223,3 +225,13 @@ def _condition(script: Script, transfer: Transfer) -> tuple[str, tuple[str, ...]
     if isinstance(device, (ast.Call, ast.IfExp)):
         device = None
     return script.device_condition(device)
+
+
+def _is_repeated(script: Script, loop: Loop, call: ast.Call) -> bool:
+    """Whether each part of something is copied: `[x.cuda() for x in boxes]`."""
+    for above in script.index.ancestors(call):
+        if above is loop.node or isinstance(above, FUNCTIONS):
+            return False
+        if isinstance(above, (*COMPREHENSIONS, *LOOPS)):
+            return True
+    return False

@@ -46,8 +46,9 @@ The file speaks of weights made elsewhere. What the convolution gives goes to so
 else as well, or to the normalisation only on some way through `forward`. Other
 normalisations: those over groups of channels keep a part of the bias. No program that
 trains on a GPU is seen to use the file. Of low confidence where a file of the program
-fills the biases of modules, and would have to ask first whether there are any, and
-where the README offers trained weights, which would no longer fit.
+fills the biases of modules, and would have to ask first whether there are any, where
+the README offers trained weights, which would no longer fit, and where the file takes
+a quantizer, which may fold the normalisation into the convolution.
 
 ## Source
 PyTorch Performance Tuning Guide, "Disable bias for convolutions directly followed by a
@@ -75,6 +76,8 @@ _OFFERED = re.compile(
     r"(?i)pre-?trained[ -](weights|models?|checkpoints?)|model zoo"
     r"|download[^.\n]{0,60}(weights|models?|checkpoints?)\b"
 )
+
+_QUANTIZES = re.compile(r"(?i)quant")  # modules and classes of packages
 
 
 class BiasBeforeBatchnorm(Rule):
@@ -108,7 +111,12 @@ class BiasBeforeBatchnorm(Rule):
 
 
 def _is_bound(script: Script) -> bool:
-    """Whether the program, or weights that the project offers, count on the biases."""
+    """Whether the program, or weights that the project offers, count on the biases.
+
+    Or a quantizer may fold the normalisation into the convolution.
+    """
+    if any(_QUANTIZES.search(o) for o in script.index.imports.values()):
+        return True
     project = script.index.project
     texts = prose(project.root) if project is not None else []
     offered = any(_OFFERED.search(text_of(path)) for path in texts)

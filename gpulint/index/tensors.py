@@ -426,6 +426,8 @@ class Tensors:
         if definition.value is not None and definition.kind == "augment":
             return self.where(definition.value)
         if definition.value is not None and definition.kind == "for":
+            if self._is_key(node, definition.value):
+                return Where.PLAIN
             return self._element(definition.value, definition.path)
         if definition.kind == "parameter":
             return self._parameter(definition)
@@ -513,6 +515,21 @@ class Tensors:
         if not path and self._is_mapping(iterable):
             return Where.PLAIN
         return self.where(iterable)
+
+    def _is_key(self, name: ast.AST, iterable: ast.expr) -> bool:
+        """`for key in losses: total += losses[key]`: what iterates a dict are keys."""
+        home = self.index.home(name)
+        loop = home.parent(name)
+        if not isinstance(loop, ast.For) or not isinstance(name, ast.Name):
+            return False
+        held = dotted(iterable)
+        return held is not None and any(
+            isinstance(node, ast.Subscript)
+            and isinstance(node.slice, ast.Name)
+            and node.slice.id == name.id
+            and dotted(node.value) == held
+            for node in walk(*loop.body)
+        )
 
     def _is_mapping(self, iterable: ast.expr) -> bool:
         """Whether an iterable is surely a dict: its elements are the keys."""

@@ -44,11 +44,21 @@ def _returns_objects(script: Script, function: ast.AST) -> bool:
 
 
 def _are_objects(script: Script, values: Iterable[ast.expr]) -> bool:
-    """Whether there are values, each of which is such an object or a tuple of them."""
+    """Whether there are values, each of which is such an object or a tuple of them.
+
+    Beside objects there may be lists of what samples have: `[s.name for s in batch]`.
+    """
     origins = [o.expression for v in values for o in script.resolver.origins(v)]
-    return bool(origins) and all(
-        made is not None and _is_object(script, made) for made in origins
+    others = [made for made in origins if not _is_collected(made)]
+    return bool(others) and all(
+        made is not None and _is_object(script, made) for made in others
     )
+
+
+def _is_collected(made: ast.expr | None) -> bool:
+    if not isinstance(made, ast.ListComp):
+        return False
+    return isinstance(made.elt, (ast.Name, ast.Attribute))
 
 
 def _is_object(script: Script, made: ast.expr) -> bool:

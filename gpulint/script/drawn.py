@@ -25,7 +25,7 @@ _STANDARD = frozenset(("numpy.random.randn", "torch.randn", "torch.randn_like"))
 _PLAIN = ("item", "float", "float32", "astype")  # give the number as another type
 
 
-SELDOM = 0.25  # of the steps, where a test holds
+SELDOM = 0.5  # of the steps, where a test holds
 
 
 class Drawn(NamedTuple):

@@ -44,6 +44,7 @@ _GONE_NAMES = {
     "torch.eig": (1, 13),
     "torch.lstsq": (1, 13),
     "torch.solve": (1, 13),
+    "torch._utils._accumulate": (2, 2),
 }
 # How programs ask for what a release has, and do something else without it.
 _ASKS = re.compile(r"hasattr\(torch|torch\.__version__|torch_version|TORCH_VERSION")

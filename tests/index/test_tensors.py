@@ -96,6 +96,7 @@ def test_on_the_host(text: str) -> None:
         "use(d.size(0))", "use(d.device)", "use(float(d))", "use(d is None)",
         "for i, x in enumerate(d):\n  use(i)", "for i in range(3):\n  use(i)",
         "use(model.state_dict())", "use(d.tolist())", "use(nn.Linear(2, 2))",
+        "def f(m):\n  for k in m:\n    print(m[k])\n    use(k)\nf(model(d))",
     ],
 )  # fmt: skip
 def test_no_tensor(text: str) -> None:

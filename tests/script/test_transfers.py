@@ -135,10 +135,17 @@ for rows, parts in loader:
 """
 
 
+PARTS_ONE_BY_ONE = """
+x = x.cuda()
+y = [part.cuda() for part in y]
+"""
+
+
 @pytest.mark.parametrize(
     "lines, copies",
     [
         (BOTH_SIDES, "3 copies"),
+        (PARTS_ONE_BY_ONE, "copies"),
         (ONE_ON_EACH_SIDE, "a copy"),
         (TWO_BRANCHES, "3 copies"),
         (LEFT_BEFORE, "2 copies"),
