@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from gpulint.index.build import FileIndex, Function, Scope, last_name
+from gpulint.index.chosen import chosen_classes, may_be_chosen
 from gpulint.index.flow import Definition, Flow, Step
 from gpulint.index.outside import Outside
 from gpulint.index.project import MAX_IMPORTERS
@@ -309,18 +310,33 @@ class Resolver:
                     assert isinstance(owner, ast.ClassDef)
                     return [owner]
                 scope = self.index.scope(scope)
-        found = [self._class_of_origin(origin) for origin in self.origins(node)]
-        return [owner for owner in dict.fromkeys(found) if owner is not None]
+        found: list[ast.ClassDef] = []
+        for origin in self.origins(node):
+            owner = self._class_of_origin(origin)
+            if owner is not None:
+                found.append(owner)
+            elif origin.call is not None and not origin.path:
+                found += chosen_classes(self, origin.call)
+        return list(dict.fromkeys(found))
 
     def _class_of_origin(self, origin: Origin) -> ast.ClassDef | None:
         node = origin.node
         if isinstance(node, ast.ClassDef):
             return node
-        if isinstance(node, ast.arg):
-            return self._annotated(node.annotation) if origin.path == () else None
+        if isinstance(node, ast.arg) and origin.path == ():
+            return self._annotated(node.annotation) or self._returning_itself(node)
         if isinstance(node, ast.Call) and origin.kind == "expression":
             return self._class_of_call(node, origin.path)
         return None
+
+    def _returning_itself(self, parameter: ast.arg) -> ast.ClassDef | None:
+        """The class of `self`, which a method gives back."""
+        home = self.index.home(parameter)
+        function = home.parent(home.parent(parameter) or parameter)
+        owner = home.parent(function) if function is not None else None
+        if function is None or self.self_name(function) != parameter.arg:
+            return None
+        return owner if isinstance(owner, ast.ClassDef) else None
 
     def _class_of_call(
         self, call: ast.Call, path: tuple[Step, ...]
@@ -632,6 +648,11 @@ class Resolver:
             found.update(dict.fromkeys(o for o in others if o is not home))
             if max(number, len(found)) > MAX_IMPORTERS:
                 return None  # of all heirs together
+        if may_be_chosen(self, owner):
+            for path in home.project.mentioning(f".{name}(")[:MAX_IMPORTERS]:
+                other = home.project.index(path)
+                if other is not None and other is not home:
+                    found[other] = None
         return list(found)
 
     def _callers_in(self, home: FileIndex, function: Function) -> Iterator[ast.Call]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function
@@ -14,15 +15,21 @@ if TYPE_CHECKING:
     from gpulint.script.loops import Loop
     from gpulint.script.model import Script
 
+MAX_FILES = 10  # that use a file, and are looked through for loops
+
 
 def loops_beyond(script: Script, loader: Loader) -> list[Loop]:
     """Loops over `endless(loader)`, where that function yields the batches.
 
     And loops that ask it for each batch: `batches = endless(loader); next(batches)`, in
-    this file or in one that the batches are handed to.
+    this file or in one that the batches are handed to. And loops over an object whose
+    `__iter__` does so.
     """
     found: dict[Loop, None] = {}
     for function in _generators(script, loader):
+        owner = script.index.parent(function)
+        if function.name == "__iter__" and isinstance(owner, ast.ClassDef):
+            found.update(dict.fromkeys(_loops_over_objects(script, owner)))
         own = script.index.inside(loader.call, function)
         for call in script.resolver.callers(function):
             values = [*call.args, *(k.value for k in call.keywords)]
@@ -47,6 +54,16 @@ def _generators(script: Script, loader: Loader) -> list[Function]:
             for origin in resolver.origins(node)
         )
     ]
+
+
+def _loops_over_objects(script: Script, owner: ast.ClassDef) -> Iterator[Loop]:
+    """Loops over objects of a class, here and in files that use this one."""
+    project = script.index.project
+    users = islice(project.users(script.index), MAX_FILES) if project else ()
+    for its in (script, *(script.of(user.tree) for user in users)):
+        for loop in its.loops:
+            if any(owner in its.resolver.classes_of(i) for i, _ in loop.items):
+                yield loop
 
 
 def _loops_over(script: Script, loader: Loader, call: ast.Call) -> Iterator[Loop]:

@@ -256,6 +256,22 @@ class Loops:
                 name = dotted(iterable.func) or ""
             if LOADER_NAME.search(name):
                 return True
+            owners = self.resolver.classes_of(iterable)
+            if owners and all(map(self._gives_batches, owners)):
+                return True
+        return False
+
+    def _gives_batches(self, owner: ast.ClassDef) -> bool:
+        """Whether iterating an object goes over a loader that it holds."""
+        its = self.resolver.methods(owner).get("__iter__")
+        for node in walk_scope(its) if its is not None else ():
+            over: ast.expr | None = None
+            if isinstance(node, ast.For):
+                over = next((o for o, _ in self.unwrap(node.iter, node.target)), None)
+            elif isinstance(node, ast.Return) and isinstance(node.value, ast.Call):
+                over = node.value.args[0] if self._last(node.value) == "iter" else None
+            if over is not None and LOADER_NAME.search(dotted(over) or ""):
+                return True
         return False
 
     def _per_iteration(self, loop: Loop) -> tuple[list[ast.Call], list[Function]]:

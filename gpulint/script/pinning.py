@@ -22,6 +22,7 @@ from gpulint.script.datasets import Work
 from gpulint.script.few_batches import takes_few
 from gpulint.script.generated import made_by_acting, made_on_device
 from gpulint.script.graphs import iterates_graphs
+from gpulint.script.handed_batches import hands_to_mover
 from gpulint.script.in_memory import gathered
 from gpulint.script.loader_options import fed_by_framework
 from gpulint.script.loaders import Loader
@@ -295,6 +296,8 @@ def _is_sent(script: Script, loader: Loader) -> bool:
         return _sent_by_framework(script, loader)
     scripts = dict.fromkeys(script.of(loop.node) for loop in loops)
     if any(t.loop in loops for s in scripts for t in s.transfers):
+        return True
+    if any(hands_to_mover(script.of(loop.node), loop) for loop in loops):
         return True
     return _sent_out_of_sight(script, loader)
 

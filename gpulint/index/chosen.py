@@ -1,0 +1,96 @@
+"""Classes that a program chooses by their names, among those that derive from one.
+
+`for name, cls in vars(module).items(): if … issubclass(cls, BaseModel): model = cls`,
+where the module is imported by a name that an option gives.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from gpulint.index.walk import walk
+
+if TYPE_CHECKING:
+    from gpulint.index.build import FileIndex
+    from gpulint.index.resolve import Origin, Resolver
+
+MAX_CLASSES = 16  # of more, nothing is said
+MAX_FILES = 20
+_TEST = "issubclass"
+
+
+def chosen_classes(resolver: Resolver, made: ast.Call) -> list[ast.ClassDef]:
+    """The classes one of which a call makes, where a loop like that gives the class."""
+    bases = [_base_of_element(resolver, o) for o in resolver.origins(made.func)]
+    heirs = dict.fromkeys(
+        heir
+        for base in bases
+        if base is not None
+        for heir in islice(resolver.outside.descendants(base), MAX_CLASSES + 1)
+    )
+    return list(heirs) if len(heirs) <= MAX_CLASSES else []
+
+
+def may_be_chosen(resolver: Resolver, owner: ast.ClassDef) -> bool:
+    """Whether a loop like that chooses among classes of which one is this."""
+    home = resolver.index.home(owner)
+    if home.project is None:
+        return False
+    above = [base for base in resolver.bases(owner) if base is not owner]
+    return any(base in _chosen_from(resolver, home) for base in above)
+
+
+def _chosen_from(resolver: Resolver, home: FileIndex) -> list[ast.ClassDef]:
+    """The bases that loops of a project ask for."""
+    project = home.project
+    if project is None:
+        return []
+    found = []
+    for path in project.mentioning(f"{_TEST}(")[:MAX_FILES]:
+        index = project.index(path)
+        for call in index.calls_by_name.get(_TEST, ()) if index is not None else ():
+            base = _asked_base(resolver, call)
+            if base is not None and _in_loop_over_names(resolver, call):
+                found.append(base)
+    return found
+
+
+def _base_of_element(resolver: Resolver, origin: Origin) -> ast.ClassDef | None:
+    """The class that a loop asks its elements to derive from."""
+    node = origin.node
+    if origin.kind != "element" or not isinstance(node, ast.Name):
+        return None
+    for loop in _loops_around(resolver, node):
+        for call in walk(*loop.body):
+            if isinstance(call, ast.Call) and _asks_for(call, node.id):
+                return _asked_base(resolver, call)
+    return None
+
+
+def _asks_for(call: ast.Call, name: str) -> bool:
+    if getattr(call.func, "id", "") != _TEST or len(call.args) != 2:
+        return False
+    return isinstance(call.args[0], ast.Name) and call.args[0].id == name
+
+
+def _asked_base(resolver: Resolver, call: ast.Call) -> ast.ClassDef | None:
+    return resolver.class_of(call.args[1]) if len(call.args) == 2 else None
+
+
+def _in_loop_over_names(resolver: Resolver, call: ast.Call) -> bool:
+    return any(_is_over_names(loop) for loop in _loops_around(resolver, call))
+
+
+def _is_over_names(loop: ast.For) -> bool:
+    """`module.__dict__.items()`, `vars(module).items()`, `getmembers(module)`."""
+    over = ast.unparse(loop.iter)
+    return any(word in over for word in ("__dict__", "vars(", "getmembers("))
+
+
+def _loops_around(resolver: Resolver, node: ast.AST) -> Iterator[ast.For]:
+    for above in resolver.index.home(node).ancestors(node):
+        if isinstance(above, ast.For):
+            yield above
