@@ -1,7 +1,8 @@
-"""Classes that a program chooses by their names, among those that derive from one.
+"""Classes that a program chooses by their names.
 
-`for name, cls in vars(module).items(): if … issubclass(cls, BaseModel): model = cls`,
-where the module is imported by a name that an option gives.
+Among those that derive from one, in a module that is imported by a name that an option
+gives: `for name, cls in vars(module).items(): if issubclass(cls, BaseModel): …`. And
+among those that are registered: `MODELS.get(name)`, with `@MODELS.register()`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from gpulint.index.walk import walk
+from gpulint.index.walk import dotted, walk
 
 if TYPE_CHECKING:
     from gpulint.index.build import FileIndex
@@ -23,22 +24,57 @@ _TEST = "issubclass"
 
 
 def chosen_classes(resolver: Resolver, made: ast.Call) -> list[ast.ClassDef]:
-    """The classes one of which a call makes, where a loop like that gives the class."""
-    bases = [_base_of_element(resolver, o) for o in resolver.origins(made.func)]
-    heirs = dict.fromkeys(
-        heir
-        for base in bases
-        if base is not None
-        for heir in islice(resolver.outside.descendants(base), MAX_CLASSES + 1)
-    )
-    return list(heirs) if len(heirs) <= MAX_CLASSES else []
+    """The classes one of which a call makes, where its class is chosen like that."""
+    found: dict[ast.ClassDef, None] = {}
+    taken: list[ast.expr | None] = [made.func]
+    if isinstance(made.func, ast.Name):
+        taken = [d.value for d in resolver.definitions(made.func) if not d.path]
+    for expression in taken:
+        if isinstance(expression, (ast.Call, ast.Subscript)):
+            its = _registered(resolver, expression)
+            found.update(dict.fromkeys(islice(its, MAX_CLASSES + 1)))
+    for origin in resolver.origins(made.func) if not found else ():
+        base = _base_of_element(resolver, origin)
+        if base is not None:
+            heirs = resolver.outside.descendants(base)
+            found.update(dict.fromkeys(islice(heirs, MAX_CLASSES + 1)))
+    return list(found) if len(found) <= MAX_CLASSES else []
+
+
+def _registered(resolver: Resolver, taken: ast.expr) -> Iterator[ast.ClassDef]:
+    """The classes of a registry from which one is taken by a name that varies."""
+    holder: ast.expr | None = None
+    if isinstance(taken, ast.Subscript):
+        holder = taken.value
+    elif isinstance(taken, ast.Call) and isinstance(taken.func, ast.Attribute):
+        holder = taken.func.value if taken.func.attr == "get" else None
+    name = (dotted(holder) or "") if holder is not None else ""
+    last = name.rpartition(".")[2]
+    project = resolver.index.home(taken).project
+    if project is None or not last:
+        return
+    for path in project.mentioning(f"@{last}.register")[:MAX_FILES]:
+        index = project.index(path)
+        for owner in index.all(ast.ClassDef) if index is not None else ():
+            if last in map(_registry, owner.decorator_list):
+                yield owner
+
+
+def _registry(decorator: ast.expr) -> str:
+    """`MODELS` of `@MODELS.register()`."""
+    mark = decorator.func if isinstance(decorator, ast.Call) else decorator
+    if not isinstance(mark, ast.Attribute) or not mark.attr.startswith("register"):
+        return ""
+    return (dotted(mark.value) or "").rpartition(".")[2]
 
 
 def may_be_chosen(resolver: Resolver, owner: ast.ClassDef) -> bool:
-    """Whether a loop like that chooses among classes of which one is this."""
+    """Whether classes of which one is this are chosen from by their names."""
     home = resolver.index.home(owner)
     if home.project is None:
         return False
+    if any(map(_registry, owner.decorator_list)):
+        return True
     above = [base for base in resolver.bases(owner) if base is not owner]
     return any(base in _chosen_from(resolver, home) for base in above)
 
