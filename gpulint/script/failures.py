@@ -28,6 +28,19 @@ _LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldF
 # Decorators that leave a function's parameters and result as they are.
 _PLAIN = ("staticmethod", "classmethod", "torch.no_grad", "torch.inference_mode")
 _OPTIONS = re.compile(r"(?i)arg|opt|conf|cfg|flags|param|^hp")
+# The first torch that has a name, for what people use of newer ones.
+_SINCE = {
+    "torch.inference_mode": (1, 9),
+    "torch.nn.Mish": (1, 9),
+    "torch.optim.NAdam": (1, 10),
+    "torch.optim.RAdam": (1, 10),
+    "torch.autocast": (1, 10),
+    "torch.set_float32_matmul_precision": (1, 12),
+    "torch.compile": (2, 0),
+    "torch.nn.functional.scaled_dot_product_attention": (2, 0),
+    "torch.amp.GradScaler": (2, 3),
+    "torch.nn.RMSNorm": (2, 4),
+}
 _BASES = ("object", "torch.nn.Module", "torch.utils.data.Dataset", "abc.ABC")
 
 
@@ -210,8 +223,11 @@ def _made(its: ast.expr) -> list[ast.expr]:
 
 
 def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:
-    """Whether a call gives what its function does not take, or that function fails."""
-    if _copies_nothing(script, call):
+    """Whether a call gives what its function does not take, or that function fails.
+
+    Or no torch that the project allows has what is called.
+    """
+    if _copies_nothing(script, call) or _is_newer(script, call):
         return True
     found = _called(script, call)
     if not found:
@@ -219,6 +235,13 @@ def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:
     if not any(script.resolver.takes(function, call) for function in found):
         return True
     return depth > 0 and all(fails(script, f, depth - 1) for f in found)
+
+
+def _is_newer(script: Script, call: ast.Call) -> bool:
+    """`torch.optim.RAdam(…)` in a project that pins a torch before 1.10."""
+    since = _SINCE.get(script.index.qualified(call.func) or "")
+    newest = script.newest_torch if since is not None else None
+    return since is not None and newest is not None and newest < since
 
 
 def _copies_nothing(script: Script, call: ast.Call) -> bool:

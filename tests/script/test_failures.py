@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from gpulint.engine import Options, check_path
 from gpulint.finding import Confidence
+from gpulint.index import Projects
+from gpulint.registry import select_rules
 from tests.script.test_doubts import LOOP, MAIN, confidences
 
 LOW, HIGH = Confidence.LOW, Confidence.HIGH
@@ -451,3 +454,27 @@ def test_options_that_another_file_adds_or_sets(tmp_path: Path) -> None:
     ]:
         files["others.py"] = others
         assert confidences(tmp_path, files)[11] is sure, others
+
+
+@pytest.mark.parametrize(
+    "newest, line, sure",
+    [
+        ((1, 7), "torch.optim.RAdam(model.parameters())", LOW),
+        ((1, 10), "torch.optim.RAdam(model.parameters())", HIGH),
+        (None, "torch.optim.RAdam(model.parameters())", HIGH),
+        ((1, 7), "torch.optim.Adam(model.parameters())", HIGH),
+        ((1, 13), "torch.compile(model)", LOW),
+        ((1, 13), "if args.evaluate:\n    torch.compile(model)", HIGH),
+    ],
+)
+def test_names_that_no_allowed_torch_has(
+    tmp_path: Path, newest: tuple[int, int] | None, line: str, sure: Confidence
+) -> None:
+    text = "import torch\n" + MAIN.replace("trainer.fit(", f"{line}\ntrainer.fit(")
+    for name, content in {"engine.py": LOOP, "main.py": text}.items():
+        (tmp_path / name).write_text(content)
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    rules = select_rules(("GPU106",))
+    options = Options(rules, projects=projects, newest_torch=newest)
+    found = check_path(tmp_path / "engine.py", options).findings
+    assert {f.place.start.row: f.confidence for f in found}[11] is sure
