@@ -512,9 +512,25 @@ class Tensors:
                 return self._element(iterable.args[0], path)
             if _is_items(iterable) and path[:1] == (0,):
                 return Where.PLAIN  # a key
+            if _is_items(iterable) and len(path) > 1:
+                return self._part_of_value(iterable, path[1:])
         if not path and self._is_mapping(iterable):
             return Where.PLAIN
         return self.where(iterable)
+
+    def _part_of_value(self, items: ast.Call, path: tuple[object, ...]) -> Where:
+        """`for name, (loss, weight) in losses.items()`: the second may be a number."""
+        assert isinstance(items.func, ast.Attribute)
+        origins = self.resolver.origins(items.func.value)
+        values = [
+            value
+            for origin in origins
+            if isinstance(origin.node, ast.Dict) and not origin.path
+            for value in origin.node.values
+        ]
+        if values and all(isinstance(value, ast.Tuple) for value in values):
+            return _union(self._unpacked(value, path) for value in values)
+        return self.where(items) if path[0] == 0 else Where.UNKNOWN
 
     def _is_key(self, name: ast.AST, iterable: ast.expr) -> bool:
         """`for key in losses: total += losses[key]`: what iterates a dict are keys."""
