@@ -22,6 +22,7 @@ from gpulint.index import (
     Where,
 )
 from gpulint.index.walk import dotted
+from gpulint.inline_metadata import leaves_out
 from gpulint.releases import Range
 from gpulint.rule import Rule
 from gpulint.runtime_name import RUNTIME, VENDORED
@@ -73,6 +74,11 @@ FRAMEWORKS = {
 
 # The first torch for the second major release of a package, and the last of its first.
 NEEDS_TORCH = {"lightning": ((1, 11), (1, 9))}
+_OURS = re.compile(r"(from|import) gpulint\b")
+NOT_LISTED = (
+    "the packages that the script lists in its own metadata have no gpulint: add it "
+    "there, or use `--runtime vendor`"
+)
 RUNTIME_TORCH = (2, 3)  # the lowest release that `gpulint.runtime` works with
 
 
@@ -197,6 +203,11 @@ class Script:
         """A rewrite as text edits, or None and the reason why it cannot be."""
         if rewrite is None:
             return None, None
+        ours = any(
+            i.startswith(("from gpulint", "import gpulint")) for i in rewrite.imports
+        )
+        if ours and leaves_out(self.source.text, "gpulint"):
+            return None, NOT_LISTED
         if rule.framework == "mindspore":
             return self._compiled(rewrite, effect)
         needed = rewrite.torch or rule.torch
