@@ -13,16 +13,27 @@ _BLOCK = re.compile(r"(?m)^# /// script$\s(?P<content>(?:^#(?:| .*)$\s)+)^# ///$
 _NAME = re.compile(r"^\s*([\w.-]+)")
 
 
-def leaves_out(text: str, package: str) -> bool:
-    """Whether a script has such a block, and a package is not in it."""
+def listed(text: str) -> tuple[str, ...] | None:
+    """The requirements in such a block, none of one that cannot be read.
+
+    None where a script has no block.
+    """
     block = _BLOCK.search(text)
     if block is None:
-        return False
+        return None
     content = "\n".join(line[2:] for line in block["content"].splitlines())
     try:
-        listed = parse_toml(content.encode()).get("dependencies", [])
+        given = parse_toml(content.encode()).get("dependencies", [])
     except ValueError:
-        return True
-    names = (_NAME.match(given) for given in listed if isinstance(given, str))
-    found = {name[1].lower().replace("_", "-") for name in names if name is not None}
-    return package not in found
+        return ()
+    found = given if isinstance(given, list) else []
+    return tuple(one for one in found if isinstance(one, str))
+
+
+def leaves_out(text: str, package: str) -> bool:
+    """Whether a script has such a block, and a package is not in it."""
+    requirements = listed(text)
+    if requirements is None:
+        return False
+    names = filter(None, map(_NAME.match, requirements))
+    return package not in {n[1].lower().replace("_", "-") for n in names}

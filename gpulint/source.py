@@ -28,6 +28,7 @@ LONG_LINE = 500
 MANY_LINES = 100
 _CONTINUED = re.compile(r"\n[ \t]*(?:[-+*/|&(.]|elif\b)")
 _NEWLINE = re.compile(r"\r\n|\r|\n")
+_METADATA = "# /// script"  # the head of a block of PEP 723
 _GENERATED = re.compile(
     r"^#.*(?:\bgenerated (?:by|from|with|code|file)\b|@generated|auto-?generated\b"
     r"|do not (?:edit|modify))",
@@ -97,10 +98,20 @@ class Source:
         """Whether a comment at the top says that a program wrote the file."""
         return _GENERATED.search(self.text, 0, _HEAD) is not None
 
-    @property
+    @cached_property
     def installed(self) -> dict[str, Range]:
-        """The releases of packages that a notebook installs by commands of its own."""
-        return {}
+        """The releases of packages that a file says itself that it is run with.
+
+        A script in its metadata, a notebook by commands that install them.
+        """
+        if _METADATA not in self.text:
+            return {}
+        from gpulint.dependencies import installed_by
+        from gpulint.inline_metadata import listed
+
+        wanted = (one.partition(";")[0] for one in listed(self.text) or ())
+        wanted = ("".join(one.split()) for one in wanted)
+        return installed_by(f"pip install {' '.join(wanted)}")
 
     @property
     def vendored(self) -> bool:

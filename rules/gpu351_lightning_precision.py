@@ -62,7 +62,8 @@ formats itself or says in a comment why not, is for TPUs, trains in float64, or 
 an environment. The project uses MinkowskiEngine, whose kernels know float32 only, or a
 module whose `forward` asserts that format. Graph networks, whose steps are gathers and
 scatters, are of low confidence, as programs in which neither wide layers nor a large
-model by its name are seen, or that write sizes of 64 features and fewer alone.
+model by its name are seen, or that write sizes of 64 features and fewer alone, and
+those with an optimizer of their own that asks for no gradients.
 
 ## Source
 Lightning documentation, "N-Bit Precision". The values are those that Lightning 2.6
@@ -95,6 +96,7 @@ from gpulint.script.trainer_precision import (
     has_formats,
     is_meant,
     may_train_on_gpu,
+    steps_without_gradients,
     why_not_mixed,
 )
 from gpulint.script.written_sizes import is_seen_large, is_told_narrow
@@ -125,6 +127,7 @@ class LightningPrecision(Rule):
         runtime, imports = script.runtime
         weak = uses_graphs(script) or is_told_narrow(script)
         weak = weak or not is_seen_large(script)
+        weak = weak or steps_without_gradients(script) is not None
         for made in calls:
             build = set_keywords(precision=f"{runtime}.lightning_precision()")
             why = withheld or may_be_first_lightning(made)

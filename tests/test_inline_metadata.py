@@ -69,6 +69,14 @@ def test_what_a_block_lists(text: str, left_out: bool) -> None:
     assert leaves_out(text, "gpulint") is left_out
 
 
+def test_its_releases_bound_what_is_written() -> None:
+    block = BLOCK.format(more="\"accelerate == 1.0 ; python_version > '3.8'\"")
+    installed = Source(Path("train.py"), block + SCRIPT).installed
+    assert installed["torch"].lowest == (2, 6)
+    assert installed["accelerate"].highest == (1, 0)
+    assert Source(Path("train.py"), SCRIPT).installed == {}
+
+
 @pytest.mark.parametrize(
     "block, vendor, wanted",
     [

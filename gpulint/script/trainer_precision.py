@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpulint.index.build import last_name
+from gpulint.index.walk import walk
 from gpulint.script.batches_taken import is_imported
 from gpulint.script.half import exact_mathematics
 from gpulint.script.loops import imports_environments
@@ -43,6 +44,7 @@ _NEEDS_FLOAT32 = (
     "torch.nn.BCELoss",
     "torch.nn.functional.binary_cross_entropy",
 )
+_OPTIMIZERS = ("torch.optim.Optimizer", "torch.optim.optimizer.Optimizer")
 _TRAINS = {Maker.LIGHTNING_TRAINER: ".fit(", Maker.FABRIC: ".backward("}
 _EVALUATES = frozenset("test validate predict".split())
 _ON_GPUS = ("gpu", "cuda", "auto")
@@ -116,8 +118,26 @@ def is_not_in_float32(script: Script) -> bool:
     return halved or trains_in_double(script) is not None
 
 
+def steps_without_gradients(script: Script) -> str | None:
+    """An optimizer of the program's own that asks for no gradients: `SoftUpdate`.
+
+    The scaler of float16 has none to check before its step, and raises.
+    """
+    for index in run_together(script):
+        for owner in index.classes.values():
+            bases = {index.qualified(base) for base in owner.bases}
+            if bases.isdisjoint(_OPTIMIZERS):
+                continue
+            if not any(getattr(n, "attr", "") == "grad" for n in walk(owner)):
+                return owner.name
+    return None
+
+
 def why_not_mixed(script: Script) -> str | None:
     """What of a program's files does not bear mixed precision, or its scaler."""
+    without = steps_without_gradients(script)
+    if without is not None:
+        return f"`{without}` steps without gradients, which a scaler refuses"
     protected = why_protected_program(script)
     if protected is not None:
         return protected
