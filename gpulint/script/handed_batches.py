@@ -50,7 +50,7 @@ def _moves(script: Script, function: Function, name: str, depth: int) -> bool:
 
 
 def _root(node: ast.expr) -> str | None:
-    """The name whose parts an expression takes: `batch` of `batch["image"][0]`."""
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        node = node.value
+    """The name whose parts an expression takes: `batch` of `batch["image"].float()`."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else None

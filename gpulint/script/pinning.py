@@ -390,10 +390,19 @@ def _sent_out_of_sight(script: Script, loader: Loader) -> bool:
         return False
     if loader.loops and all(read_as_arrays(script.of(x.node), x) for x in loader.loops):
         return False
+    if loader.loops and _others_move(script, loader):
+        return False
     known = loader.dataset.work is not Work.UNKNOWN
     workers = loader.argument("num_workers")
     spawned = workers.given and not loader.values("num_workers").any_in(0)
     return known or spawned
+
+
+def _others_move(script: Script, loader: Loader) -> bool:
+    """Whether other loops of the file move their batches, and no loop over this one."""
+    here = all(script.index.holds(loop.node) for loop in loader.loops)
+    moving = {loop for _, loop in script.batch_moves}
+    return here and bool(moving) and moving.isdisjoint(loader.loops)
 
 
 def _has_model_on_gpu(script: Script, loader: Loader) -> bool:

@@ -17,6 +17,7 @@ from gpulint.script.once import holds_once, is_kept
 from gpulint.script.seldom_called import is_seldom_called
 
 if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
     from gpulint.script.model import Script
 
 # Methods that a framework, or a loop in another file, calls for each batch.
@@ -53,11 +54,23 @@ class Runners:
             return hot.node
         within_epochs = any(x.kind == "epoch" for x in around[1:])
         if within_epochs and around[0].kind != "epoch":
-            return around[0].node
+            return None if self._counts_few(around[0]) else around[0].node
         function = self.index.function(node)
         if function is None or self._prepares_run(node, function):
             return None
         return self._function(function)
+
+    def _counts_few(self, loop: Loop) -> bool:
+        """Whether a loop is over what an option lists, or over a written list."""
+        line = self.script.evaluator.command_line
+        return bool(loop.items) and all(
+            isinstance(over, (ast.List, ast.Tuple))
+            or (
+                isinstance(over, ast.Attribute)
+                and line.option(over.value, over.attr) is not None
+            )
+            for over, _ in loop.items
+        )
 
     def _prepares_run(self, node: ast.AST, function: Function) -> bool:
         """Whether a place is in a function that trains by itself, before its loop."""
