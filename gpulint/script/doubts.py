@@ -101,6 +101,7 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
         return True  # there is no object that could do anything
     callers = script.resolver.callers(function) or _by_name(script, function)
     callers = callers or _making(script, function)
+    callers = [*callers, *_handing_on(script, function)]
     return bool(callers) and all(
         _is_spared(script.of(call), call, depth - 1) for call in callers
     )
@@ -285,6 +286,19 @@ def _by_name(script: Script, function: Function) -> list[ast.Call]:
     name = getattr(function, "name", "")
     others = [index for index in programs(script) if index is not script.index]
     return [call for index in others for call in index.calls_by_name.get(name, ())]
+
+
+def _handing_on(script: Script, function: Function) -> Iterator[ast.Call]:
+    """Calls that are given a function to run it: `mp.spawn(main_worker, …)`."""
+    index = script.index.home(function)
+    if index.parent(function) is not index.tree:
+        return
+    for read in index.reads.get(function.name, ()):
+        above = index.parent(read)
+        if isinstance(above, ast.keyword):
+            above = index.parent(above)
+        if isinstance(above, ast.Call) and above.func is not read:
+            yield above
 
 
 def _making(script: Script, function: Function) -> list[ast.Call]:
