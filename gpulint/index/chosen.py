@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gpulint.index.walk import dotted, walk
 
 if TYPE_CHECKING:
-    from gpulint.index.build import FileIndex
+    from gpulint.index.project import Project
     from gpulint.index.resolve import Origin, Resolver
 
 MAX_CLASSES = 16  # of more, nothing is said
@@ -76,22 +76,19 @@ def may_be_chosen(resolver: Resolver, owner: ast.ClassDef) -> bool:
     if any(map(_registry, owner.decorator_list)):
         return True
     above = [base for base in resolver.bases(owner) if base is not owner]
-    return any(base in _chosen_from(resolver, home) for base in above)
+    return any(_is_chosen_from(resolver, home.project, base) for base in above)
 
 
-def _chosen_from(resolver: Resolver, home: FileIndex) -> list[ast.ClassDef]:
-    """The bases that loops of a project ask for."""
-    project = home.project
-    if project is None:
-        return []
-    found = []
-    for path in project.mentioning(f"{_TEST}(")[:MAX_FILES]:
-        index = project.index(path)
-        for call in index.calls_by_name.get(_TEST, ()) if index is not None else ():
-            base = _asked_base(resolver, call)
-            if base is not None and _in_loop_over_names(resolver, call):
-                found.append(base)
-    return found
+def _is_chosen_from(resolver: Resolver, project: Project, base: ast.ClassDef) -> bool:
+    """Whether a loop over the names of a module asks for what derives from a class."""
+    naming = set(project.mentioning(f", {base.name})"))
+    asking = [p for p in project.mentioning(f"{_TEST}(") if p in naming]
+    return any(
+        _asked_base(resolver, call) is base and _in_loop_over_names(resolver, call)
+        for path in asking[:MAX_FILES]
+        if (index := project.index(path)) is not None
+        for call in index.calls_by_name.get(_TEST, ())
+    )
 
 
 def _base_of_element(resolver: Resolver, origin: Origin) -> ast.ClassDef | None:

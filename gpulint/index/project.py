@@ -250,7 +250,13 @@ class Project:
         return self.words.search(search)
 
     def _in_order(self, found: frozenset[Path]) -> list[Path]:
-        return [path for path in self.files if path in found] if found else []
+        order = self._order if found else {}
+        return sorted((path for path in found if path in order), key=order.__getitem__)
+
+    @cached_property
+    def _order(self) -> dict[Path, int]:
+        """The number of each Python file, as `files` has them."""
+        return {path: number for number, path in enumerate(self.files)}
 
     def names_outside(self, folder: Path, part: str) -> bool:
         """Whether a Python file that is not in a folder, or below it, has a string."""
