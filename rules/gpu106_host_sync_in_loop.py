@@ -90,6 +90,7 @@ from gpulint.script import Loop, Script
 from gpulint.script.branches import most_in_one_pass
 from gpulint.script.device_sums import sum_on_device
 from gpulint.script.edits import CannotFix
+from gpulint.script.started import stays_on_host
 from gpulint.script.waits import Wait, find_waits, named
 
 
@@ -112,6 +113,8 @@ class HostSyncInLoop(Rule):
             return
         seen: set[ast.AST] = set()
         for loop in script.step_loops:
+            if loop.train and stays_on_host(script, loop):
+                continue
             found = [w for w in find_waits(script, loop) if w.node not in seen]
             seen.update(w.node for w in found)
             waits = [w for w in found if not w.inner]  # GPU109 has the others

@@ -49,7 +49,7 @@ that is gone (`torch._six`).
 
 Of low confidence, as another name saves no time: projects that do not ask for torch 2.4
 or newer, where nothing may warn yet, what is called once, such as a scaler or a
-decorator, and `apex.amp`.
+decorator, files that ignore all warnings, and `apex.amp`.
 
 ## Source
 PyTorch documentation, Automatic Mixed Precision package: `torch.cuda.amp.autocast` and
@@ -81,6 +81,10 @@ NEW = {
 }
 REPLACES = re.compile(r"\b(mock|patch|monkeypatch|warns|filterwarnings)\b")
 DTYPES = {"cuda": "float16", "cpu": "bfloat16"}
+
+_SILENT = re.compile(
+    r"""warnings\.(filterwarnings|simplefilter)\(\s*(action\s*=\s*)?["']ignore["']\s*\)"""
+)
 
 
 class DeprecatedAmpApi(Rule):
@@ -172,7 +176,8 @@ def how_sure(script: Script, uses: list[Use]) -> Confidence | None:
     """Low where a torch is allowed that does not warn, or it warns once in a run."""
     warns = script.torch_version is not None and script.torch_version >= SINCE
     again = any(u.name == "autocast" and not decorates(script, u) for u in uses)
-    return None if warns and again else Confidence.LOW
+    silent = bool(_SILENT.search(script.source.text))
+    return None if warns and again and not silent else Confidence.LOW
 
 
 def decorates(script: Script, use: Use) -> bool:

@@ -509,6 +509,9 @@ def test_names_that_warn_since_a_release(lowest: tuple[int, int] | None) -> None
     lines = [text.splitlines()[f.place.start.row - 1] for f in high]
     assert bool(high) is (lowest == (2, 4))
     assert all("autocast" in line and "@" not in line for line in lines)
+    silent = f"import warnings\nwarnings.filterwarnings('ignore')\n{text}"
+    found = check_source(Source(Path("train.py"), silent), options).findings
+    assert {f.confidence for f in found} == {Confidence.LOW}
     apex = fixture("gpu303_deprecated_amp_api", "apex")
     assert sure("GPU303", apex) == {Confidence.LOW}
 
@@ -775,6 +778,39 @@ def test_linear_models_are_small_up_to_a_million_weights(
     model = f"torch.nn.Sequential(torch.nn.Linear(784, {width}), torch.nn.Linear({width}, 10))"
     text = text.replace("resnet50()", model)
     assert {c.value for c in sure("GPU302", text)} == {expected}
+
+
+@pytest.mark.parametrize("rows, expected", [("64", "low"), ("512", "high")])
+def test_larger_linear_models_are_small_for_few_rows(rows: str, expected: str) -> None:
+    text = EPOCHS.replace("from torchvision.models import resnet50\n", "")
+    layers = "torch.nn.Linear(784, 2000), torch.nn.ReLU(), torch.nn.Linear(2000, 10)"
+    text = text.replace("resnet50()", f"torch.nn.Sequential({layers})")
+    loader = f"loader = torch.utils.data.DataLoader(data, batch_size={rows})\nfor epoch"
+    text = text.replace("for epoch", loader, 1)
+    assert {c.value for c in sure("GPU302", text)} == {expected}
+
+
+TWO_MODELS = """
+def small():
+    return torch.nn.Sequential(torch.nn.Linear(784, 1000), torch.nn.Linear(1000, 10))
+
+
+def smaller():
+    return torch.nn.Sequential(torch.nn.Linear(784, 900), torch.nn.Linear(900, 10))
+
+
+def chosen(name):
+    return small() if name == "small" else smaller()
+
+
+"""
+
+
+def test_models_of_which_one_is_trained_are_not_added_up() -> None:
+    text = EPOCHS.replace("from torchvision.models import resnet50\n", TWO_MODELS)
+    assert sure("GPU302", text.replace("resnet50()", "chosen(name)")) == {
+        Confidence.LOW
+    }
 
 
 def test_lists_of_batches_may_hold_what_is_no_tensor() -> None:

@@ -38,6 +38,7 @@ _QUANTIZED = re.compile(
 )
 _SPARSE = re.compile(r"sparse\s*=\s*True")
 _WEIGHTS = frozenset({"parameters", "named_parameters"})
+_LOOKED_AT = frozenset("param_groups state_dict state defaults zero_grad".split())
 _ON_GPU = (Target.ANY, Target.CUDA)
 MAX_STEPS = 4  # names between an optimizer and the models whose weights it holds
 
@@ -64,7 +65,7 @@ def unfused_optimizers(script: Script) -> Iterator[Unfused]:
         found = _NAME.match(script.index.qualified(call.func) or "")
         if found is None or not _is_plain(script, call):
             continue
-        if _is_for_want_of_another(script, call):
+        if _is_for_want_of_another(script, call) or _never_steps(script, call):
             continue
         models = list(_models(script, call))
         if models:
@@ -92,6 +93,25 @@ def _is_plain(script: Script, call: ast.Call) -> bool:
         return False
     argument = script.evaluator.argument
     return all(argument(call, option, None).absent for option in _OPTIONS)
+
+
+def _never_steps(script: Script, optimizer: ast.Call) -> bool:
+    """Whether nothing but the rates and the state of an optimizer are asked for."""
+    statement = script.index.parent(optimizer)
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return False
+    name = statement.targets[0]
+    if not isinstance(name, ast.Name):
+        return False
+    uses = [
+        use
+        for use in script.index.reads.get(name.id, ())
+        if any(d.value is optimizer for d in script.definitions(use))
+    ]
+    above = [script.index.parent(use) for use in uses]
+    return bool(uses) and all(
+        isinstance(its, ast.Attribute) and its.attr in _LOOKED_AT for its in above
+    )
 
 
 def _is_for_want_of_another(script: Script, call: ast.Call) -> bool:

@@ -111,7 +111,8 @@ def is_only_imported(script: Script, node: ast.AST) -> bool:
     if len(users) >= MAX_FILES or home.source.has(_BY_OWN_NAME):
         return False
     if len(users) == 1 and not _is_program(home):
-        return False  # it may be for programs elsewhere
+        # it may be for programs elsewhere, unless notebooks beside it use the file
+        return _notebooks_leave_out(project, home, kept)
     if any(u.source.has(_BY_NAME) and _holds(u, home) for u in users):
         return False
     if isinstance(kept, ast.FunctionDef):
@@ -360,6 +361,23 @@ def _is_in_package(project: Project, folder: Path) -> bool:
     tops = (project.root, project.root / "src")
     around = takewhile(lambda f: f not in tops, (folder, *folder.parents))
     return all(project.lists(f / "__init__.py") for f in around)
+
+
+def _notebooks_leave_out(project: Project, home: FileIndex, kept: Kept) -> bool:
+    """Whether notebooks beside a file import it, and none names what is defined there.
+
+    Nor the file itself, in another place.
+    """
+    path = home.source.path
+    imports = re.compile(rf"\b(from|import)\s+{re.escape(path.stem)}\b")
+    texts = map(text_of, _notebooks(project, {path.parent})[:MAX_FILES])
+    importing = [text for text in texts if imports.search(text)]
+    lines = home.source.text.splitlines()
+    del lines[kept.lineno - 1 : kept.end_lineno]
+    named = re.compile(rf"\b{kept.name}\b")
+    return bool(importing) and not any(
+        named.search(text) for text in (*importing, "\n".join(lines))
+    )
 
 
 def _notebooks(project: Project, folders: set[Path]) -> list[Path]:

@@ -25,6 +25,10 @@ SMALL = 10_000  # weights: less keeps no GPU busy, in whatever precision
 MODEST = 100_000  # weights: less keeps it busy for large inputs alone
 # Where each is used once for a sample, but for a modest number in small pictures.
 MODEST_IF_LINEAR = 1_000_000
+# The same where a batch has few rows: 12 operations a weight and row, forward and back,
+# are a thousandth of a second's work then.
+MODEST_OF_FEW_ROWS = 4_000_000
+FEW_ROWS = 64
 # Linear layers use a weight once for a sample: less than the start of a kernel takes.
 SMALL_IF_LINEAR = 200_000
 # The most numbers that an environment of control observes, which are no picture.
@@ -84,11 +88,25 @@ def is_tiny(script: Script, step: Step) -> bool:
 def is_modest(script: Script, step: Step) -> bool:
     """Whether what precision saves in a step hangs on the size of its inputs."""
     size = _of_step(script, step)
-    if size is None or size.weights >= MODEST_IF_LINEAR:
+    if size is None:
+        return False
+    few = size.linear and _has_few_rows(step)
+    if size.weights >= (MODEST_OF_FEW_ROWS if few else MODEST_IF_LINEAR):
         return False
     if size.weights < MODEST or size.linear:
         return True
     return size.reused < MODEST and _takes_small(script, step)
+
+
+def _has_few_rows(step: Step) -> bool:
+    """Whether all batches of a step are known to be small."""
+    sizes = [loader.values("batch_size") for loader in step.loop.loaders]
+    return bool(sizes) and all(
+        its.complete
+        and bool(its.known)
+        and all(type(v.constant) is int and v.constant <= FEW_ROWS for v in its.known)
+        for its in sizes
+    )
 
 
 def _takes_small(script: Script, step: Step) -> bool:
@@ -111,8 +129,17 @@ def _of_step(script: Script, step: Step) -> Size | None:
 
 
 def _size(script: Script, model: ast.expr) -> Size | None:
-    """The size of a model, all of what it may be together; None: not known."""
-    return _total(_made(script, call, 0) for call in makers(script, model))
+    """The size of a model, the largest of what it may be; None: not known."""
+    found = [_made(script, call, 0) for call in makers(script, model)]
+    known = [size for size in found if size is not None]
+    if not found or len(known) < len(found):
+        return None
+    return Size(
+        max(size.weights for size in known),
+        all(size.linear for size in known),
+        max(size.width for size in known),
+        max(size.reused for size in known),
+    )
 
 
 def _total(sizes: Iterable[Size | None]) -> Size | None:

@@ -31,6 +31,7 @@ _MADE_A_LIST = re.compile(r"not isinstance\(\w+, (list|tuple|\(list, tuple\))\)$
 _READS = frozenset("item tolist cpu".split())  # `numpy` of a GPU's tensor raises
 _LOGS = frozenset("add_scalar add_scalars add_histogram set_postfix".split())
 SHOWN = 3  # waits named in a message
+MAX_NAMES = 3  # between a wait and a test of what it reads
 _TENSOR_TESTS = frozenset("torch.equal torch.allclose torch.is_nonzero".split())
 _METADATA = "._meta["
 _PLAIN = frozenset("str int float bool".split())
@@ -94,7 +95,9 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
     found: dict[ast.AST, Wait] = {}
     for number, node, value in waiting:
         part = parts[number]
-        if not _waits_in(script, loop, part, value) or _ends_loop(script, loop, node):
+        if not _waits_in(script, loop, part, value):
+            continue
+        if _ends_loop(script, loop, part, node):
             continue
         over = is_drained(script, loop, part, value, collected)
         over = over or is_read_again(script, parts, number, collected)
@@ -118,24 +121,38 @@ def _waits_in(script: Script, loop: Loop, part: Part, value: ast.expr) -> bool:
     return on_device(script.called_only_by({part.helper: mine}), value, loop)
 
 
-def _ends_loop(script: Script, loop: Loop, node: ast.AST) -> bool:
+def _ends_loop(script: Script, loop: Loop, part: Part, node: ast.AST) -> bool:
     """`value = loss.item()` before `if value < limit: break`: steps wait for that.
 
-    Not what only looks for numbers that are none: `if isnan(value): break`.
+    Also what a helper returns. Not what only looks for numbers that are none: `if
+    isnan(value): break`.
     """
-    statement = script.index.statement(node)
     asked = [
         branch.test
         for branch in loop.node.body
         if isinstance(branch, ast.If) and isinstance(branch.body[-1], ast.Break)
     ]
     compared = [test for test in asked if isinstance(test, ast.Compare)]
-    if any(script.index.inside(node, test) for test in compared):
+    if not compared:
+        return False
+    read = {node}
+    if part.helper is not None:
+        its = script.of(node).index
+        if isinstance(its.statement(node), ast.Return):
+            calls = script.index.calls_below(loop.node)
+            read.update(c for c in calls if part.helper in script.resolver.callees(c))
+    return any(_comes_of(script, test, read, MAX_NAMES) for test in compared)
+
+
+def _comes_of(script: Script, value: ast.AST, read: set[ast.AST], depth: int) -> bool:
+    """Whether an expression has one of some others in it, by way of names too."""
+    parts = list(walk(value))
+    if not read.isdisjoint(parts):
         return True
-    names = (part for part in walk(*compared) if isinstance(part, ast.Name))
-    return any(
-        d.value is node and script.index.statement(d.node) is statement
-        for name in names
+    return depth > 0 and any(
+        d.value is not None and _comes_of(script, d.value, read, depth - 1)
+        for name in parts
+        if isinstance(name, ast.Name)
         for d in script.definitions(name)
     )
 
@@ -249,8 +266,14 @@ def bare(value: ast.expr) -> ast.expr:
 
 
 def _read_on(script: Script, call: ast.Call) -> bool:
-    """`x.cpu()` in `x.cpu().item()` and `float(x.cpu())`, which count as one wait."""
+    """`x.cpu()` in `x.cpu().item()` and `float(x.cpu())`, which count as one wait.
+
+    Also by way of `.data` and `.detach()`.
+    """
     parent = script.index.parent(call)
+    while isinstance(parent, ast.Attribute) and parent.attr in ("data", "detach"):
+        above = script.index.parent(parent)
+        parent = script.index.parent(above) if parent.attr == "detach" else above
     if isinstance(parent, ast.Attribute):
         return parent.attr == "item"
     if not isinstance(parent, ast.Call) or call not in parent.args:

@@ -50,6 +50,20 @@ def test_one_side_of_a_branch_counts(
     assert found.severity is severity
 
 
+@pytest.mark.parametrize(
+    "read",
+    ["loss.cpu().item()", "loss.cpu().data.item()", "loss.cpu().detach().item()"],
+)
+def test_a_read_through_the_host_is_one_wait(read: str) -> None:
+    rule = find_rule("GPU106")
+    assert rule is not None
+    text = TRAIN.replace("print(float(loss))", "pass").replace("loss.item()", read)
+    (found,) = check_source(
+        Source(Path("train.py"), text.format("else")), Options((rule,))
+    ).findings
+    assert "for the device in every training step" in found.message
+
+
 OPTION = """
 import argparse
 import torch
