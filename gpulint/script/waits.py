@@ -273,7 +273,8 @@ def _read_on(script: Script, call: ast.Call) -> bool:
     parent = script.index.parent(call)
     while isinstance(parent, ast.Attribute) and parent.attr in ("data", "detach"):
         above = script.index.parent(parent)
-        parent = script.index.parent(above) if parent.attr == "detach" else above
+        detached = parent.attr == "detach" and above is not None
+        parent = script.index.parent(above) if detached and above else above
     if isinstance(parent, ast.Attribute):
         return parent.attr == "item"
     if not isinstance(parent, ast.Call) or call not in parent.args:
