@@ -73,12 +73,26 @@ class Batches:
             text = " ".join(ast.dump(i) for i, _ in loop.items)
             moved = any(x.dataset.device is not None for x in loop.loaders)
             unsure = moved or _ON_DEVICE.search(text) or self._sent(loop)
+            unsure = unsure or self.is_told_a_device(loop)
             found[name] = Where.UNKNOWN if unsure else Where.HOST
         for call in self.index.calls.get("next", ()):
             loaders = self.taken_from(call)
             if loaders and not any(x.derived or x.dataset.device for x in loaders):
                 found[call] = Where.HOST
         return found
+
+    def is_told_a_device(self, loop: Loop) -> bool:
+        """Whether a loop's batches are on a device already, by what makes them.
+
+        `BucketIterator.splits(data, device=device)`.
+        """
+        made = [o.node for i, _ in loop.items for o in self.resolver.origins(i)]
+        return any(
+            keyword.arg == "device"
+            for call in made
+            if isinstance(call, ast.Call)
+            for keyword in call.keywords
+        )
 
     def taken_from(self, call: ast.Call) -> list[Loader]:
         """The loaders that `next(it)` takes batches from; none if one is not known."""

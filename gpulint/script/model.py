@@ -482,6 +482,8 @@ class Script:
             loop = self.batches.loop_of(move.receiver)
             if loop is None or move.target is Target.CPU:
                 continue
+            if self.batches.is_told_a_device(loop):
+                continue
             if not self._is_behind(move.call, loop):
                 found.append((move, loop))
         return tuple(found)
