@@ -269,7 +269,8 @@ class Loops:
             if isinstance(node, ast.For):
                 over = next((o for o, _ in self.unwrap(node.iter, node.target)), None)
             elif isinstance(node, ast.Return) and isinstance(node.value, ast.Call):
-                over = node.value.args[0] if self._last(node.value) == "iter" else None
+                given = node.value.args if self._last(node.value) == "iter" else []
+                over = given[0] if given else None
             if over is not None and LOADER_NAME.search(dotted(over) or ""):
                 return True
         return False
