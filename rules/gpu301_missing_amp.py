@@ -92,14 +92,15 @@ tells.
 
 Of low confidence: models known to have less than 100 000 weights (1 000 000 in linear
 layers, alone or behind small convolutions of pictures of at most 64 x 64), which gain
-on large inputs alone, and those not surely large. Convolutions over pictures, models of
-a package, attention beside layer norms, and layers of 256 features or more are. Also a
-project that allows no torch from 1.6 on, which has no mixed precision of its own, loops
-in which no optimizer is seen to step, a program in which an option that is off turns
-the whole model into float16, one whose files use an environment to play in, and models
-of Fourier transforms, that solve linear systems or differential equations, or with
-recurrent cells that make a step for each frame, or recurrent layers that take one token
-of one sample.
+on large inputs alone, linear ones of less than 4 000 000 whose batches have at most 64
+rows, where casts take as long as products, and those not surely large. Convolutions
+over pictures, models of a package, attention beside layer norms, and layers of 256
+features or more are. Also a project that allows no torch from 1.6 on, which has no
+mixed precision of its own, loops in which no optimizer is seen to step, a program in
+which an option that is off turns the whole model into float16, one whose files use an
+environment to play in, and models of Fourier transforms, that solve linear systems or
+differential equations, or with recurrent cells that make a step for each frame, or
+recurrent layers that take one token of one sample.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and
@@ -121,7 +122,7 @@ from gpulint.script.edits import CannotFix
 from gpulint.script.graphs import is_graph_network
 from gpulint.script.half import has_float32_kernels
 from gpulint.script.loops import imports_environments, steps_environment
-from gpulint.script.model_size import is_modest, is_tiny
+from gpulint.script.model_size import is_modest, is_tiny, loses_by_casts
 from gpulint.script.neighbours import run_together
 from gpulint.script.networks import (
     is_large,
@@ -189,6 +190,7 @@ class MissingAMP(Rule):
         fix = None
         sure = withheld is None and bool(step.loop.steps) and is_surely_large(script)
         sure = sure and not is_modest(script, step) and not _is_of_other_work(script)
+        sure = sure and not loses_by_casts(script, step)
         try:
             fix = None if withheld else with_autocast(script, step)
         except CannotFix as error:

@@ -787,7 +787,8 @@ def test_larger_linear_models_are_small_for_few_rows(rows: str, expected: str) -
     text = text.replace("resnet50()", f"torch.nn.Sequential({layers})")
     loader = f"loader = torch.utils.data.DataLoader(data, batch_size={rows})\nfor epoch"
     text = text.replace("for epoch", loader, 1)
-    assert {c.value for c in sure("GPU302", text)} == {expected}
+    assert {c.value for c in sure("GPU301", text)} == {expected}
+    assert {c.value for c in sure("GPU302", text)} == {"high"}  # without casts
 
 
 TWO_MODELS = """

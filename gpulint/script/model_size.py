@@ -25,8 +25,7 @@ SMALL = 10_000  # weights: less keeps no GPU busy, in whatever precision
 MODEST = 100_000  # weights: less keeps it busy for large inputs alone
 # Where each is used once for a sample, but for a modest number in small pictures.
 MODEST_IF_LINEAR = 1_000_000
-# The same where a batch has few rows: 12 operations a weight and row, forward and back,
-# are a thousandth of a second's work then.
+# Where a batch has few rows, casting so many weights takes as long as their products.
 MODEST_OF_FEW_ROWS = 4_000_000
 FEW_ROWS = 64
 # Linear layers use a weight once for a sample: less than the start of a kernel takes.
@@ -88,14 +87,19 @@ def is_tiny(script: Script, step: Step) -> bool:
 def is_modest(script: Script, step: Step) -> bool:
     """Whether what precision saves in a step hangs on the size of its inputs."""
     size = _of_step(script, step)
-    if size is None:
-        return False
-    few = size.linear and _has_few_rows(step)
-    if size.weights >= (MODEST_OF_FEW_ROWS if few else MODEST_IF_LINEAR):
+    if size is None or size.weights >= MODEST_IF_LINEAR:
         return False
     if size.weights < MODEST or size.linear:
         return True
     return size.reused < MODEST and _takes_small(script, step)
+
+
+def loses_by_casts(script: Script, step: Step) -> bool:
+    """Whether linear layers are known to take so few rows that casts cost as much."""
+    size = _of_step(script, step)
+    if size is None or not size.linear or size.weights >= MODEST_OF_FEW_ROWS:
+        return False
+    return _has_few_rows(step)
 
 
 def _has_few_rows(step: Step) -> bool:
