@@ -66,7 +66,8 @@ linear algebra, `DataParallel`, FSDP, gradient hooks and `.grad`, optimizers tha
 parameters, get no gradient in some steps or leave gradients of another scale,
 iterations that end before the scaler's update, numbers that float16 cannot hold,
 differences of neighbours, checkpoints of another form, functions that the setting
-`protect` names.
+`protect` names, and programs with recurrent layers (`LSTM`, `GRU`, `RNN`): cuDNN runs
+them in float16 under any autocast, while with bfloat16 no loss would be scaled.
 
 ## When not
 Mixed or half precision in any form is there already, also behind a switch that is off.
@@ -120,7 +121,7 @@ from gpulint.script.autocast import with_autocast
 from gpulint.script.doubtful import may_never_run
 from gpulint.script.edits import CannotFix
 from gpulint.script.graphs import is_graph_network
-from gpulint.script.half import has_float32_kernels
+from gpulint.script.half import RECURS, has_float32_kernels, recurs
 from gpulint.script.loops import imports_environments, steps_environment
 from gpulint.script.model_size import is_modest, is_tiny, loses_by_casts
 from gpulint.script.neighbours import run_together
@@ -183,12 +184,15 @@ class MissingAMP(Rule):
             return
         withheld = OLD if runs_only_before(script, SINCE) else None
         withheld = BY_OPTION if halves else withheld
+        if withheld is None and recurs(script):
+            withheld = RECURS
         for step in steps:
             yield self._report(script, step, withheld)
 
     def _report(self, script: Script, step: Step, withheld: str | None) -> Finding:
         fix = None
-        sure = withheld is None and bool(step.loop.steps) and is_surely_large(script)
+        sure = withheld in (None, RECURS) and bool(step.loop.steps)
+        sure = sure and is_surely_large(script)
         sure = sure and not is_modest(script, step) and not _is_of_other_work(script)
         sure = sure and not loses_by_casts(script, step)
         try:

@@ -46,9 +46,10 @@ has bfloat16, "16-mixed" on compute capability 7.x (Lightning scales the loss), 
 Withheld where the program calls what autocast refuses (`BCELoss`) or what needs float32
 (Fourier transforms, linear algebra), where gradients are clipped or `backward` is
 called past Lightning, which would not know of the scaler, where the model generates
-text (its weights may be stored in float16, which a scaler refuses), and where the
-project allows Lightning 1, which has other names, or imports `pytorch_lightning` and
-does not say which release.
+text (its weights may be stored in float16, which a scaler refuses), where it has
+recurrent layers (cuDNN runs them in float16 under "bf16-mixed" too, unscaled), and
+where the project allows Lightning 1, which has other names, or imports
+`pytorch_lightning` and does not say which release.
 
 A settings class of hydra (`_target_: str = "lightning.Trainer"`) that says `precision:
 int = 32` is a note without a fix: a file or command line may say otherwise.

@@ -70,6 +70,17 @@ _SMALLEST = 5.97e-8
 _NEAREST_TO_1 = 0.9961  # the last number before 1 in bfloat16
 
 
+def recurs(script: Script) -> bool:
+    """Whether a program's files make recurrent layers.
+
+    cuDNN computes these in float16 under any autocast on CUDA, also one to bfloat16,
+    for which no loss is scaled (`_cudnn_rnn_cast_reflatten` in ATen's AutocastRNN.cpp).
+    """
+    return any(
+        not index.called_names.isdisjoint(_RECURRENT) for index in run_together(script)
+    )
+
+
 def has_float32_kernels(script: Script) -> bool:
     """Whether networks of the project are made of what knows float32 only.
 
@@ -131,6 +142,13 @@ def exact_mathematics(script: Script, models: Iterable[ast.AST] = ()) -> str | N
                 if _EXACT.match(name) or name in COMPLEX:
                     return script.text(node)
     return None
+
+
+_RECURRENT = frozenset(f"torch.nn.{kind}" for kind in ("LSTM", "GRU", "RNN"))
+RECURS = (
+    "recurrent layers compute in float16 under any autocast, and the loss is scaled "
+    "only where that is asked for"
+)
 
 
 class Formats:

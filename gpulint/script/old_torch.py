@@ -103,7 +103,13 @@ def _has(script: Script, part: str) -> bool:
 
 
 def _needs(index: FileIndex, module: str) -> bool:
-    """Whether a file cannot be imported without a module, or what it has built."""
+    """Whether a file cannot be run without a module, or what it has built.
+
+    It is imported with the file, or what is called is named by way of it.
+    """
+    used = any(name.startswith(f"{module}.") for name in index.called_names)
+    if used and not index.source.has(_ASKS):
+        return True
     return any(
         name == module
         or name.startswith(f"{module}.")

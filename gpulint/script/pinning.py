@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 _REASON = re.compile(
-    r"#.*(pin|memory|ram|oom|wsl|windows|cuda|gpu|slow)", re.IGNORECASE
+    r"#.*(pin|memory|ram|oom|wsl|windows|cuda|gpu|slow|hurt|worse|bug|fail|error|crash|"
+    r"hang|deadlock|leak)",
+    re.IGNORECASE,
 )
 _DEVICE_WORD = re.compile(r"(^|[_.])(cuda|gpu|gpus|device)($|_)", re.IGNORECASE)
 _MODEL = re.compile(r"(^|[_.])(model|net|network|encoder|module)$")

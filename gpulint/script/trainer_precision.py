@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpulint.index.build import last_name
 from gpulint.index.walk import walk
 from gpulint.script.batches_taken import is_imported
-from gpulint.script.half import exact_mathematics
+from gpulint.script.half import RECURS, exact_mathematics, recurs
 from gpulint.script.loops import imports_environments
 from gpulint.script.neighbours import run_together
 from gpulint.script.protected import why_protected_program
@@ -141,6 +141,8 @@ def why_not_mixed(script: Script) -> str | None:
     protected = why_protected_program(script)
     if protected is not None:
         return protected
+    if recurs(script):
+        return RECURS
     if script.source.has(_GENERATES):
         return "the model's weights may be stored in float16"
     found = exact_mathematics(script)

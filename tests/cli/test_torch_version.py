@@ -334,6 +334,12 @@ def test_commits_of_trainers_are_of_no_known_release(tmp_path: Path) -> None:
     assert find_torch_version(tmp_path) is None
 
 
+@pytest.mark.parametrize("name", ["tf-nightly", "tf_nightly-gpu", "intel-tensorflow"])
+def test_other_names_of_tensorflow(tmp_path: Path, name: str) -> None:
+    write(tmp_path, requirements=f"dm-acme==0.1.7\n{name}==2.3.0.dev20200616\n")
+    assert find_versions(tmp_path) == {"tensorflow": Range((2, 3), (2, 3))}
+
+
 def test_a_nearer_file_without_a_bound_ends_the_search(tmp_path: Path) -> None:
     """Who installs what lies beside the script gets the newest release."""
     write(tmp_path, requirements="tensorflow==1.15\ntorch==1.4\nkeras==2.2\n")

@@ -45,6 +45,7 @@ def test_declared_release(newest: tuple[int, int] | None, old: bool) -> None:
         ("from torchtext.data import get_tokenizer", False),
         ("from torchtext import data\ntext = data.get_tokenizer()", False),
         ("from torchtext.legacy.data import Field", True),
+        ("import torchtext\ntext = torchtext.legacy.data.Field()", True),
         ("from torchvision.models.utils import load_state_dict_from_url", True),
         ("from torchvision.transforms import functional_tensor", True),
         ("def f():\n    import torch._six", False),
