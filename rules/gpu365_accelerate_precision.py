@@ -38,7 +38,8 @@ compute capability 7.x (Accelerate scales the loss), and None elsewhere and unde
 
 Withheld where the program calls what autocast refuses (`BCELoss`) or what needs
 float32, and where gradients are clipped or `backward` is called past Accelerate, which
-would not know of the scaler, and where the model generates text: its weights may be
+would not know of the scaler, where it has recurrent layers, which cuDNN runs in float16
+under "bf16" too, unscaled, and where the model generates text: its weights may be
 stored in float16, which a scaler refuses to train.
 
 ## When not
