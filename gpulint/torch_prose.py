@@ -25,7 +25,7 @@ from gpulint.releases import (
     newest,
 )
 
-_LIMIT = 200_000  # bytes of a file; what to install stands at the top
+LIMIT = 200_000  # bytes of a file; what to install stands at the top
 _INSTALL = re.compile(r"(?i)install[^.]*(\.(md|rst|txt))?")
 _IMAGES = re.compile(r"(?i)dockerfile.*")
 _TEXTS = re.compile(
@@ -179,7 +179,7 @@ def text_of(path: Path) -> str:
     """The beginning of a text; empty where it cannot be read."""
     try:
         with path.open("rb") as file:
-            return file.read(_LIMIT).decode("utf-8-sig", "replace")
+            return file.read(LIMIT).decode("utf-8-sig", "replace")
     except OSError:
         return ""
 

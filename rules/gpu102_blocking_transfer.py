@@ -43,9 +43,10 @@ without `pin_memory`.
 ## When not
 Copies to the host, models and other things moved once, batches that a framework moves,
 batches made from lists and arrays in the loop (their memory is not pinned), loaders
-that are not pinned and that GPU202 leaves so. Batches of DGL graphs, and those of a
-class whose own `to` does not take the option. Slices of one tensor that are moved one
-by one are GPU101.
+that are not pinned and that GPU202 leaves so. Batches of loaders that are told a device
+(`BucketIterator.splits(…, device=device)`), of DGL graphs, and those of a class whose
+own `to` does not take the option. Slices of one tensor that are moved one by one are
+GPU101.
 
 Of low confidence: loaders without workers that are not pinned, as the process that
 trains would pin itself, one more copy; batches that a function is given of which no

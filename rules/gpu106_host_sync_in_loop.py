@@ -61,11 +61,12 @@ losses stays a list (from Python 3.12 on, `sum()` adds floats more exactly than 
 
 ## When not
 Waits behind `if step % n == 0`, an option that is off by default or a draw that seldom
-holds, in steps that leave the backward pass out, once an epoch, on values that are on
+holds, in steps that leave the backward pass out, in training functions that say nothing
+of devices beside others that move their batches, once an epoch, on values that are on
 the host already, for the actions of an environment, in code that measures time around
-`synchronize()`, on the way to a file, for what ends the loop
-(`if loss.item() < limit: break`) and for copies that are only queued (`non_blocking`)
-are not reported. Nor are outputs that an evaluation collects on the
+`synchronize()`, on the way to a file, for what ends the loop (`if loss.item() < limit:
+break`, also of what a helper returns) and for copies that are only queued
+(`non_blocking`) are not reported. Nor are outputs that an evaluation collects on the
 host, what is read after them though the device had it before (that wait is over), and
 what is read right before them with nothing queued in between (without it they would
 wait as long). With a float16 `GradScaler`, `scaler.step` itself waits once a step

@@ -52,11 +52,12 @@ has the optimizer in hand.
 `fused`, `foreach`, `capturable` or `differentiable` is given, or may be by a dict. SGD:
 its fused form spoils the momentum in a step that a gradient scaler leaves out because
 of an overflow. Optimizers that have no fused form on GPUs. Nothing is seen to be sent
-to a GPU. An optimizer made where none is given, if programs give one. Quantized
-weights, for which some releases of PyTorch refuse a fused update. The newest PyTorch
-that the project allows has no fused form. Lightning, which refuses fused optimizers
-together with gradient clipping. Networks that do not surely have many weights
-(attention over tokens, linear layers of 256 features and more) are of low confidence.
+to a GPU. An optimizer made where none is given, if programs give one, or of which only
+rates and state are asked for. Quantized weights, for which some releases of PyTorch
+refuse a fused update. The newest PyTorch that the project allows has no fused form.
+Lightning, which refuses fused optimizers together with gradient clipping. Networks that
+do not surely have many weights (attention over tokens, linear layers of 256 features
+and more) are of low confidence.
 
 ## Source
 PyTorch documentation, `torch.optim`: "Algorithms" (for-loop, foreach and fused forms).

@@ -97,19 +97,11 @@ def _is_plain(script: Script, call: ast.Call) -> bool:
 
 def _never_steps(script: Script, optimizer: ast.Call) -> bool:
     """Whether nothing but the rates and the state of an optimizer are asked for."""
-    statement = script.index.parent(optimizer)
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+    uses = script.readers(optimizer)
+    if not uses:
         return False
-    name = statement.targets[0]
-    if not isinstance(name, ast.Name):
-        return False
-    uses = [
-        use
-        for use in script.index.reads.get(name.id, ())
-        if any(d.value is optimizer for d in script.definitions(use))
-    ]
     above = [script.index.parent(use) for use in uses]
-    return bool(uses) and all(
+    return all(
         isinstance(its, ast.Attribute) and its.attr in _LOOKED_AT for its in above
     )
 

@@ -68,17 +68,21 @@ MAX_REACHED = 100  # functions and classes
 _LARGEST = 65504.0  # of float16
 _SMALLEST = 5.97e-8
 _NEAREST_TO_1 = 0.9961  # the last number before 1 in bfloat16
+# By any way to make them: `nn.LSTM(…)`, a class of that base, `getattr(nn, "GRU")`.
+_RECURRENT = re.compile(r"\b(LSTM|GRU|RNN)\b")
+RECURS = (
+    "recurrent layers compute in float16 under any autocast, and the loss is scaled "
+    "only where that is asked for"
+)
 
 
 def recurs(script: Script) -> bool:
-    """Whether a program's files make recurrent layers.
+    """Whether a program's files name recurrent layers.
 
     cuDNN computes these in float16 under any autocast on CUDA, also one to bfloat16,
     for which no loss is scaled (`_cudnn_rnn_cast_reflatten` in ATen's AutocastRNN.cpp).
     """
-    return any(
-        not index.called_names.isdisjoint(_RECURRENT) for index in run_together(script)
-    )
+    return any(index.source.has(_RECURRENT) for index in run_together(script))
 
 
 def has_float32_kernels(script: Script) -> bool:
@@ -142,13 +146,6 @@ def exact_mathematics(script: Script, models: Iterable[ast.AST] = ()) -> str | N
                 if _EXACT.match(name) or name in COMPLEX:
                     return script.text(node)
     return None
-
-
-_RECURRENT = frozenset(f"torch.nn.{kind}" for kind in ("LSTM", "GRU", "RNN"))
-RECURS = (
-    "recurrent layers compute in float16 under any autocast, and the loss is scaled "
-    "only where that is asked for"
-)
 
 
 class Formats:

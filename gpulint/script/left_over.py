@@ -13,7 +13,7 @@ from gpulint.index.project import is_run
 from gpulint.index.targets import qualified_name
 from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.neighbours import MAX_FILES, programs
-from gpulint.torch_prose import prose, text_of
+from gpulint.torch_prose import LIMIT, prose, text_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -366,11 +366,13 @@ def _is_in_package(project: Project, folder: Path) -> bool:
 def _notebooks_leave_out(project: Project, home: FileIndex, kept: Kept) -> bool:
     """Whether notebooks beside a file import it, and none names what is defined there.
 
-    Nor the file itself, in another place.
+    Nor the file itself, in another place. All of each notebook must be read.
     """
     path = home.source.path
     imports = re.compile(rf"\b(from|import)\s+{re.escape(path.stem)}\b")
-    texts = map(text_of, _notebooks(project, {path.parent})[:MAX_FILES])
+    texts = [text_of(notebook) for notebook in _notebooks(project, {path.parent})]
+    if len(texts) > MAX_FILES or any(len(text.encode()) >= LIMIT for text in texts):
+        return False
     importing = [text for text in texts if imports.search(text)]
     lines = home.source.text.splitlines()
     del lines[kept.lineno - 1 : kept.end_lineno]

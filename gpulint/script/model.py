@@ -584,6 +584,23 @@ class Script:
         """The definitions that can reach a name where it is read."""
         return self.resolver.definitions(node)
 
+    def readers(self, made: ast.Call) -> list[ast.AST] | None:
+        """The reads of the one name that gets what a call makes, in any scope.
+
+        None where something else than a name of its own gets it.
+        """
+        statement = self.index.parent(made)
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            return None
+        name = statement.targets[0]
+        if not isinstance(name, ast.Name):
+            return None
+        return [
+            use
+            for use in self.index.reads.get(name.id, ())
+            if any(d.value is made for d in self.definitions(use))
+        ]
+
     def uses(self, definition: Definition) -> list[ast.AST]:
         """Where one definition of a name is read, in its own scope."""
         flow = self.resolver.flow(self.index.scope(definition.node))

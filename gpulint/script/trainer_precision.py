@@ -74,25 +74,15 @@ def _only_evaluates(made: TrainerCall) -> bool:
     Of a function, or of a program that no other file imports. A tuner tries steps out.
     """
     index = made.script.index
-    statement = index.statement(made.call)
-    if not isinstance(statement, ast.Assign) or statement.value is not made.call:
+    uses = made.script.readers(made.call)
+    if uses is None:
         return False
-    name = statement.targets[0]
-    scope = index.function(made.call)
-    if not isinstance(name, ast.Name):
+    if index.function(made.call) is None and is_imported(made.script):
         return False
-    if scope is None and is_imported(made.script):
-        return False
-    uses = [
-        use
-        for use in index.reads.get(name.id, ())
-        if isinstance(use, ast.Name)
-        and any(d.value is made.call for d in made.script.definitions(use))
-    ]
     return all(_is_no_training(index, use) for use in uses)
 
 
-def _is_no_training(index: FileIndex, use: ast.Name) -> bool:
+def _is_no_training(index: FileIndex, use: ast.AST) -> bool:
     """`trainer.test(…)`, `Tuner(trainer)`."""
     above = index.parent(use)
     if isinstance(above, ast.Call):

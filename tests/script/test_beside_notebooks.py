@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpulint.finding import Confidence
+from gpulint.torch_prose import LIMIT
 from tests.script.test_doubts import LOOP, confidences
 
 LOW, HIGH = Confidence.LOW, Confidence.HIGH
@@ -34,6 +35,7 @@ def notebook(*lines: str) -> str:
         ({"a.ipynb": notebook("from engine import assess", "assess(1, 2)")}, HIGH),
         ({"a.ipynb": notebook("import engine", "engine.assess(1, 2)")}, HIGH),
         ({"a.ipynb": notebook("from other import Trainer")}, HIGH),
+        ({"a.ipynb": notebook("from engine import Trainer", "#" * LIMIT)}, HIGH),
         ({}, HIGH),
     ],
 )
