@@ -25,7 +25,7 @@ from gpulint.releases import (
     newest,
 )
 
-LIMIT = 200_000  # bytes of a file; what to install stands at the top
+_LIMIT = 200_000  # bytes of a file; what to install stands at the top
 _INSTALL = re.compile(r"(?i)install[^.]*(\.(md|rst|txt))?")
 _IMAGES = re.compile(r"(?i)dockerfile.*")
 _TEXTS = re.compile(
@@ -175,11 +175,11 @@ def prose(folder: Path) -> list[Path]:
     return found
 
 
-def text_of(path: Path) -> str:
-    """The beginning of a text; empty where it cannot be read."""
+def text_of(path: Path, limit: int = _LIMIT) -> str:
+    """The beginning of a text, so many bytes; empty where it cannot be read."""
     try:
         with path.open("rb") as file:
-            return file.read(LIMIT).decode("utf-8-sig", "replace")
+            return file.read(limit).decode("utf-8-sig", "replace")
     except OSError:
         return ""
 

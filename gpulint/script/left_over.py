@@ -13,7 +13,7 @@ from gpulint.index.project import is_run
 from gpulint.index.targets import qualified_name
 from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.neighbours import MAX_FILES, programs
-from gpulint.torch_prose import LIMIT, prose, text_of
+from gpulint.torch_prose import prose, text_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +43,7 @@ _BY_OWN_NAME = re.compile(
 _OF_OBJECT = re.compile(r"\bgetattr\(\s*([\w.]+)\s*,(?!\s*['\"])")
 # Bases that call no method of a class but these.
 _PLAIN = ("object", "torch.nn.Module", "abc.ABC", "ABC")
+MAX_NOTEBOOKS = 16_000_000  # bytes of the notebooks beside a file, with their pictures
 _OF_MODULES = ("forward", "extra_repr")
 _SETS_UP = ("logger.", "logging.", "warnings.", "sys.path.")
 _IMPORTED = ("import_module", "__import__")
@@ -366,13 +367,16 @@ def _is_in_package(project: Project, folder: Path) -> bool:
 def _notebooks_leave_out(project: Project, home: FileIndex, kept: Kept) -> bool:
     """Whether notebooks beside a file import it, and none names what is defined there.
 
-    Nor the file itself, in another place. All of each notebook must be read.
+    Nor the file itself, in another place. Each notebook is read to its end, or nothing
+    is said.
     """
     path = home.source.path
     imports = re.compile(rf"\b(from|import)\s+{re.escape(path.stem)}\b")
-    texts = [text_of(notebook) for notebook in _notebooks(project, {path.parent})]
-    if len(texts) > MAX_FILES or any(len(text.encode()) >= LIMIT for text in texts):
+    beside = _notebooks(project, {path.parent})
+    notebooks = [its for its in beside if project.is_file(its)]  # notes them, too
+    if not notebooks or sum(map(_size, notebooks)) > MAX_NOTEBOOKS:
         return False
+    texts = (text_of(notebook, MAX_NOTEBOOKS) for notebook in notebooks)
     importing = [text for text in texts if imports.search(text)]
     lines = home.source.text.splitlines()
     del lines[kept.lineno - 1 : kept.end_lineno]
@@ -380,6 +384,14 @@ def _notebooks_leave_out(project: Project, home: FileIndex, kept: Kept) -> bool:
     return bool(importing) and not any(
         named.search(text) for text in (*importing, "\n".join(lines))
     )
+
+
+def _size(path: Path) -> int:
+    """The bytes of a file, more than are read where that is not known."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return MAX_NOTEBOOKS + 1
 
 
 def _notebooks(project: Project, folders: set[Path]) -> list[Path]:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gpulint.finding import Confidence
-from gpulint.torch_prose import LIMIT
 from tests.script.test_doubts import LOOP, confidences
 
 LOW, HIGH = Confidence.LOW, Confidence.HIGH
+PAD = "#" * 300_000  # as much as pictures take
 
 
 def notebook(*lines: str) -> str:
@@ -35,7 +35,8 @@ def notebook(*lines: str) -> str:
         ({"a.ipynb": notebook("from engine import assess", "assess(1, 2)")}, HIGH),
         ({"a.ipynb": notebook("import engine", "engine.assess(1, 2)")}, HIGH),
         ({"a.ipynb": notebook("from other import Trainer")}, HIGH),
-        ({"a.ipynb": notebook("from engine import Trainer", "#" * LIMIT)}, HIGH),
+        ({"a.ipynb": notebook("from engine import Trainer", PAD)}, LOW),
+        ({"a.ipynb": notebook("from engine import *", PAD, "assess(1, 2)")}, HIGH),
         ({}, HIGH),
     ],
 )
@@ -44,3 +45,12 @@ def test_what_notebooks_leave_out(
 ) -> None:
     files = {"engine.py": LOOP, ".git/HEAD": "", **more}
     assert confidences(tmp_path, files)[19] is sure
+
+
+def test_notebooks_that_are_too_large_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpulint.script.left_over.MAX_NOTEBOOKS", 1000)
+    text = notebook("from engine import Trainer", PAD)
+    files = {"engine.py": LOOP, ".git/HEAD": "", "a.ipynb": text}
+    assert confidences(tmp_path, files)[19] is HIGH
