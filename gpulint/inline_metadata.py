@@ -18,7 +18,7 @@ def listed(text: str) -> tuple[str, ...] | None:
 
     None where a script has no block.
     """
-    block = _BLOCK.search(text)
+    block = _BLOCK.search(text.replace("\r\n", "\n"))
     if block is None:
         return None
     content = "\n".join(line[2:] for line in block["content"].splitlines())

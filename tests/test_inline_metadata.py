@@ -61,6 +61,8 @@ def train(model, optimizer, paths):
         ("# /// script\n# dependencies = [\n# ///\n", True),
         (BLOCK.format(more='"pillow"'), True),
         (BLOCK.format(more='"gpulint-extras"'), True),
+        (BLOCK.format(more='"pillow"').replace("\n", "\r\n"), True),
+        (BLOCK.format(more='"gpulint"').replace("\n", "\r\n"), False),
         (BLOCK.format(more='"gpulint[runtime]>=1"'), False),
         (BLOCK.format(more='"Gpulint"'), False),
     ],
