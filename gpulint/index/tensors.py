@@ -225,6 +225,8 @@ class Tensors:
                 else:
                     meant = _DEVICE_NAME.match(last) or others
                     result = Target.ANY if meant else Target.UNKNOWN
+            elif found == {Target.MPS, Target.CPU}:
+                result = Target.MPS  # no path leads to another accelerator
             else:
                 result = found.pop() if len(found) == 1 else Target.ANY
             self._targets[node] = result

@@ -19,10 +19,13 @@ _OTHERS = frozenset("node_modules venv site-packages __pycache__".split())
 _IMPORT = re.compile(r"import[ \t]*(\([^)]*\)|[^\n#;]+)")  # starts with a plain word
 _BEFORE_IMPORT = re.compile(r"[ \t]*(?:from[ \t]*([.\w]+)[ \t]*)?")
 # `x.name = …`, not of `self`, wherever it stands; `x.name: int` and targets with a
-# comma where a statement starts with them. The point comes first: `re` seeks it.
+# comma where a statement starts with them. The point comes first: `re` seeks it. What
+# may follow a comma is bounded, and numbers are none of it: each number of a table in
+# one line of 100 kB would look through all that come after it.
 _WRITE = re.compile(
-    r"\.(?<!\bself\.)(\w+)(?=[ \t]*"
-    r"(?:(:)|(,[\w.\[\]'\", \t]*\)?[ \t]*)?(?:[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=)))"
+    r"\.(?<!\bself\.)((?!\d)\w+)(?=[ \t]*"
+    r"(?:(:)|((?:,[\w.\[\]'\", \t]{0,200}\)?|\))[ \t]*)?"
+    r"(?:[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=)))"
 )
 _BEFORE_ANNOTATED = re.compile(r"[ \t]*[A-Za-z_][\w.]*")
 _BEFORE_COMMA = re.compile(r"[ \t]*\(?[\w.\[\]'\", \t]*")

@@ -178,10 +178,12 @@ def move_to_spread(
             stays = argument.name not in moved and not spread
             if stays:
                 arguments.append(argument)
+        last = Argument(code, head="**")
+        if arguments and not stays and "#" in arguments[-1].end:  # its own comment
+            return call.code([*arguments, last._replace(end=call.arguments[-1].end)])
         if arguments:
             end = call.arguments[-1].end
             arguments[-1] = arguments[-1]._replace(end=end)
-        last = Argument(code, head="**")
         between = _separator(call.arguments)
         return call.code(_appended(arguments, last, between, says=stays))
 

@@ -105,6 +105,9 @@ def test_set_keywords(before: str, after: str) -> None:
         ("f(x, a=1, ** old)\n", "f(x, **k)\n"),
         ("f(\n  x,\n  a=1,  # old\n)\n", "f(\n  x,\n  **k,  # old\n)\n"),
         ("f(\n  x,\n  y=2,  # why\n)\n", "f(\n  x,\n  y=2,  # why\n  **k,\n)\n"),
+        ("f(\n  x,  # why\n  a=1,  # so\n)\n", "f(\n  x,  # why\n  **k,  # so\n)\n"),
+        ("f(\n  x,  # why\n  a=1)\n", "f(\n  x,  # why\n  **k)\n"),
+        ("f(x\n  # why\n  , a=1)\n", "f(x\n  # why\n  , **k)\n"),
     ],
 )
 def test_move_to_spread(before: str, after: str) -> None:

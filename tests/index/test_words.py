@@ -1,0 +1,37 @@
+"""Words of a text by their role: which attributes it sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpulint.index.words import Words
+
+
+def of(text: str, role: str) -> frozenset[str]:
+    return Words(list, list, lambda _: text).of(Path("a.py"), role)
+
+
+@pytest.mark.parametrize(
+    "text, names",
+    [
+        ("args.amp = True", {"amp"}),
+        ("    a.b, c.d = 1, 2", {"b", "d"}),
+        ("(a.b, c['x'], d.e) = f()", {"b", "e"}),
+        ("a.b: int = 1", {"b"}),
+        ("a.b += 1", {"b"}),
+        ("self.b = 1", set()),
+        ("a.b == 1", set()),
+        ("f(0.5, 0.25, c=1)", set()),
+        ("a.b[.5, .25, 2] = 1", set()),
+        ("scale = 1.\nd.e = 2", {"e"}),
+    ],
+)
+def test_attributes_that_a_text_sets(text: str, names: set[str]) -> None:
+    assert of(text, "writes") == names
+
+
+def test_all_numbers_of_a_long_line_are_passed_over() -> None:
+    table = ", ".join(["('Cutout', 0.5, 0.25)"] * 20_000)
+    assert of(f"POLICY = [{table}]\nargs.amp = True\n", "writes") == {"amp"}
