@@ -84,7 +84,7 @@ WRAPPERS = (
     "torch.nn.parallel.data_parallel.DataParallel",
 )
 ONE = re.compile(r"(cuda:)?\d+")
-HOLDS = ("load_state_dict", "module", "state_dict")
+HOLDS = ("device_ids", "load_state_dict", "module", "output_device", "state_dict")
 PREPARES = ("eval", "train", "cuda", "to")  # and gives the wrapper back
 BETTER = ("DistributedDataParallel", "DDP", "init_process_group")
 
