@@ -25,6 +25,12 @@ _KEYWORD = re.compile(rf"(?<!\w)(?:{'|'.join(keyword.kwlist)})\Z")
 _SAID = re.compile(
     r"(?P<comma>,?)(?P<comment>[ \t]*#[^\r\n]*)(?P<rest>(?P<line>\r\n|\r|\n)\s*)\Z"
 )
+_COMMENT = re.compile(r"#[^\r\n]*")
+_LINE = re.compile(r"(?:\r\n|\r|\n)[ \t\f]*")
+# A comment behind the comma of an argument; lines below it, from where text begins.
+_OWN_COMMENT = re.compile(
+    r",[ \t\f]*(#[^\r\n]*)?(?:\r\n|\r|\n)\s*((?:#.*)?)", re.DOTALL
+)
 _NEXT_LINE = re.compile(
     rf"{_SPACE},(?:[ \t\f]|\\\r?\n)*(?:#[^\r\n]*)?(\r\n|\r|\n){_SPACE}?([ \t\f]*)\Z"
 )
@@ -167,7 +173,9 @@ def move_to_spread(
 
     def build(text: str) -> str:
         call = CallText.of(text)
+        between = _separator(call.arguments)
         arguments: list[Argument] = []
+        said = ""  # of those that move
         named = stays = False
         for number, argument in enumerate(call.arguments):
             if not argument.head:
@@ -178,13 +186,23 @@ def move_to_spread(
             stays = argument.name not in moved and not spread
             if stays:
                 arguments.append(argument)
-        last = Argument(code, head="**")
-        if arguments and not stays and "#" in arguments[-1].end:  # its own comment
-            return call.code([*arguments, last._replace(end=call.arguments[-1].end)])
-        if arguments:
-            end = call.arguments[-1].end
-            arguments[-1] = arguments[-1]._replace(end=end)
-        between = _separator(call.arguments)
+            elif argument is not call.arguments[-1]:
+                own, of_next = _comments(argument.end)
+                gap = between[1:] if _LINE.search(between) else ""
+                for comment in own:
+                    line = _LINE.search(argument.end)
+                    assert line is not None, "a comment ends with its line"
+                    said += comment + (gap or line[0])
+                if of_next and arguments:
+                    end = arguments[-1].end + of_next
+                    arguments[-1] = arguments[-1]._replace(end=end)
+                elif of_next:
+                    call = call._replace(opening=call.opening + of_next)
+        last = Argument(code, head=f"{said}**")
+        end = call.arguments[-1].end if call.arguments else ""
+        if not arguments or (not stays and "#" in arguments[-1].end):  # its comment
+            return call.code([*arguments, last._replace(end=end)])
+        arguments[-1] = arguments[-1]._replace(end=end)
         return call.code(_appended(arguments, last, between, says=stays))
 
     return build
@@ -340,6 +358,14 @@ def _appended(
         own = last._replace(end=f",{said['comment']}{between[1:]}")
         return [*others, own, new._replace(end=said["comma"] + said["rest"])]
     return [*others, last._replace(end=between), new._replace(end=last.end)]
+
+
+def _comments(end: str) -> tuple[list[str], str]:
+    """Comments on what an end follows, and the lines of those on what comes next."""
+    if (found := _OWN_COMMENT.fullmatch(end)) is None:
+        return _COMMENT.findall(end), ""
+    own, below = found.groups()
+    return [own] if own else [], below if "#" in below else ""
 
 
 def _separator(arguments: Sequence[Argument]) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import random
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -108,12 +111,56 @@ def test_set_keywords(before: str, after: str) -> None:
         ("f(\n  x,  # why\n  a=1,  # so\n)\n", "f(\n  x,  # why\n  **k,  # so\n)\n"),
         ("f(\n  x,  # why\n  a=1)\n", "f(\n  x,  # why\n  **k)\n"),
         ("f(x\n  # why\n  , a=1)\n", "f(x\n  # why\n  , **k)\n"),
+        ("f(x, a=1  # why\n  , c=3)\n", "f(x, c=3, # why\n  **k)\n"),
+        ("f(a=1,  # why\n  x=2)\n", "f(x=2,\n  # why\n  **k)\n"),
+        ("f(\n  a=1,  # why\n  x=2,\n)\n", "f(\n  x=2,\n  # why\n  **k,\n)\n"),
+        (
+            "f(\n  a=1,  # why\n  # of x\n  x=2  # so\n)\n",
+            "f(\n  # of x\n  x=2,  # so\n  # why\n  **k\n)\n",
+        ),
+        (
+            "f(\r\n  x,\r\n  a=1,\r\n  # of c\r\n  c=2)\r\n",
+            "f(\r\n  x,\r\n  # of c\r\n  c=2,\r\n  **k)\r\n",
+        ),
+        (
+            "f(\n  a=1  # why\n  , x=2,\n  c=3)\n",
+            "f(\n  x=2,\n  c=3,\n  # why\n  **k)\n",
+        ),
     ],
 )
 def test_move_to_spread(before: str, after: str) -> None:
     script = script_of(before)
     build = move_to_spread("k", ["a"], ("x", "a", "c"))
     assert rewritten(script, Replace(call(script, "f"), build)) == after
+
+
+COMMENTS = ["", "", " ", "  # {}\n  ", "\n  ", "\n  # {}\n  ", " # {}\r\n  # {}\n"]
+
+
+def calls_with_comments(number: int) -> Iterator[str]:
+    """Calls of `f` with comments anywhere between their arguments."""
+    rng = random.Random(7)
+    for _ in range(number):
+        names = rng.sample("abcx", rng.randint(1, 4))
+        parts = [rng.choice(COMMENTS), *(f"{name}=(1)" for name in names)]
+        around = (f"{rng.choice(COMMENTS)},{rng.choice(COMMENTS)}" for _ in names)
+        code = "".join(p + a for p, a in zip(parts, ["", *around], strict=True))
+        yield f"f({code})".format(*range(code.count("{}")))
+
+
+def said(code: str) -> set[str]:
+    return set(re.findall(r"# \d+", code))
+
+
+def test_move_to_spread_keeps_all_comments() -> None:
+    build = move_to_spread("k", ["a", "b"], ("x",))
+    for before in calls_with_comments(400):
+        after = build(before)
+        call = ast.parse(after, mode="eval").body
+        assert isinstance(call, ast.Call)
+        assert not {"a", "b"} & {k.arg for k in call.keywords}
+        assert call.keywords[-1].arg is None
+        assert said(after) == said(before), (before, after)
 
 
 def test_move_to_spread_may_keep_others() -> None:
