@@ -62,7 +62,8 @@ notebooks lie beside it, Lightning's test and prediction loaders where nothing r
 them, functions that say nothing of devices beside others that do, loops that move
 nothing beside others that do, scripts for the CPU or MPS, and `pin_memory=False` with a
 comment that gives a reason. Batches that a dataset has made by objects it holds, in the
-training process perhaps by a model on the GPU, are of low confidence.
+training process perhaps by a model on the GPU, are of low confidence, as are those of
+which a collate function puts a part into an object that is not pinned (`NestedTensor`).
 
 ## Source
 PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on
@@ -77,6 +78,7 @@ from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Value
 from gpulint.rule import Hardware, Loaders, Rule
 from gpulint.script import Loader, Script
+from gpulint.script.batch_objects import puts_in_object
 from gpulint.script.beyond import loops_beyond
 from gpulint.script.edits import Edit, Replace, ReplaceCode, Rewrite
 from gpulint.script.generated import made_by_objects
@@ -156,6 +158,7 @@ def _may_not_gain(script: Script, loader: Loader) -> bool:
         or cast_on_host(script, loops)
         or sends_labels_alone(script, loops)
         or made_by_objects(script, loader) is not None
+        or puts_in_object(script, loader)
     )
 
 

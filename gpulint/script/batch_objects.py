@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from gpulint.index.walk import walk
 from gpulint.script.collation import run_by
 
 if TYPE_CHECKING:
@@ -22,15 +23,39 @@ def nothing_to_pin(script: Script, loader: Loader) -> bool:
     PyTorch pins tensors, and those in tuples, lists and dicts; of another object it
     calls the method, if there is one.
     """
-    made = [
-        run_by(origin.node, script.evaluator)
-        for node in loader.argument("collate_fn").nodes
-        for origin in script.resolver.origins(node)
-    ]
+    made = _collators(script, loader)
     return bool(made) and all(
         bool(functions) and all(_returns_objects(script, f) for f in functions)
         for functions in made
     )
+
+
+def puts_in_object(script: Script, loader: Loader) -> bool:
+    """Whether collate functions make such an object of a part of each batch.
+
+    `batch[0] = nested_tensor(batch[0])`: of the batch only the rest can be pinned.
+    """
+    made = _collators(script, loader)
+    return bool(made) and all(
+        bool(functions) and all(_sets_object(script, f) for f in functions)
+        for functions in made
+    )
+
+
+def _collators(script: Script, loader: Loader) -> list[list[ast.AST]]:
+    """The functions that each of a loader's `collate_fn` runs."""
+    return [
+        list(run_by(origin.node, script.evaluator))
+        for node in loader.argument("collate_fn").nodes
+        for origin in script.resolver.origins(node)
+    ]
+
+
+def _sets_object(script: Script, function: ast.AST) -> bool:
+    sets = [n for n in walk(function) if isinstance(n, ast.Assign)]
+    parts = [n.value for n in sets if isinstance(n.targets[0], ast.Subscript)]
+    made = [o.expression for v in parts for o in script.resolver.origins(v)]
+    return any(m is not None and _is_object(script, m) for m in made)
 
 
 def _returns_objects(script: Script, function: ast.AST) -> bool:
