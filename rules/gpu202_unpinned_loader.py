@@ -50,20 +50,21 @@ lists (of `collate_fn=list`), or all cast on the host (`x.float()`), which copie
 of another type, or made anew there but for labels. Options that an unpacked dict sets
 or may set, values decided at run time, loaders of other libraries, batches that are or
 may be on the device (pinning those raises), as those that a collate function asks a
-model for, samples that this process makes by acting in an environment, single samples
-of a script that trains nothing and reads back each result, loaders of which one batch
-or a few are taken or that `process` of a graph dataset runs once for all, datasets
-whose samples are all the same (a profile, or a trial of the model), objects that a
-collate function makes of a class without `pin_memory`, batches of a few known numbers,
-batches that the training process makes anew from arrays or joins before it copies them
-(`torch.cat` gives ordinary memory), data modules of projects without a trainer, that
-Lightning's trainers take on the CPU alone, or that no file names where others train or
-notebooks lie beside it, Lightning's test and prediction loaders where nothing runs
-them, functions that say nothing of devices beside others that do, loops that move
-nothing beside others that do, scripts for the CPU or MPS, and `pin_memory=False` with a
-comment that gives a reason. Batches that a dataset has made by objects it holds, in the
-training process perhaps by a model on the GPU, are of low confidence, as are those of
-which a collate function puts a part into an object that is not pinned (`NestedTensor`).
+model for, samples that this process makes by acting in an environment, loaders that the
+switch pins which sends their batches, single samples of a script that trains nothing
+and reads back each result, loaders of which one batch or a few are taken or that
+`process` of a graph dataset runs once for all, datasets whose samples are all the same
+(a profile, or a trial of the model), objects that a collate function makes of a class
+without `pin_memory`, batches of a few known numbers, batches that the training process
+makes anew from arrays or joins before it copies them (`torch.cat` gives ordinary
+memory), data modules of projects without a trainer, that Lightning's trainers take on
+the CPU alone, or that no file names where others train or notebooks lie beside it,
+Lightning's test and prediction loaders where nothing runs them, functions that say
+nothing of devices beside others that do, loops that move nothing beside others that do,
+scripts for the CPU or MPS, and `pin_memory=False` with a comment that gives a reason.
+Batches that a dataset has made by objects it holds, in the training process perhaps by
+a model on the GPU, are of low confidence, as are those of which a collate function puts
+a part into an object that is not pinned (`NestedTensor`).
 
 ## Source
 PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on

@@ -7,7 +7,7 @@ import re
 
 from gpulint.index import Argument, Evaluator
 from gpulint.index.walk import dotted, walk
-from gpulint.script.datasets import Dataset, Work, sent_to_device
+from gpulint.script.datasets import Dataset, Work, is_cuda, reachable, sent_to_device
 
 _TOKENIZER = re.compile(
     r"(^|[._])(tokeni[sz]er|feature_extractor|(auto_?|image_?)?processor)"
@@ -25,8 +25,8 @@ def with_collation(
     for node in collate.nodes:
         for origin in evaluator.resolver.origins(node):
             for function in run_by(origin.node, evaluator):
-                sent = dataset.device or sent_to_device(function)
-                dataset = dataset._replace(device=sent or _made_there(function))
+                if dataset.device is None:
+                    dataset = dataset._replace(device=_on_device(function, evaluator))
     if dataset.work is Work.SOME:
         return dataset
     known = dataset.known and dataset.work is not Work.UNKNOWN
@@ -62,9 +62,21 @@ def run_by(node: ast.AST, evaluator: Evaluator) -> list[ast.AST]:
         return [node]
     if not isinstance(node, ast.Call):
         return []
+    if evaluator.index.qualified(node.func) == "functools.partial" and node.args:
+        its = evaluator.resolver.origins(node.args[0])
+        return [o.node for o in its if isinstance(o.node, _CALLABLES)]
     owner = evaluator.resolver.class_of(node.func)
     method = evaluator.resolver.methods(owner).get("__call__") if owner else None
     return [method] if method is not None else []
+
+
+def _on_device(function: ast.AST, evaluator: Evaluator) -> ast.AST | None:
+    """Where a function, or one that it calls, puts or makes a tensor on the device."""
+    run: list[ast.AST] = [function]
+    if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        run += reachable(function, evaluator)[1:]
+    places = (sent_to_device(its) or _made_there(its) for its in run)
+    return next(filter(None, places), None)
 
 
 def _made_there(function: ast.AST) -> ast.AST | None:
@@ -72,7 +84,7 @@ def _made_there(function: ast.AST) -> ast.AST | None:
     cuda = {
         name
         for node in walk(function)
-        if isinstance(node, ast.Assign) and _is_cuda(node.value)
+        if isinstance(node, ast.Assign) and is_cuda(node.value)
         for name in map(dotted, node.targets)
     }
     given = [
@@ -81,11 +93,7 @@ def _made_there(function: ast.AST) -> ast.AST | None:
         if isinstance(node, ast.keyword) and node.arg == "device"
     ]
     named = cuda - {None}
-    return next((v for v in given if _is_cuda(v) or dotted(v) in named), None)
-
-
-def _is_cuda(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and str(node.value).startswith("cuda")
+    return next((v for v in given if is_cuda(v) or dotted(v) in named), None)
 
 
 def tokenizes(function: ast.AST) -> ast.Call | None:

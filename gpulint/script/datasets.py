@@ -577,10 +577,15 @@ def sent_to_device(code: ast.AST) -> ast.AST | None:
                 return node
             given = [*node.args, *(k.value for k in node.keywords)]
             if node.func.attr == "to" and any(
-                "device" in (dotted(a) or "") for a in given
+                "device" in (dotted(a) or "") or is_cuda(a) for a in given
             ):
                 return node
     return None
+
+
+def is_cuda(node: ast.expr) -> bool:
+    """`"cuda"`, `"cuda:1"`."""
+    return isinstance(node, ast.Constant) and str(node.value).startswith("cuda")
 
 
 def _is_to_cpu(move: ast.AST, evaluator: Evaluator) -> bool:

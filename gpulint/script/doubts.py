@@ -14,12 +14,14 @@ from gpulint.index.walk import walk
 from gpulint.script.batches_taken import is_handed_to_none, places
 from gpulint.script.branches import all_of, branches_of
 from gpulint.script.commands import option_of
+from gpulint.script.decorators import has_plain_decorators
 from gpulint.script.doubtful import may_never_run
 from gpulint.script.failures import fails, fails_around
 from gpulint.script.given import values_given
 from gpulint.script.left_over import is_imported_by_none, is_only_imported
 from gpulint.script.missing_imports import cannot_start
 from gpulint.script.neighbours import programs
+from gpulint.script.old_torch import needs_older_torch
 from gpulint.script.unmoved import stays_behind
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
     """
     if _is_spared(script, node, MAX_CALLS) or cannot_start(script.index):
         return True
-    if _is_for_other_chips(script):
+    if _is_for_other_chips(script) or needs_older_torch(script):
         return True
     loop = script.loop_at(node) or script.loop_of(node)
     if loop is not None and loop.train and loop.backward:
@@ -123,7 +125,9 @@ def _is_replaced(script: Script, node: ast.AST) -> bool:
         and other.name == function.name
         and other.lineno > function.lineno
     ]
-    if not later or any(f.decorator_list for f in (function, *later)):
+    if not later or not all(
+        has_plain_decorators(script.index, f) for f in (function, *later)
+    ):
         return False
     reads = script.index.reads.get(function.name, ())
     rows = (function.end_lineno or 0, later[0].lineno)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Function
 from gpulint.index.walk import COMPREHENSIONS, LOOPS, walk_scope
 from gpulint.script.batch_parts import unpacks_other_parts
+from gpulint.script.decorators import has_plain_decorators
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -25,8 +26,6 @@ MAX_UNBOUND = 2  # names that somebody has forgotten
 MAX_EMPTY = 2  # statements of a method that does nothing: a docstring, `pass`
 _BODIES = ("body", "orelse", "finalbody", "handlers")
 _LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
-# Decorators that leave a function's parameters and result as they are.
-_PLAIN = ("staticmethod", "classmethod", "torch.no_grad", "torch.inference_mode")
 _OPTIONS = re.compile(r"(?i)arg|opt|conf|cfg|flags|param|^hp")
 # The first torch that has a name, for what people use of newer ones.
 _SINCE = {
@@ -278,7 +277,7 @@ def _called(script: Script, call: ast.Call) -> list[Function]:
     else:
         found = _of_module(script, call)
     found = found or _of_network(script, func)
-    plain = all(_is_plain(script, function) for function in found)
+    plain = all(has_plain_decorators(script.index, function) for function in found)
     return found if plain else []
 
 
@@ -441,13 +440,6 @@ def _is_abstract(function: Function) -> bool:
     nothing = isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant)
     empty = nothing or isinstance(last, (ast.Pass, ast.Raise))
     return empty and len(function.body) <= MAX_EMPTY
-
-
-def _is_plain(script: Script, function: Function) -> bool:
-    decorators = (
-        d.func if isinstance(d, ast.Call) else d for d in function.decorator_list
-    )
-    return all(script.index.qualified(d) in _PLAIN for d in decorators)
 
 
 def _yields(script: Script, function: Function) -> bool:

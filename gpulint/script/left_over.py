@@ -12,6 +12,7 @@ from gpulint.index.build import last_name
 from gpulint.index.project import is_run
 from gpulint.index.targets import qualified_name
 from gpulint.index.walk import dotted, walk, walk_scope
+from gpulint.script.decorators import has_plain_decorators
 from gpulint.script.neighbours import MAX_FILES, programs
 from gpulint.torch_prose import prose, text_of
 
@@ -71,7 +72,7 @@ def left_over(script: Script, rows: Iterable[int]) -> set[int]:
 
 def _is_left_over(script: Script, kept: Kept | None) -> bool:
     project = script.index.project
-    if project is None or kept is None or kept.decorator_list:
+    if project is None or kept is None or not has_plain_decorators(script.index, kept):
         return False
     if is_offered(script, kept.name):
         return False
@@ -100,7 +101,9 @@ def is_only_imported(script: Script, node: ast.AST) -> bool:
         (a for a in script.index.ancestors(node) if a in script.index.tree.body), None
     )
     project = script.index.project
-    if project is None or not isinstance(kept, Kept) or kept.decorator_list:
+    if project is None or not isinstance(kept, Kept):
+        return False
+    if not has_plain_decorators(script.index, kept):
         return False
     private = kept.name.startswith("_")
     if is_offered(script, kept.name) and not private:
@@ -421,7 +424,9 @@ def _is_never_called(script: Script, method: Kept) -> bool:
         return False
     if is_offered(script, name):
         return False
-    if method.decorator_list or name.startswith("_") or name in _OF_MODULES:
+    if name.startswith("_") or name in _OF_MODULES:
+        return False
+    if not has_plain_decorators(script.index, method):
         return False
     bases = script.resolver.bases(owner)
     outside = (b for c in bases for b in c.bases if script.resolver.class_of(b) is None)

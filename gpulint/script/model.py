@@ -576,6 +576,13 @@ class Script:
 
     # Small questions that several rules ask
 
+    def mentions(self, part: str) -> bool:
+        """Whether the text, also of a notebook, or one of the project has a string."""
+        project = self.index.project
+        if part in self.source.text:
+            return True
+        return project is not None and project.mentions(part)
+
     def is_doubtful(self, node: ast.AST) -> bool:
         """Whether a place of this file is one that a usual run may not come to."""
         return self.index.holds(node) and is_doubtful(self, node)

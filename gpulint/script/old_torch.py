@@ -71,12 +71,12 @@ def runs_only_before(script: Script, release: tuple[int, int]) -> bool:
     newest = script.newest_torch
     if newest is not None and newest < release:
         return True
-    signs = [s for s in _SIGNS if s.last < release and _has(script, s.part)]
+    signs = [s for s in _SIGNS if s.last < release and script.mentions(s.part)]
     if signs:
         together = run_together(script)
         if any(sign.is_in(together) for sign in signs):
             return True
-    if _has(script, "Extension(") and any(
+    if script.mentions("Extension(") and any(
         (last := builds_only_until(index)) is not None and last < release
         for index in run_together(script)
     ):
@@ -87,19 +87,29 @@ def runs_only_before(script: Script, release: tuple[int, int]) -> bool:
     )
 
 
+def needs_older_torch(script: Script) -> bool:
+    """Whether what a program imports is in no torch that its project allows.
+
+    `from torch._six import inf` beside `torch==2.0.0`: it stops as it starts.
+    """
+    oldest = script.torch_version
+    if oldest is None:
+        return False
+    gone = [name for name, last in _GONE.items() if last < oldest]
+    named = [name for name in gone if _is_named(script, name)]
+    return bool(named) and any(
+        imported == name or imported.startswith(f"{name}.")
+        for index in run_together(script)
+        for imported in imports_of(index)
+        for name in named
+    )
+
+
 def _is_named(script: Script, module: str) -> bool:
     """Whether texts of the project have the names of a module; a cheap look."""
     parent, _, last = module.rpartition(".")
     ways = [[module], [f"from {parent} import", last]]
-    return any(all(_has(script, part) for part in way) for way in ways)
-
-
-def _has(script: Script, part: str) -> bool:
-    """Whether texts of the project have a string; a cheap look."""
-    project = script.index.project
-    if project is None or not project.files:
-        return part in script.source.text
-    return project.mentions(part)
+    return any(all(script.mentions(part) for part in way) for way in ways)
 
 
 def _needs(index: FileIndex, module: str) -> bool:
@@ -324,7 +334,17 @@ def _iterates_a_loader(value: ast.expr) -> bool:
     )
 
 
+def _keeps_data_and_targets(files: list[FileIndex]) -> bool:
+    """`TensorDataset(data_tensor=x, target_tensor=y)`: any tensors since torch 0.4."""
+    return any(
+        keyword.arg == "data_tensor"
+        for _, call in _calls_of("TensorDataset", files)
+        for keyword in call.keywords
+    )
+
+
 _SIGNS = (
+    _Sign("data_tensor", (0, 3), _keeps_data_and_targets),
     _Sign(".data[0]", (0, 4), _takes_an_element),
     _Sign(".numpy()[0]", (0, 4), _takes_an_element),
     _Sign("pack_padded_sequence", (1, 0), _unpacks_a_pair),

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from gpulint.index import Move, Origin, Target, Value, Where
+from gpulint.index import Move, Origin, Target, Value, Values, Where
 from gpulint.index.walk import children, dotted, walk
 from gpulint.script.batch_objects import nothing_to_pin
 from gpulint.script.batches_taken import (
@@ -17,6 +17,7 @@ from gpulint.script.batches_taken import (
     taken_once,
 )
 from gpulint.script.beyond import loops_beyond
+from gpulint.script.branches import all_of, in_body
 from gpulint.script.dataset_size import has_tiny_batches
 from gpulint.script.datasets import Work
 from gpulint.script.few_batches import takes_few
@@ -291,6 +292,8 @@ def _is_sent(script: Script, loader: Loader) -> bool:
     moves = script.moves_in(loops)
     if moves and all(_is_of_others(script, loader, m) for m in moves):
         return False
+    if moves and all(_is_sent_if_pinned(script, loader, m) for m in moves):
+        return False
     targets = {m.target for m in moves}
     if targets:
         return not targets <= {Target.CPU, Target.MPS}
@@ -302,6 +305,30 @@ def _is_sent(script: Script, loader: Loader) -> bool:
     if any(hands_to_mover(script.of(loop.node), loop) for loop in loops):
         return True
     return _sent_out_of_sight(script, loader)
+
+
+def _is_sent_if_pinned(script: Script, loader: Loader, move: Move) -> bool:
+    """Whether the switch that sends a batch pins the loader as well.
+
+    `pin_memory=use_cuda` and `if use_cuda: x = x.cuda()`, each in a function that is
+    given one constant of the program.
+    """
+    switch = _given(loader.values("pin_memory"))
+    its = script.of(move.call)
+    tests: list[ast.expr] = []
+    child: ast.AST = move.call
+    for above in its.index.ancestors(move.call):
+        if isinstance(above, (ast.If, ast.IfExp)) and in_body(above, child):
+            tests += all_of(above.test, True)
+        child = above
+    return bool(switch) and any(
+        _given(its.evaluator.values(test)) == switch for test in tests
+    )
+
+
+def _given(values: Values) -> set[ast.AST]:
+    """Where the values are written that something is given, but for defaults."""
+    return {value.node for value in values.known if not value.default}
 
 
 def _is_of_others(script: Script, loader: Loader, move: Move) -> bool:

@@ -44,7 +44,7 @@ def _are_rare(
         yield any(
             _is_seldom(its, node, loop, SELDOM if loop is steps else SOME)
             for loop in around
-            if loop is steps or loop.kind == "epoch"
+            if loop is steps or _passes_epochs(loop)
         )
         return
     function = its.index.function(node)
@@ -92,4 +92,9 @@ def _is_long(script: Script, node: ast.AST, loop: Loop, least: int) -> bool:
     numbers = [v.constant for v in its.known]
     if any(not isinstance(n, int) or n < least for n in numbers):
         return False
-    return bool(numbers) or loop.kind != "epoch"
+    return bool(numbers) or not _passes_epochs(loop)
+
+
+def _passes_epochs(loop: Loop) -> bool:
+    """Whether a loop passes epochs: it trains in each, or says so by its name."""
+    return loop.kind == "epoch" or loop.counts_epochs

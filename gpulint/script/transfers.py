@@ -57,6 +57,8 @@ _OF_TENSORS = re.compile(
 # The first release of transformers whose encodings take `non_blocking`.
 ENCODINGS_SINCE = (4, 48)
 _TAKES_NONE = "whose `to` takes no `non_blocking` before transformers 4.48"
+_TAKES_DEVICE = "whose `to` takes a device alone"
+_MAKES_MASK = "create_block_mask("  # of FlexAttention
 _OWN_TO = "`%s` is an object, and its `to` may take no `non_blocking`"
 
 
@@ -309,6 +311,8 @@ def foreign(script: Script, transfer: Transfer) -> str | None:
     for name in _own_moves(script, func.attr):
         if _is_part_of_batches(script, name):
             return f"`{name}.{func.attr}` takes no `non_blocking`"
+    if _is_any_part(script, source) and script.mentions(_MAKES_MASK):
+        return f"`{script.text(source)}` may be a `BlockMask`, {_TAKES_DEVICE}"
     if _may_be_encoding(script, transfer):
         return f"`{script.text(source)}` may be what a tokenizer gives, {_TAKES_NONE}"
     if "torch_geometric" in _heads(script):
@@ -324,6 +328,17 @@ def foreign(script: Script, transfer: Transfer) -> str | None:
     in_place = isinstance(script.index.parent(transfer.call), ast.Expr)
     sure = not in_place and _is_surely_tensor(script, transfer, source)
     return _OWN_TO % source.id if whole and not sure else None
+
+
+def _is_any_part(script: Script, source: ast.expr) -> bool:
+    """Whether a loop takes all values of a dict: `for k, v in batch.items()`."""
+    reached = script.definitions(source) if isinstance(source, ast.Name) else ()
+    return any(
+        isinstance(d.value, ast.Call)
+        and isinstance(d.value.func, ast.Attribute)
+        and d.value.func.attr in ("items", "values")
+        for d in reached
+    )
 
 
 def _is_surely_tensor(script: Script, transfer: Transfer, source: ast.Name) -> bool:

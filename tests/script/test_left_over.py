@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpulint.engine import Options, check_path
+from gpulint.finding import Confidence
 from gpulint.index import Projects
 from gpulint.registry import find_rule
 
@@ -42,15 +43,19 @@ if __name__ == "__main__":
 """
 
 
-def rows(folder: Path) -> list[int]:
-    """The lines of the module in which something is found."""
-    rule = find_rule("GPU104")
+def confidences(folder: Path, code: str) -> dict[int, Confidence]:
+    """How sure what a rule finds in each line of the module is."""
+    rule = find_rule(code)
     assert rule is not None
     projects = Projects(lambda root: sorted(root.rglob("*.py")))
     options = Options((rule,), projects=projects)
-    return [
-        f.place.start.row for f in check_path(folder / "matcher.py", options).findings
-    ]
+    found = check_path(folder / "matcher.py", options).findings
+    return {f.place.start.row: f.confidence for f in found}
+
+
+def rows(folder: Path) -> list[int]:
+    """The lines of the module in which something is found."""
+    return list(confidences(folder, "GPU104"))
 
 
 @pytest.fixture
@@ -159,6 +164,20 @@ def test_decorated_functions_are_looked_at(folder: Path) -> None:
     text = MODEL.replace("class Older", "@register\nclass Older")
     (folder / "matcher.py").write_text(text)
     assert rows(folder) == [8, 14]
+
+
+@pytest.mark.parametrize(
+    "decorator, seen",
+    [("@torch.no_grad()", False), ("@torch.inference_mode()", False), ("@tool", True)],
+)
+def test_decorators_that_tell_nobody(folder: Path, decorator: str, seen: bool) -> None:
+    marked = f"{MODEL}\n\n{decorator}\ndef rate(model, loader):\n    model.eval()\n"
+    marked += "    for image, label in loader:\n        hits = model(image.cuda())\n"
+    marked += "        print(hits.sum().item())\n"
+    (folder / "matcher.py").write_text(marked)
+    (folder / "train.py").write_text(f"from matcher import rate\n{TRAIN}")
+    found = confidences(folder, "GPU106")
+    assert [c is Confidence.LOW for c in found.values()] == [not seen]
 
 
 def test_what_a_package_passes_on_is_looked_at(tmp_path: Path) -> None:

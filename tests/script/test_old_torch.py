@@ -12,7 +12,7 @@ from gpulint.finding import Confidence
 from gpulint.index import Projects, build_index
 from gpulint.registry import select_rules
 from gpulint.script import Script
-from gpulint.script.old_torch import runs_only_before
+from gpulint.script.old_torch import needs_older_torch, runs_only_before
 from gpulint.source import Source
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -349,3 +349,52 @@ def test_a_switch_is_off_for_good_where_torch_has_no_autocast(
     options = Options(select_rules(("GPU306",)), newest_torch=newest)
     found = check_source(Source(path, (ROOT / path).read_text("utf-8")), options)
     assert [finding.code for finding in found.findings] == codes
+
+
+@pytest.mark.parametrize(
+    "given, old",
+    [
+        ("data_tensor=x, target_tensor=y", True),
+        ("x, y", False),
+        ("*tensors", False),
+    ],
+)
+def test_datasets_of_data_and_targets(given: str, old: bool) -> None:
+    text = f"from torch.utils.data import TensorDataset\nTensorDataset({given})\n"
+    assert runs_only_before(script(text), (0, 4)) is old
+    assert not runs_only_before(script(text), (0, 3))
+
+
+def test_torch_refuses_datasets_of_data_and_targets() -> None:
+    given = {"data_tensor": torch.ones(2), "target_tensor": torch.ones(2)}
+    with pytest.raises(TypeError, match="data_tensor"):
+        torch.utils.data.TensorDataset(**given)
+
+
+@pytest.mark.parametrize(
+    "line, oldest, needed",
+    [
+        ("from torch._six import inf", (2, 0), True),
+        ("from torch._six import inf", (1, 13), False),
+        ("from torch._six import inf", None, False),
+        ("from torch import inf", (2, 0), False),
+        ("def f():\n    from torch._six import inf", (2, 0), False),
+        ("torch.symeig(x)", (2, 0), False),
+    ],
+)
+def test_an_older_torch_than_is_allowed(
+    line: str, oldest: tuple[int, int] | None, needed: bool
+) -> None:
+    its = script(f"import torch\n{line}\n")
+    its.torch_version = oldest
+    assert needs_older_torch(its) is needed
+
+
+def test_programs_that_start_with_no_allowed_torch_are_doubtful() -> None:
+    text = (ROOT / "fixtures/gpu106_host_sync_in_loop/bad.py").read_text("utf-8")
+    source = Source(Path("train.py"), f"from torch._six import inf\n{text}")
+    rules = select_rules(("GPU106",))
+    for oldest, low in (((1, 13), False), ((2, 0), True)):
+        found = check_source(source, Options(rules, torch_version=oldest)).findings
+        assert found
+        assert all((f.confidence is Confidence.LOW) is low for f in found)
