@@ -94,7 +94,7 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
         return True
     if _is_replaced(script, node):
         return True
-    if fails_around(script, node, names=depth < MAX_CALLS):
+    if fails_around(script, node):
         return True
     function = script.index.function(node)
     if function is None or not depth:

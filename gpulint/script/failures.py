@@ -3,7 +3,7 @@
 A call that its function does not take, a result of another number of parts than are
 unpacked, an option that no command line has, a name that nothing defines: what stands
 behind one of these never runs, and a loop around one makes no second pass. Such names
-count in functions that are called alone: a script may be part of another.
+do not count in the cells of a notebook, of which each runs alone.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from gpulint.index import Function
 from gpulint.index.walk import COMPREHENSIONS, LOOPS, walk_scope
 from gpulint.script.batch_parts import unpacks_other_parts
 from gpulint.script.decorators import has_plain_decorators
+from gpulint.source import NOTEBOOK
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_CALLS = 1  # into functions that a statement calls
 MAX_UNBOUND = 2  # names that somebody has forgotten
+LINES_OF_UNBOUND = 25  # at least, for each of them
 MAX_EMPTY = 2  # statements of a method that does nothing: a docstring, `pass`
 _BODIES = ("body", "orelse", "finalbody", "handlers")
 _LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
@@ -43,14 +45,15 @@ _SINCE = {
 _BASES = ("object", "torch.nn.Module", "torch.utils.data.Dataset", "abc.ABC")
 
 
-def fails_around(script: Script, node: ast.AST, names: bool = False) -> bool:
+def fails_around(script: Script, node: ast.AST) -> bool:
     """Whether a statement that raises is always run with a place, or after one pass.
 
     Its own, one before it in a block around it, or one behind it in a loop that it
     stands in. Only in the function of the place; whether its callers fail is another
-    question. `names`: also by a name that nothing defines, in a function.
+    question.
     """
-    names = names and script.index.function(node) is not None
+    in_cell = script.source.path.suffix == NOTEBOOK
+    names = not in_cell or script.index.function(node) is not None
 
     def raises(statement: ast.stmt) -> bool:
         return _raises(script, statement, MAX_CALLS, names)
@@ -150,10 +153,11 @@ def _is_no_option(script: Script, node: ast.Attribute) -> bool:
 def _is_unbound(script: Script, name: ast.Name) -> bool:
     """Whether nothing gives a name a value: no line of the file, nor Python itself.
 
-    A file with many such names is a part of another, or an example.
+    A file with many such names for its length is a part of another, or an example.
     """
     unbound = _unbound_names(script)
-    return name.id in unbound and len(unbound) <= MAX_UNBOUND
+    most = min(MAX_UNBOUND, script.source.text.count("\n") // LINES_OF_UNBOUND)
+    return name.id in unbound and len(unbound) <= most
 
 
 def _unbound_names(script: Script) -> frozenset[str]:

@@ -71,13 +71,18 @@ def may_have_keras_3(script: Script) -> bool:
 def needs_first_keras(script: Script) -> bool:
     """Whether the file is for a Keras before 2.4, which is none of TensorFlow's.
 
-    It keeps the function that `predict` runs, makes no dataset for it and knows no
-    policies of mixed precision.
+    Its project says so, or it calls what only TensorFlow 1 has, on which no later runs.
+    That Keras keeps the function that `predict` runs, makes no dataset for it and knows
+    no policies of mixed precision.
     """
     if "keras" not in script.index.packages:
         return False
-    return any(f.source.has(_OF_FIRST_KERAS) for f in run_together(script)) or _below(
-        script.releases("keras").highest, KERAS_OF_TF
+    if _below(script.releases("keras").highest, KERAS_OF_TF):
+        return True
+    first = {f"tensorflow.{name}" for name in (*_FIRST, "set_random_seed")}
+    return any(
+        f.source.has(_OF_FIRST_KERAS) or not first.isdisjoint(f.called_names)
+        for f in run_together(script)
     )
 
 

@@ -267,9 +267,66 @@ def test_names_that_a_star_does_not_bring(
     engine = LOOP.replace("    model.eval()\n", "    set_up_logs()\n    model.eval()\n")
     main = MAIN.replace("if args.evaluate:", "if True:")
     files = {"engine.py": f"from helpers import *\n{engine}", "main.py": main}
+    files["engine.py"] += "# ...\n" * 25
     if helpers is not None:
         files["helpers.py"] = helpers
     assert confidences(tmp_path, files)[21] is sure
+
+
+UNDEFINED = """\
+import torch
+
+model = torch.nn.Linear(2000, 2000).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def train(loader):
+    log(rank)
+    for x in loader:
+        loss = model(x.cuda()).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(loss.item())
+
+
+train(make_batches())
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new, sure",
+    [
+        ("", "", HIGH),  # three names: a part of a program
+        ("log(rank)", "log(0)", LOW),
+        ("    log(rank)\n", "", HIGH),
+        ("log(rank)", "print(rank)", LOW),
+        ("log(rank)", "if loader:\n        log(0)", HIGH),
+        ("make_batches()", "[]", LOW),
+        ("make_batches()", "[log, rank]", LOW),
+        ("import torch\n", "import torch\nexec(names)\n", HIGH),
+        ("import torch\n", "import torch\nfrom elsewhere import *\n", HIGH),
+    ],
+)
+def test_names_that_nothing_defines(old: str, new: str, sure: Confidence) -> None:
+    text = UNDEFINED.replace(old, new, 1)
+    if "make_batches" in text and "log(rank)" not in text:
+        text = f"from elsewhere import make_batches\n{text}"
+    options = Options(select_rules(("GPU106",)))
+    for lines, confidence in ((60, sure), (0, HIGH)):
+        source = Source(Path("train.py"), text + "# ...\n" * lines)
+        [finding] = check_source(source, options).findings
+        assert finding.confidence is confidence, lines
+
+
+def test_the_cells_of_a_notebook_run_alone() -> None:
+    text = UNDEFINED.replace("make_batches()", "[]") + "# ...\n" * 60
+    loop = text.replace("def train(loader):", "if True:").replace("train([])", "")
+    loop = loop.replace("    log(rank)", "    loader = []\n    log(rank)")
+    options = Options(select_rules(("GPU106",)))
+    for name, sure in (("train.py", LOW), ("train.ipynb", HIGH)):
+        [finding] = check_source(Source(Path(name), loop), options).findings
+        assert finding.confidence is sure, name
 
 
 def test_names_of_modules_in_another_part_of_a_repository(tmp_path: Path) -> None:

@@ -233,7 +233,7 @@ def test_layers_of_a_model_that_cannot_be_made(
     tmp_path: Path, old: str, new: str, sure: Confidence
 ) -> None:
     (tmp_path / "layers.py").write_text(LAYERS)
-    (tmp_path / "train.py").write_text(MODEL.replace(old, new))
+    (tmp_path / "train.py").write_text(MODEL.replace(old, new) + "# ...\n" * 50)
     projects = Projects(lambda root: sorted(root.rglob("*.py")))
     options = Options(select_rules(("GPU506",)), projects=projects)
     found = check_path(tmp_path / "layers.py", options).findings

@@ -192,6 +192,21 @@ def test_a_keras_before_that_of_tensorflow(
         assert (finding.confidence is Confidence.LOW) is first, rule
 
 
+@pytest.mark.parametrize(
+    "line, first",
+    [
+        ("import tensorflow as tf\ntf.Session()", True),
+        ("import tensorflow as tf\ntf.set_random_seed(3)", True),
+        ("import tensorflow.compat.v1 as tf\ntf.Session()", False),
+        ("import tensorflow as tf\ntf.compat.v1.Session()", False),
+    ],
+)
+def test_a_keras_of_the_first_tensorflow(line: str, first: bool) -> None:
+    text = OF_FIRST_KERAS.replace("import keras\n", f"import keras\n{line}\n", 1)
+    [finding] = found(text, (), "GPU572")
+    assert (finding.confidence is Confidence.LOW) is first
+
+
 PICTURES = """\
 import keras
 from keras.preprocessing.image import ImageDataGenerator
