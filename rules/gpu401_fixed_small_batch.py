@@ -70,7 +70,9 @@ Samples that are not known to be small: pictures of unknown size, text, anything
 which a network makes something as large as it got. One sample a batch. Gradients that
 are accumulated. Samplers and losses that compare the samples of a batch with each other
 (contrastive learning, triplets), few-shot, continual, federated and private learning,
-reinforcement learning, graphs. Several GPUs that share the work. Data of a few batches.
+reinforcement learning, graphs. Trainings of so many steps, whatever is in each: a
+number of epochs that is computed from the size or number of the batches, a loop until
+steps are counted. Several GPUs that share the work. Data of a few batches.
 A comment that gives a reason. Settings files are GPU903. Nothing trains with the
 batches on a GPU as far as is seen.
 

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
+from gpulint.index.walk import dotted, walk
 from gpulint.script.dataset_size import has_few_samples
 from gpulint.script.graphs import imports_graphs
 from gpulint.script.loops import imports_environments
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 FEW = 8  # batches in a pass
+MAX_NAMES = 3  # from the number of epochs, back to what it is computed from
 # Gradients of several batches are added up before a step.
 ACCUMULATES = re.compile(
     r"accum\w*_?(steps?|iters?|grad|batch)|grad\w*[_ ]?accum|to_accumulate|"
@@ -64,7 +66,70 @@ def small_on_purpose(script: Script, loader: Loader) -> bool:
     loops = [loop for loop in loader.loops if loop.train]
     if any(updates_rarely(script, loop) for loop in loops):
         return True
+    if any(_has_fixed_steps(script, loader, loop) for loop in loops):
+        return True
     return any(map(_has_reason, files_of(script, loader)))
+
+
+def _has_fixed_steps(script: Script, loader: Loader, loop: Loop) -> bool:
+    """Whether larger batches would make fewer epochs, and no step less.
+
+    `epochs = steps * batch_size // len(data)`, `steps // len(loader)`, or a `while`
+    around the loop that ends by what is counted in it.
+    """
+    its = script.of(loop.node)
+    around = its.loops_around(loop.node)
+    function = its.index.function(loop.node)
+    if not around and function is not None:
+        calls = its.resolver.callers(function)
+        around = [x for c in calls for x in script.of(c).loops_around(c)]
+    sizes = {value.node for value in loader.values("batch_size").known}
+    for outer in around:
+        node = outer.node
+        if outer is loop:
+            continue
+        if isinstance(node, ast.While) and _is_counted(node.test, loop):
+            return True
+        if isinstance(node, ast.For) and _counts_batches(
+            script.of(node), node.iter, loader, sizes, 0
+        ):
+            return True
+    return False
+
+
+def _is_counted(test: ast.expr, loop: Loop) -> bool:
+    """Whether a test asks for a number that each pass of a loop counts up by one."""
+    asked = {dotted(node) for node in walk(test)} - {None}
+    return any(
+        isinstance(node, ast.AugAssign)
+        and isinstance(node.op, ast.Add)
+        and isinstance(node.value, ast.Constant)
+        and dotted(node.target) in asked
+        for node in loop.node.body
+    )
+
+
+def _counts_batches(
+    script: Script, count: ast.expr, loader: Loader, sizes: set[ast.expr], depth: int
+) -> bool:
+    """Whether a number is computed from the size or the number of batches."""
+    for part in walk(count):
+        if isinstance(part, ast.Call) and dotted(part.func) == "len" and part.args:
+            made = script.resolver.origins(part.args[0])
+            if any(loader.is_made_by(origin.node) for origin in made):
+                return True
+        if not isinstance(part, (ast.Name, ast.Attribute)):
+            continue
+        if sizes & {value.node for value in script.evaluator.values(part).known}:
+            return True
+        if depth < MAX_NAMES and any(
+            d.value is not None
+            and not d.path
+            and _counts_batches(script, d.value, loader, sizes, depth + 1)
+            for d in script.definitions(part)
+        ):
+            return True
+    return False
 
 
 def evaluates_otherwise(script: Script, loader: Loader) -> bool:

@@ -257,7 +257,7 @@ def is_imported_by_none(script: Script, node: ast.AST) -> bool:
         return False
     if project.targeting(qualified_name(index, kept)):
         return False
-    if project.mentioning("__main__") in ([], [path]):
+    if project.mentioning("__main__") in ([], [path]) and not _runs_beside(index):
         return False  # no program beside it
     others = [p for p in project.mentioning(path.stem) if p != path]
     if len(others) > MAX_FILES:
@@ -267,6 +267,16 @@ def is_imported_by_none(script: Script, node: ast.AST) -> bool:
         for user in map(project.index, others)
         if user is not None
     )
+
+
+def _runs_beside(index: FileIndex) -> bool:
+    """Whether a program without a main guard names the folder of a file."""
+    project, path = index.project, index.source.path
+    if project is None:
+        return False
+    others = [p for p in project.mentioning(path.parent.name) if p != path]
+    users = map(project.index, others[:MAX_FILES])
+    return any(user is not None and _is_program(user) for user in users)
 
 
 def _looks_for_modules(script: Script, word: str) -> bool:

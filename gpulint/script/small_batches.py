@@ -11,6 +11,7 @@ from gpulint.script.batch_size_reasons import small_on_purpose
 from gpulint.script.loader_options import trains_on_cpu
 from gpulint.script.setting_values import is_setting, says_why
 from gpulint.script.small_samples import SMALL, Samples, small_samples
+from gpulint.script.started import stays_on_host
 
 if TYPE_CHECKING:
     from gpulint.script.loaders import Loader
@@ -89,5 +90,5 @@ def is_chosen(script: Script, node: ast.expr) -> bool:
 
 def _trains_on_gpu(script: Script, loader: Loader) -> bool:
     """Whether a loop is seen that trains on a GPU with the batches."""
-    loops = [loop for loop in loader.loops if loop.train]
-    return any(script.of(loop.node).uses_gpu for loop in loops)
+    loops = [(script.of(loop.node), loop) for loop in loader.loops if loop.train]
+    return any(its.uses_gpu and not stays_on_host(its, loop) for its, loop in loops)

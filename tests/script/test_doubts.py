@@ -252,6 +252,29 @@ def test_a_file_that_nobody_imports(
 
 
 @pytest.mark.parametrize(
+    "main, sure",
+    [
+        ("from parts.loops import fit\n\nfor epoch in range(9):\n    fit()\n", LOW),
+        ("from parts.engine import assess\n\nfor x in y:\n    assess(x, x)\n", HIGH),
+        ("from others.loops import fit\n\nfor epoch in range(9):\n    fit()\n", HIGH),
+        ("from parts.loops import fit\n\n\ndef run():\n    fit()\n", HIGH),
+    ],
+    ids=["beside", "imported", "elsewhere", "no program"],
+)
+def test_a_file_beside_what_a_program_without_a_guard_imports(
+    tmp_path: Path, main: str, sure: Confidence
+) -> None:
+    (tmp_path / ".git").mkdir()
+    for name, text in (("parts/engine.py", LOOP), ("main.py", main)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options(select_rules(("GPU106",)), projects=projects)
+    found = check_path(tmp_path / "parts" / "engine.py", options).findings
+    assert {f.place.start.row: f.confidence for f in found}[19] is sure
+
+
+@pytest.mark.parametrize(
     "helpers, sure",
     [
         ("def other(): ...\n", LOW),
