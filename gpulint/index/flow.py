@@ -52,10 +52,13 @@ class Flow:
         self.scope = scope
         self.uses: dict[ast.AST, tuple[Definition, ...]] = {}
         self.maybe_older: set[ast.AST] = set()  # attributes not set here on all paths
-        self.definitions: dict[str, list[Definition]] = defaultdict(list)
+        self.definitions: defaultdict[str, list[Definition]] = defaultdict(list)
+        # The names that a comprehension binds for itself alone.
+        self.inner: dict[ast.AST, defaultdict[str, list[Definition]]] = {}
         self.outer: set[str] = set()  # declared global or nonlocal
         self.returns: list[ast.expr | None] = []
         self.yields: list[ast.expr] = []
+        self._scope_names = self.definitions
         self._made: dict[tuple[int, tuple[Step, ...]], Definition] = {}
         self._owners: set[str] = set()  # names with attributes that are set here
         self._breaks: list[list[Env]] = []
@@ -84,7 +87,7 @@ class Flow:
         made = self._made.get(key)
         if made is None:
             made = self._made[key] = Definition(name, node, kind, value, path)
-            self.definitions[name].append(made)
+            self._scope_names[name].append(made)
         if name in self._owners:
             prefix = name + "."
             for stale in [k for k in env if k.startswith(prefix)]:
@@ -178,7 +181,9 @@ class Flow:
         inner = dict(env)
         for generator in node.generators:  # type: ignore[attr-defined]
             self._read(generator.iter, inner)
+            self._scope_names = self.inner.setdefault(node, defaultdict(list))
             self._bind(generator.target, "for", generator.iter, inner)
+            self._scope_names = self.definitions
             for test in generator.ifs:
                 self._read(test, inner)
         for child in children(node):

@@ -180,11 +180,27 @@ class Resolver:
             yield from mine
             return
         above = self.index.scope(scope)
+        own = self._of_comprehension(name, scope, above)
+        if own:
+            yield from own
+            return
         while isinstance(above, ast.ClassDef):
             above = self.index.scope(above)
         yield from self._outer_definitions(name, above)
         for function in self.index.home(scope).writers.get(name, ()):
             yield from self.flow(function).definitions.get(name, ())
+
+    def _of_comprehension(
+        self, name: str, scope: Scope, above: Scope
+    ) -> list[Definition]:
+        """What the comprehension around a lambda binds: `[lambda: x for x in xs]`."""
+        inner = self.flow(above).inner
+        for node in self.index.ancestors(scope) if inner else ():
+            if node is above:
+                break
+            if name in inner.get(node, ()):
+                return inner[node][name]
+        return []
 
     def _top_definitions(self, module: ast.Module, name: str) -> Iterator[Definition]:
         """Definitions of a global name of a module, those behind `import *` too."""

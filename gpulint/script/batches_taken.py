@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpulint.index.walk import LOOPS, dotted, walk
 from gpulint.script.loaders import Loader
 from gpulint.script.neighbours import run_together
-from gpulint.script.pageable import made
+from gpulint.script.pageable import sends_made
 from gpulint.source import NOTEBOOK
 
 if TYPE_CHECKING:
@@ -290,7 +290,4 @@ def _rebuilds(script: Script, loop: Loop) -> bool:
         and its.batches.loop_of(call.func.value) is loop
         for call in inside
     )
-    return any(read) and any(
-        move is not None and made(its, move.receiver)
-        for move in map(its.tensors.move, inside)
-    )
+    return any(read) and sends_made(its, loop)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from gpulint.index import Project
 
 # How a package may have names that it does not write.
-_MAKES_NAMES = re.compile(r"__getattr__|__all__|globals\(|setattr\(|_LazyModule|exec\(")
+_MAKES_NAMES = re.compile(
+    r"__getattr__|__all__(?! *= *[\[(])|globals\(|setattr\(|_LazyModule|exec\("
+)
 _BUILT = re.compile(r"^_|version|_pb2|ext|cuda|cpp|native|build|generated")
 # Packages whose names projects have for folders of their own as well.
 _PACKAGES = frozenset("datasets evaluate tokenizers transformers keras".split())
@@ -65,10 +67,19 @@ def _cannot_be_imported(index: FileIndex, guess: bool) -> bool:
     `guess`: also what only looks as if it had been the project's.
     """
     return index.project is not None and any(
-        _imports_nothing(index, statement, guess)
-        for statement in index.tree.body
-        if isinstance(statement, ast.ImportFrom)
+        _imports_nothing(index, statement, guess) for statement in _needed(index)
     )
+
+
+def _needed(index: FileIndex) -> Iterator[ast.ImportFrom]:
+    """The imports without which a file stops, also by an error of its own."""
+    for statement in index.tree.body:
+        if isinstance(statement, ast.ImportFrom):
+            yield statement
+        elif isinstance(statement, ast.Try) and all(
+            isinstance(handler.body[-1], ast.Raise) for handler in statement.handlers
+        ):
+            yield from (s for s in statement.body if isinstance(s, ast.ImportFrom))
 
 
 def _imports_nothing(index: FileIndex, statement: ast.ImportFrom, guess: bool) -> bool:
@@ -193,7 +204,9 @@ def _lacks(project: Project, home: FileIndex, name: str, depth: int) -> bool:
     """Whether a module has no such name, nor one that it takes all names from."""
     if name in home.bound_names or name in home.imports:
         return False
-    if home.source.has(_MAKES_NAMES):
+    if home.source.has(_MAKES_NAMES) or re.search(
+        rf"['\"]{name}['\"]", home.source.text
+    ):
         return False
     for star in home.stars:
         found = project.resolve(home, star)

@@ -88,13 +88,17 @@ def runs_only_before(script: Script, release: tuple[int, int]) -> bool:
 
 
 def needs_older_torch(script: Script) -> bool:
-    """Whether what a program imports is in no torch that its project allows.
+    """Whether a program needs what is in no torch that its project allows.
 
-    `from torch._six import inf` beside `torch==2.0.0`: it stops as it starts.
+    `from torch._six import inf` beside `torch==2.0.0`: it stops as it starts. Or its
+    file has code that all of these refuse.
     """
     oldest = script.torch_version
     if oldest is None:
         return False
+    signs = (s for s in _SIGNS if s.last < oldest and s.part in script.source.text)
+    if any(sign.is_in([script.index]) for sign in signs):
+        return True
     gone = [name for name, last in _GONE.items() if last < oldest]
     named = [name for name in gone if _is_named(script, name)]
     return bool(named) and any(

@@ -64,6 +64,15 @@ def made(script: Script, node: ast.expr, depth: int = 0) -> bool:
     return False
 
 
+def sends_made(script: Script, loop: Loop) -> bool:
+    """Whether a loop copies a tensor that it makes of an array or a list itself."""
+    calls = (node for node in walk(loop.node) if isinstance(node, ast.Call))
+    return any(
+        move is not None and made(script, move.receiver)
+        for move in map(script.tensors.move, calls)
+    )
+
+
 def _keeps_memory(method: str) -> bool:
     """A view, or a change in place: `.zero_()`, `.fill_(1)`."""
     return method in SAME_VALUES or re.fullmatch(r"[a-z]\w*[a-z]_", method) is not None

@@ -28,7 +28,7 @@ from gpulint.script.in_memory import gathered
 from gpulint.script.loader_options import fed_by_framework
 from gpulint.script.loaders import Loader
 from gpulint.script.loops import iterated
-from gpulint.script.pageable import joined_on_host, read_as_arrays
+from gpulint.script.pageable import joined_on_host, read_as_arrays, sends_made
 from gpulint.script.prepared import prepared_loaders
 from gpulint.script.serial import gains_by_workers
 from gpulint.script.setting_values import comes_from_settings
@@ -419,6 +419,8 @@ def _sent_out_of_sight(script: Script, loader: Loader) -> bool:
         return False
     if loader.loops and all(read_as_arrays(script.of(x.node), x) for x in loader.loops):
         return False
+    if loader.loops and all(sends_made(script.of(x.node), x) for x in loader.loops):
+        return False  # what it sends is in sight
     if loader.loops and _others_move(script, loader):
         return False
     known = loader.dataset.work is not Work.UNKNOWN

@@ -552,6 +552,26 @@ def test_modules_that_no_folder_of_their_package_has(
     assert found[12] is sure
 
 
+@pytest.mark.parametrize(
+    "handled, sure",
+    [
+        ("raise ImportError('install tools')", LOW),
+        ("print('no tools')\n    raise", LOW),
+        ("parse = None", HIGH),
+    ],
+)
+def test_imports_without_which_a_file_stops(
+    tmp_path: Path, handled: str, sure: Confidence
+) -> None:
+    asks = f"try:\n    from tools.options import parse\nexcept ImportError:\n    {handled}\n"
+    files = {"engine.py": f"{asks}{LOOP}", "main.py": MAIN, "tools/__init__.py": ""}
+    found = confidences(tmp_path, files)
+    assert (
+        found[LOOP.count("\n", 0, LOOP.index("loss.item")) + 1 + asks.count("\n")]
+        is sure
+    )
+
+
 def test_a_file_beside_that_cannot_be_imported(tmp_path: Path) -> None:
     beside = "from tools.options import parse\n\nloader = model = optimizer = parse\n"
     files = {"parts.py": beside, "tools/__init__.py": "", "main.py": MAIN}
@@ -577,6 +597,9 @@ def test_names_that_a_package_binds_are_no_missing_modules(tmp_path: Path) -> No
         ("from tools.output import *\n", HIGH),
         ("from elsewhere import *\n", HIGH),
         ("VERSION = 1\n\n\ndef __getattr__(name):\n    return print\n", HIGH),
+        ('__all__ = ["options"]\n', LOW),
+        ('__all__ = ["options", "write"]\n', HIGH),
+        ("__all__ = read_names()\n", HIGH),
     ],
     ids=[
         "lacks it",
@@ -587,6 +610,9 @@ def test_names_that_a_package_binds_are_no_missing_modules(tmp_path: Path) -> No
         "by a star",
         "a star of others",
         "makes it up",
+        "lists others",
+        "lists it",
+        "lists names of others",
     ],
 )
 def test_files_that_import_a_name_their_package_lacks(
