@@ -18,7 +18,11 @@ from gpulint.script.decorators import has_plain_decorators
 from gpulint.script.doubtful import may_never_run
 from gpulint.script.failures import fails, fails_around
 from gpulint.script.given import values_given
-from gpulint.script.left_over import is_imported_by_none, is_only_imported
+from gpulint.script.left_over import (
+    is_imported_by_none,
+    is_only_imported,
+    reads_of,
+)
 from gpulint.script.missing_imports import cannot_start
 from gpulint.script.neighbours import programs
 from gpulint.script.old_torch import needs_older_torch
@@ -103,7 +107,7 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
         return True  # there is no object that could do anything
     callers = script.resolver.callers(function) or _by_name(script, function)
     callers = callers or _making(script, function)
-    callers = [*callers, *_handing_on(script, function)]
+    callers = [*callers, *_handing_on(script, function, bool(callers))]
     return bool(callers) and all(
         _is_spared(script.of(call), call, depth - 1) for call in callers
     )
@@ -292,16 +296,26 @@ def _by_name(script: Script, function: Function) -> list[ast.Call]:
     return [call for index in others for call in index.calls_by_name.get(name, ())]
 
 
-def _handing_on(script: Script, function: Function) -> Iterator[ast.Call]:
-    """Calls that are given a function to run it: `mp.spawn(main_worker, …)`."""
-    index = script.index.home(function)
-    if index.parent(function) is not index.tree:
+def _handing_on(
+    script: Script, function: Function, is_called: bool
+) -> Iterator[ast.Call]:
+    """Calls that are given a function to run it: `mp.spawn(main_worker, …)`.
+
+    Of other files beside calls of it alone: what these do with it is not known.
+    """
+    its = script.of(function)
+    if its.index.parent(function) is not its.index.tree:
         return
-    for read in index.reads.get(function.name, ()):
+    for read in reads_of(its, function):
+        index = its.index.home(read)
         above = index.parent(read)
         if isinstance(above, ast.keyword):
             above = index.parent(above)
-        if isinstance(above, ast.Call) and above.func is not read:
+        if (
+            isinstance(above, ast.Call)
+            and above.func is not read
+            and (is_called or index is its.index)
+        ):
             yield above
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -45,15 +45,11 @@ _OF_OBJECT = re.compile(r"\bgetattr\(\s*([\w.]+)\s*,(?!\s*['\"])")
 # Bases that call no method of a class but these.
 _PLAIN = ("object", "torch.nn.Module", "abc.ABC", "ABC")
 MAX_NOTEBOOKS = 16_000_000  # bytes of the notebooks beside a file, with their pictures
+MAX_USES = 3  # from what is used, to what uses it, and so on
 _OF_MODULES = ("forward", "extra_repr")
 _SETS_UP = ("logger.", "logging.", "warnings.", "sys.path.")
 _IMPORTED = ("import_module", "__import__")
 _COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)  # a line of its own
-_IMPORT = re.compile(
-    r"^[ \t]*(?:from[ \t]+[\w.]+[ \t]+import[ \t]*(?:\([^)]*\)|(?:\\\n|[^\n(])*)"
-    r"|import[ \t][^\n]*)",
-    re.MULTILINE,
-)
 Kept = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -91,11 +87,12 @@ def _is_left_over(script: Script, kept: Kept | None) -> bool:
     )
 
 
-def is_only_imported(script: Script, node: ast.AST) -> bool:
+def is_only_imported(script: Script, node: ast.AST, depth: int = MAX_USES) -> bool:
     """Whether nothing but imports names the function or class around a place.
 
-    Of a project that is no library; what a program chooses by name may be any. Of a
-    file that nothing imports where it is a program itself.
+    Or only others of which that is true. Of a project that is no library; what a
+    program chooses by name may be any. Of a file that nothing imports where it is a
+    program itself.
     """
     kept = next(
         (a for a in script.index.ancestors(node) if a in script.index.tree.body), None
@@ -119,15 +116,25 @@ def is_only_imported(script: Script, node: ast.AST) -> bool:
         return _notebooks_leave_out(project, home, kept)
     if any(u.source.has(_BY_NAME) and _holds(u, home) for u in users):
         return False
-    if isinstance(kept, ast.FunctionDef):
-        names = _names_of(users, kept)
-        return not any(_may_call(user, home, kept, names) for user in users)
-    named = re.compile(rf"(?<!\bdef )(?<!\bclass )\b{kept.name}\b")
-    lines = home.source.text.splitlines()
-    del lines[kept.lineno - 1 : kept.end_lineno]  # it may name itself
-    others = [user.source.text for user in users if user is not home]
-    texts = ["\n".join(lines), *others]
-    return not any(named.search(_IMPORT.sub("", text)) for text in texts)
+    asked = "" if isinstance(kept, ast.ClassDef) else r"getattr\([^)]*"
+    asks = re.compile(rf"{asked}['\"]{kept.name}['\"]")
+    if any(user.source.has(asks) for user in users):
+        return False
+    reads = list(_reads_in(users, home, kept))
+    return not reads or (
+        depth > 0 and all(is_only_imported(script.of(n), n, depth - 1) for n in reads)
+    )
+
+
+def reads_of(script: Script, kept: Kept) -> Iterator[ast.AST]:
+    """Where the programs of a file read a function or class at its top."""
+    yield from _reads_in(programs(script)[:MAX_FILES], script.index, kept)
+
+
+def _reads_in(users: list[FileIndex], home: FileIndex, kept: Kept) -> Iterator[ast.AST]:
+    names = _names_of(users, kept)
+    for user in users:
+        yield from _reads(user, home, kept, names)
 
 
 def _is_in_use(script: Script, kept: Kept) -> bool:
@@ -189,8 +196,8 @@ def _is_program(index: FileIndex) -> bool:
     )
 
 
-def _names_of(users: list[FileIndex], kept: ast.FunctionDef) -> set[str]:
-    """The names of a function, also those that files import it as and pass on."""
+def _names_of(users: list[FileIndex], kept: Kept) -> set[str]:
+    """The names of a function or class, also by which files import and pass it on."""
     names = {kept.name}
     while True:
         found = {
@@ -204,29 +211,36 @@ def _names_of(users: list[FileIndex], kept: ast.FunctionDef) -> set[str]:
         names |= found
 
 
-def _may_call(
-    user: FileIndex, home: FileIndex, kept: ast.FunctionDef, all_names: set[str]
-) -> bool:
-    """Whether a file reads a function of a module, by its name or as a part of that.
+def _reads(
+    user: FileIndex, home: FileIndex, kept: Kept, all_names: set[str]
+) -> Iterator[ast.AST]:
+    """Where a file reads what a module has, by its name or as a part of that.
 
-    Another object's method of that name, as `model.train()`, is none.
+    Another object's method of a function's name, as `model.train()`, is none.
     """
-    if re.search(rf"getattr\([^)]*['\"]{kept.name}['\"]", user.source.text):
-        return True
-    names = {n for n, o in user.imports.items() if o.rpartition(".")[2] in all_names}
+    project = user.project
+    names = {
+        name
+        for name, origin in user.imports.items()
+        if origin.rpartition(".")[2] in all_names
+        and (project is None or project.owns(user, origin))
+    }
     if user is home or (user.stars and kept.name not in user.bound_names):
         names.add(kept.name)
     for name in names:
-        reads = user.reads.get(name, ())
-        if any(isinstance(n, ast.Name) and not user.inside(n, kept) for n in reads):
-            return True
-    return any(
-        isinstance(node, ast.Attribute)
-        and (dotted(node.value) or "").partition(".")[0] in user.imports
-        and _leads_to(user, node, home)
-        for name in all_names
-        for node in user.reads.get(name, ())
-    )
+        for node in user.reads.get(name, ()):
+            if isinstance(node, ast.Name) and not user.inside(node, kept):
+                yield node
+    for name in all_names:
+        for node in user.reads.get(name, ()):
+            if isinstance(node, ast.Attribute) and (
+                isinstance(kept, ast.ClassDef)
+                or (
+                    (dotted(node.value) or "").partition(".")[0] in user.imports
+                    and _leads_to(user, node, home)
+                )
+            ):
+                yield node
 
 
 def _leads_to(user: FileIndex, node: ast.Attribute, home: FileIndex) -> bool:
@@ -241,16 +255,16 @@ def _leads_to(user: FileIndex, node: ast.Attribute, home: FileIndex) -> bool:
     return passes_on and not member[1]
 
 
-def is_imported_by_none(script: Script, node: ast.AST) -> bool:
+def is_imported_by_none(script: Script, node: ast.AST, depth: int = MAX_USES) -> bool:
     """Whether a place is in a file of definitions that no file of a project names.
 
-    And nothing looks for modules by their names.
+    Or only others of which that is true. And nothing looks for modules by their names.
     """
     index, project = script.index, script.index.project
     kept = next((a for a in index.ancestors(node) if a in index.tree.body), None)
     if project is None or not isinstance(kept, Kept) or is_offered(script):
         return False
-    if not all(map(_defines, index.tree.body)) or len(programs(script)) > 1:
+    if not all(map(_defines, index.tree.body)) or is_run(index):
         return False
     path = index.source.path
     if any(_looks_for_modules(script, word) for word in (*_IMPORTED, "pkgutil")):
@@ -262,10 +276,19 @@ def is_imported_by_none(script: Script, node: ast.AST) -> bool:
     others = [p for p in project.mentioning(path.stem) if p != path]
     if len(others) > MAX_FILES:
         return False  # not to read them all
-    return not any(
-        _may_name(user, index)
-        for user in map(project.index, others)
-        if user is not None
+    users = [*programs(script)[1:], *filter(None, map(project.index, others))]
+    return all(
+        depth > 0 and _is_imported_by_none(script, user, depth - 1)
+        for user in dict.fromkeys(users)
+        if _may_name(user, index)
+    )
+
+
+def _is_imported_by_none(script: Script, index: FileIndex, depth: int) -> bool:
+    """The same of a file, by its first function or class."""
+    first = next((s for s in index.tree.body if isinstance(s, Kept)), None)
+    return first is not None and is_imported_by_none(
+        script.of(first), first.body[0], depth
     )
 
 

@@ -244,3 +244,91 @@ def test_methods_that_a_framework_may_call_are_looked_at(
     (folder / "matcher.py").write_text(text)
     (folder / "other.py").write_text("from matcher import Older\nmodel = Older()\n")
     assert line in rows(folder)
+
+
+LOSSES = """
+import torch
+from torch import nn
+
+
+def rate(model, loader):
+    model.eval()
+    for image, label in loader:
+        print(model(image.cuda()).sum().item())
+
+
+def rate_all(model, loaders):
+    for loader in loaders:
+        rate(model, loader)
+
+
+class Rater:
+    def __call__(self, model, loaders):
+        rate_all(model, loaders)
+
+
+def fit(*rates):
+    print("nothing to rate")
+"""
+
+
+@pytest.mark.parametrize(
+    "train, seen",
+    [
+        ("from losses import fit\n\nfit()\n", False),
+        ("from losses import Rater, fit\n\nfit()\n", False),
+        ("from losses import Rater, fit\n\nfit(Rater())\n", True),
+        ("from losses import fit, rate_all\n\nfit(rate_all)\n", True),
+        ("from losses import fit, rate_all\n\n\ndef a():\n    rate_all()\n", False),
+        ("from losses import fit, rate_all as r\n\nfit(r)\n", True),
+        ("import losses\n\nlosses.fit(losses.rate_all)\n", True),
+        ("import losses\n\nfit(losses, 'Rater')\n", True),
+        ("from torch import fit, rate\n\nfit(rate)\n", False),
+    ],
+)
+def test_what_only_unused_code_uses(tmp_path: Path, train: str, seen: bool) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "matcher.py").write_text(LOSSES)
+    train = (
+        f"{train.replace('losses', 'matcher')}\nif __name__ == '__main__':\n    run()\n"
+    )
+    if "matcher" not in train:
+        (tmp_path / "other.py").write_text("import matcher\n\nmatcher.fit()\n")
+    (tmp_path / "train.py").write_text(train)
+    found = confidences(tmp_path, "GPU106")
+    assert [c is Confidence.LOW for c in found.values()] == [not seen]
+
+
+CALLS = "from matcher import rate\n\n\ndef f():\n    rate(1, 2)\n"
+
+
+@pytest.mark.parametrize(
+    "files, seen",
+    [
+        ({"train.py": TRAIN}, False),
+        ({"train.py": TRAIN, "a.py": "from matcher import rate\n"}, False),
+        (
+            {"train.py": f"from a import f\n\nf()\n{TRAIN}", "a.py": CALLS},
+            True,
+        ),
+        ({"train.py": TRAIN, "a.py": "from matcher import rate\n\nrate(1, 2)\n"}, True),
+        (
+            {
+                "train.py": TRAIN,
+                "a.py": CALLS,
+                "b.py": "from a import f\n\n\nclass A:\n    def g(self):\n        f()\n",
+            },
+            False,
+        ),
+    ],
+)
+def test_files_that_only_unused_files_import(
+    tmp_path: Path, files: dict[str, str], seen: bool
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "matcher.py").write_text(LOSSES)
+    for name, text in files.items():
+        lines = text.replace("from matcher import Matcher\n", "Matcher = print\n")
+        (tmp_path / name).write_text(lines)
+    found = confidences(tmp_path, "GPU106")
+    assert [c is Confidence.LOW for c in found.values()] == [not seen]
