@@ -13,7 +13,7 @@ from gpulint.index.project import is_run
 from gpulint.index.targets import qualified_name
 from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.decorators import has_plain_decorators
-from gpulint.script.neighbours import MAX_FILES, programs
+from gpulint.script.neighbours import MAX_FILES, does_import, programs
 from gpulint.torch_prose import prose, text_of
 
 if TYPE_CHECKING:
@@ -276,11 +276,12 @@ def is_imported_by_none(script: Script, node: ast.AST, depth: int = MAX_USES) ->
     others = [p for p in project.mentioning(path.stem) if p != path]
     if len(others) > MAX_FILES:
         return False  # not to read them all
-    users = [*programs(script)[1:], *filter(None, map(project.index, others))]
+    known = [user for user in map(project.index, others) if user is not None]
+    direct = (u for u in programs(script)[1:] if does_import(script, u, index))
+    users = [*direct, *(u for u in known if _may_name(u, index))]
     return all(
         depth > 0 and _is_imported_by_none(script, user, depth - 1)
         for user in dict.fromkeys(users)
-        if _may_name(user, index)
     )
 
 

@@ -35,7 +35,7 @@ def find_programs(script: Script) -> Iterator[FileIndex]:
         if project is None or depths[index] >= MAX_DEPTH or len(found) > MAX_FILES:
             continue
         for user in project.users(index):
-            if user not in depths and _does_import(script, user, index):
+            if user not in depths and does_import(script, user, index):
                 depths[user] = depths[index] + 1
                 found.append(user)
 
@@ -61,7 +61,7 @@ def used_by(script: Script) -> list[FileIndex]:
     return list(dict.fromkeys([*found, *direct]))
 
 
-def _does_import(script: Script, user: FileIndex, index: FileIndex) -> bool:
+def does_import(script: Script, user: FileIndex, index: FileIndex) -> bool:
     """Whether a file imports another; many ask of the same two."""
     project = index.project
     assert project is not None

@@ -307,6 +307,7 @@ CALLS = "from matcher import rate\n\n\ndef f():\n    rate(1, 2)\n"
     [
         ({"train.py": TRAIN}, False),
         ({"train.py": TRAIN, "a.py": "from matcher import rate\n"}, False),
+        ({"train.py": f"import matcher\nmatcher.rate(1, 2)\n{TRAIN}"}, True),
         (
             {"train.py": f"from a import f\n\nf()\n{TRAIN}", "a.py": CALLS},
             True,
