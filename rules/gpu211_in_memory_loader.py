@@ -57,7 +57,9 @@ DataLoader.
 Samples that take work: they are GPU201's. A `collate_fn`, worker processes, batches of
 less than 32 rows or of a size that is not known, a loader of which little is taken, and
 scripts that use no GPU. Programs that take a model made of attention from a package: a
-step of it takes a hundred times as long as putting its batch together.
+step of it takes a hundred times as long as putting its batch together. Of low
+confidence are programs that run with no torch from 2.0 on, the first that asks datasets
+for whole batches.
 
 ## Source
 `torch.utils.data._utils.fetch`: a dataset with `__getitems__` is asked for whole
@@ -69,15 +71,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.edits import Replace, ReplaceCode, Rewrite
 from gpulint.script.in_memory import Gathered, gathered, why_not_gathered
 from gpulint.script.loader_options import DERIVED, trains_on_cpu
 from gpulint.script.networks import attends
+from gpulint.script.old_torch import runs_only_before
 from gpulint.script.pinning import goes_to_gpu, yields_device
 
+FETCHES_BATCHES = (2, 0)  # the first torch that asks for `__getitems__`
 ENOUGH_ROWS = 32  # in a batch, whose single look-ups take a tenth of a millisecond
 
 
@@ -113,6 +117,9 @@ class InMemoryLoader(Rule):
             fix=None if withheld else _rewrite(script, loader, its),
             withheld=withheld,
             evidence=[(its.place, "indexes what is in memory")],
+            confidence=Confidence.LOW
+            if runs_only_before(script, FETCHES_BATCHES)
+            else None,
         )
 
 

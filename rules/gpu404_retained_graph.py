@@ -43,8 +43,9 @@ device. `.item()` would do as well, but makes the host wait in every step.
 
 ## When not
 Sums that are differentiated (several losses of one step, truncated backpropagation,
-meta-learning), sums that start anew in every step, everything under `no_grad()`, and
-what is appended to objects of other classes than lists. Models that are put on the CPU.
+meta-learning), sums that start anew in every step, everything under `no_grad()`, what
+is appended to objects of other classes than lists, and what is kept every so many steps
+(`if step % 50 == 0:`). Models that are put on the CPU.
 
 ## Source
 "My model reports cuda runtime error(2): out of memory, Don't accumulate history across

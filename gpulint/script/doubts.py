@@ -58,7 +58,8 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
         steps = [(script.of(call), call) for call in loop.backward]
         if all(_is_left_out(its, call) for its, call in steps):
             return True  # no step of a training
-    if loop is not None and stays_behind(script, loop):
+    around = [loop, *script.loops_around(node)] if loop is not None else []
+    if any(stays_behind(script, x) for x in around):
         return True
     call = script.index.parent(node)
     loader = next((x for x in script.loaders if x.call is call), None)
@@ -84,8 +85,9 @@ def _is_left(script: Script, loader: Loader) -> bool:
         return any(map(script.index.all, (ast.For, ast.While)))
     if loader.loops:
         return all(
-            _is_spared(script.of(loop.node), loop.node, MAX_CALLS)
+            _is_spared(its, loop.node, MAX_CALLS) or stays_behind(its, loop)
             for loop in loader.loops
+            for its in [script.of(loop.node)]
         )
     return not read and any(map(script.index.all, (ast.For, ast.While)))
 

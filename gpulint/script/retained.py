@@ -50,7 +50,7 @@ def find_kept(script: Script) -> Iterator[Kept]:
             continue
         if loop not in script.loops_around(statement) or script.without_grad(statement):
             continue
-        if stays_on_host(script, loop):
+        if stays_on_host(script, loop) or script.runners.is_rare(statement, loop.node):
             continue
         found = _carrying(script, loop, value)
         name = dotted(target)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
 from gpulint.index.targets import qualified_name
+from gpulint.source import NOTEBOOK
 
 if TYPE_CHECKING:
     from gpulint.script.loaders import Loader
@@ -159,6 +160,8 @@ def _users(script: Script, owner: ast.ClassDef) -> list[FileIndex] | None:
     indexes = [index for index in found if index is not None]
     if len(paths) > MAX_FILES or len(indexes) < len(paths):
         return None
+    if script.source.path.suffix == NOTEBOOK:  # which is none of the project's files
+        indexes.append(script.index)
     return [index for index in indexes if _uses(script, index, owner)]
 
 

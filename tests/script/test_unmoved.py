@@ -81,3 +81,77 @@ def test_models_that_may_be_moved(old: str, new: str) -> None:
     text = PROGRAM.replace(old, new, 1)
     assert text != PROGRAM
     assert confidence(text) is HIGH
+
+
+NOTEBOOK = """\
+import torch
+from torchvision import models
+
+from project import given, make_loader, make_net, summarize
+
+device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+
+
+def train(model, loader, optimizer):
+    best = model.state_dict()
+    for x in loader:
+        loss = model(x.to(device)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(loss.item())
+    model.load_state_dict(best)
+    return model
+
+
+net = models.alexnet(weights="DEFAULT")
+print(net.features)
+net.classifier[6] = torch.nn.Linear(4096, 2)
+net.fc = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+net = train(net, make_loader(device), optimizer)
+train(net, make_loader(device), optimizer)
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new, sure",
+    [
+        ("", "", LOW),
+        ("print(net.features)", "net.features.to(device)", HIGH),
+        ("print(net.features)", "net.to(device)", HIGH),
+        ("print(net.features)", "summarize(net)", HIGH),
+        ("print(net.features)", "nets = [net]", HIGH),
+        ('(weights="DEFAULT")', "().to(device)", HIGH),
+        ("torch.nn.Linear(4096, 2)", "torch.nn.Linear(4096, 2).to(device)", HIGH),
+        ("Linear(2, 2)", "Linear(2, 2, device=device)", HIGH),
+        ("    best = model.state_dict()", "    best = model.cuda()", HIGH),
+        ("train(net, make_loader(device), optimizer)\n", "train(*given)\n", HIGH),
+        ("models.alexnet", "make_net", HIGH),
+        ("from torchvision import models", "from mine import models", HIGH),
+        ("\nnet = train", "\nother = models.alexnet().cuda()\nnet = train(other", HIGH),
+    ],
+)
+def test_models_that_functions_are_given(old: str, new: str, sure: Confidence) -> None:
+    text = NOTEBOOK.replace(old, new, 1)
+    if new.startswith("\nother"):
+        text = text.replace("train(other(net", "train(other")
+    assert confidence(text) is sure
+
+
+def test_loaders_and_inner_loops_of_such_models() -> None:
+    loader = "torch.utils.data.DataLoader(range(99), num_workers=4)"
+    text = NOTEBOOK.replace("make_loader(device)", "loader")
+    text = text.replace("net = models", f"loader = {loader}\nnet = models", 1)
+    text = text.replace("        print(loss.item())", "        show(loss)")
+    text = text.replace(
+        "show(loss)", "for i in range(8):\n            print(int(x[i]))"
+    )
+    text = text.replace("model(x.to(device))", "model(x)").replace(
+        "    for x in loader:\n", "    for x in loader:\n        x = x.to(device)\n"
+    )
+    options = Options(select_rules(("GPU109", "GPU202")))
+    for moved, sure in (("", LOW), (".to(device)", HIGH)):
+        its = text.replace('alexnet(weights="DEFAULT")', f"alexnet(){moved}")
+        found = check_source(Source(Path("a.py"), its), options).findings
+        assert {f.code: f.confidence for f in found} == {"GPU109": sure, "GPU202": sure}
