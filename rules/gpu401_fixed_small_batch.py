@@ -57,13 +57,12 @@ written, and as long as nothing is tuned the script computes what it did before,
 bit. `OneCycleLR` has its highest rate scaled as well.
 
 No fix where the number is a default that a caller or user may replace, or stands in
-several places or another file; where the loop may end before its loader, takes batches
-of several loaders, or something depends on the number of steps; where the number is
-written as a size elsewhere too; where there is not one known optimizer, weights have
-rates of their own, the rate is computed from the batch size, set by hand, by `CyclicLR`
-or another package, or by a scheduler that counts steps other than by a loader's length;
-where the loss is a sum over the batch; and where the GPU is chosen later by
-`CUDA_VISIBLE_DEVICES`.
+several places or another file; where the loop may end before its loader, or something
+depends on the number of steps; where the number is written as a size elsewhere too;
+where there is not one known optimizer, weights have rates of their own, the rate is
+computed from the batch size, set by hand, by `CyclicLR` or another package, or by a
+scheduler that counts steps other than by a loader's length; where the loss is a sum
+over the batch; and where the GPU is chosen later by `CUDA_VISIBLE_DEVICES`.
 
 ## When not
 Samples that are not known to be small: pictures of unknown size, text, anything of
@@ -72,9 +71,9 @@ are accumulated. Samplers and losses that compare the samples of a batch with ea
 (contrastive learning, triplets), few-shot, continual, federated and private learning,
 reinforcement learning, graphs. Trainings of so many steps, whatever is in each: a
 number of epochs that is computed from the size or number of the batches, a loop until
-steps are counted. Several GPUs that share the work. Data of a few batches.
-A comment that gives a reason. Settings files are GPU903. Nothing trains with the
-batches on a GPU as far as is seen.
+steps are counted. Steps with batches of several loaders. Several GPUs that share the
+work. Data of a few batches. A comment that gives a reason. Settings files are GPU903.
+Nothing trains with the batches on a GPU as far as is seen.
 
 ## Source
 PyTorch Performance Tuning Guide; Goyal et al. 2017, "Accurate, Large Minibatch SGD";

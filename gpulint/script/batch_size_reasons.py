@@ -68,7 +68,17 @@ def small_on_purpose(script: Script, loader: Loader) -> bool:
         return True
     if any(_has_fixed_steps(script, loader, loop) for loop in loops):
         return True
+    if loops and all(_joins_another(loop, loader) for loop in loops):
+        return True
     return any(map(_has_reason, files_of(script, loader)))
+
+
+def _joins_another(loop: Loop, loader: Loader) -> bool:
+    """Whether each step has a batch of another loader too: `zip(source, target)`.
+
+    Which may be the larger part of it, and set how many steps there are.
+    """
+    return any(other.call is not loader.call for other in loop.loaders)
 
 
 def _has_fixed_steps(script: Script, loader: Loader, loop: Loop) -> bool:

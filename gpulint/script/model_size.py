@@ -25,9 +25,9 @@ SMALL = 10_000  # weights: less keeps no GPU busy, in whatever precision
 MODEST = 100_000  # weights: less keeps it busy for large inputs alone
 # Where each is used once for a sample, but for a modest number in small pictures.
 MODEST_IF_LINEAR = 1_000_000
-# Where a batch has few rows, casting so many weights takes as long as their products.
-MODEST_OF_FEW_ROWS = 4_000_000
-FEW_ROWS = 64
+# Weights times rows of a batch: casting the weights takes as long as fewer products,
+# and so does the start of their kernels.
+MODEST_OF_FEW_ROWS = 4_000_000 * 64
 # Linear layers use a weight once for a sample: less than the start of a kernel takes.
 SMALL_IF_LINEAR = 200_000
 # The most numbers that an environment of control observes, which are no picture.
@@ -97,20 +97,19 @@ def is_modest(script: Script, step: Step) -> bool:
 def loses_by_casts(script: Script, step: Step) -> bool:
     """Whether linear layers are known to take so few rows that casts cost as much."""
     size = _of_step(script, step)
-    if size is None or not size.linear or size.weights >= MODEST_OF_FEW_ROWS:
+    if size is None or not size.linear:
         return False
-    return _has_few_rows(step)
+    return size.weights * _most_rows(step) < MODEST_OF_FEW_ROWS
 
 
-def _has_few_rows(step: Step) -> bool:
-    """Whether all batches of a step are known to be small."""
+def _most_rows(step: Step) -> float:
+    """The most rows that a batch of a step has; infinite where that is not known."""
     sizes = [loader.values("batch_size") for loader in step.loop.loaders]
-    return bool(sizes) and all(
-        its.complete
-        and bool(its.known)
-        and all(type(v.constant) is int and v.constant <= FEW_ROWS for v in its.known)
-        for its in sizes
-    )
+    if not all(its.complete for its in sizes):
+        return inf
+    numbers = [v.constant for its in sizes for v in its.known]
+    whole = [n for n in numbers if isinstance(n, int)]
+    return max(whole, default=inf) if len(whole) == len(numbers) else inf
 
 
 def _takes_small(script: Script, step: Step) -> bool:
