@@ -82,8 +82,8 @@ from gpulint.script.pinning import (
     stays_unpinned,
 )
 from gpulint.script.syntax import set_keywords
+from gpulint.script.timed import is_timed
 from gpulint.script.transfers import Transfer, foreign, hindrance
-from gpulint.script.waits import is_timed
 
 NAME = "pin"  # as in `pin_memory`: whether copies from pinned memory run on
 

@@ -11,7 +11,7 @@ from gpulint.index import Target, Where
 from gpulint.index.walk import dotted, walk
 from gpulint.script.drained import queues, runs_with
 from gpulint.script.every_step import EveryStep, Part
-from gpulint.script.waits import measures_time
+from gpulint.script.timed import measures_time
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop

@@ -17,6 +17,7 @@ from gpulint.script.losses import differentiated
 from gpulint.script.members import SAME_PLACE, member_on_device
 from gpulint.script.neighbours import run_together
 from gpulint.script.prepared import sends_models
+from gpulint.script.timed import measures_time
 from gpulint.script.training_step import is_loss
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ _PLAIN = frozenset("str int float bool".split())
 _TRUTHS = frozenset("any all isnan isinf isfinite gt lt ge le eq ne".split())
 _SAVES = re.compile(r"^(save|savez|dump|imsave|imwrite|savefig|savetxt|to_csv)|^save_")
 _ENVIRONMENT = re.compile(r"(^|_)(envs?|environments?|gym)\d*$|_envs?_", re.IGNORECASE)
-_CLOCKS = re.compile(r"^time\.(time|perf_counter|monotonic|process_time)(_ns)?$")
 
 
 class Wait(NamedTuple):
@@ -506,18 +506,3 @@ def _holder(node: ast.expr) -> str:
     """The name of an object, or of the list that it is one of: `envs[i]`."""
     held = node.value if isinstance(node, ast.Subscript) else node
     return dotted(held) or ""
-
-
-def is_timed(script: Script, loop: Loop) -> bool:
-    """Whether a loop measures time, by a function such as `time_synchronized()` too."""
-    names = [(dotted(c.func) or "").rpartition(".")[2] for c in loop.calls]
-    own = any(name.startswith("time_sync") for name in names)
-    return own or measures_time(script, list(loop.calls))
-
-
-def measures_time(script: Script, calls: list[ast.Call]) -> bool:
-    """Whether a loop measures time around `synchronize()`."""
-    names = [script.index.qualified(c.func) or "" for c in calls]
-    return any(n.rpartition(".")[2] == "synchronize" for n in names) and any(
-        _CLOCKS.match(n) for n in names
-    )

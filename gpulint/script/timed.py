@@ -1,0 +1,47 @@
+"""Loops that measure time: what waits in them is what they are for."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gpulint.index import Function
+from gpulint.index.walk import dotted, walk_scope
+
+if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
+    from gpulint.script.model import Script
+
+_CLOCKS = re.compile(r"^time\.(time|perf_counter|monotonic|process_time)(_ns)?$")
+
+
+def is_timed(script: Script, loop: Loop) -> bool:
+    """Whether a loop measures time, by a function such as `time_synchronized()` too."""
+    names = [(dotted(c.func) or "").rpartition(".")[2] for c in loop.calls]
+    own = any(name.startswith("time_sync") for name in names)
+    return own or measures_time(script, list(loop.calls))
+
+
+def measures_time(script: Script, calls: list[ast.Call]) -> bool:
+    """Whether a loop measures time around `synchronize()`, or a helper does both."""
+    if _reads_clock(script, calls):
+        return True
+    helpers = dict.fromkeys(map(script.resolver.callee, calls))
+    return any(
+        _reads_clock(script.of(helper), _calls_in(helper))
+        for helper in helpers
+        if helper is not None
+    )
+
+
+def _reads_clock(script: Script, calls: Iterable[ast.Call]) -> bool:
+    names = [script.index.qualified(c.func) or "" for c in calls]
+    return any(n.rpartition(".")[2] == "synchronize" for n in names) and any(
+        _CLOCKS.match(n) for n in names
+    )
+
+
+def _calls_in(function: Function) -> list[ast.Call]:
+    return [node for node in walk_scope(function) if isinstance(node, ast.Call)]
