@@ -47,9 +47,9 @@ from gpulint.index.walk import walk
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.branches import branches_of
-from gpulint.script.left_over import is_packaged
 from gpulint.script.loops import imports_environments
 from gpulint.script.neighbours import run_together
+from gpulint.script.offered import is_packaged
 from gpulint.script.tf_steps import (
     EagerStep,
     computes_by_numpy,

@@ -11,10 +11,11 @@
   with it; `changes`, `mutations`, `worker_state`, `kept_workers`, `held`: what workers
   would not see;
   `backpropagated`: what has a graph; `test_code`: what is no training; `doubts`, with
-  `failures`, `left_over`, `missing_imports`: what no program comes to
+  `failures`, `left_over`, `unused`, `offered`, `by_name`, `decorators`, `unmoved`,
+  `missing_imports`: what no program comes to
 - one topic each, for the rule that asks: `columns`, `column_uses`, `column_fates`
   (GPU101), `transfers` (102), `host_arrays`, `residency` (103), `at_creation` (104),
-  `hoists`, `module_moves` (105), `waits`, `drained`, `members`, `accumulators`,
+  `hoists`, `module_moves` (105), `waits`, `timed`, `drained`, `members`, `accumulators`,
   `device_sums` (106, 109), `forced` (107), `host_copies` (108), `round_trips` (110),
   `serial`, `dataset_size`, `loader_options` (201), `pinning`,
   `collation`, `loader_classes`, `generated`, `sample_size`, `sample_ways`,

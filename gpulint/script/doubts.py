@@ -18,15 +18,15 @@ from gpulint.script.decorators import has_plain_decorators
 from gpulint.script.doubtful import may_never_run
 from gpulint.script.failures import fails, fails_around
 from gpulint.script.given import values_given
-from gpulint.script.left_over import (
-    is_imported_by_none,
-    is_only_imported,
-    reads_of,
-)
 from gpulint.script.missing_imports import cannot_start
 from gpulint.script.neighbours import programs
 from gpulint.script.old_torch import needs_older_torch
 from gpulint.script.unmoved import stays_behind
+from gpulint.script.unused import (
+    is_imported_by_none,
+    is_only_imported,
+    reads_of,
+)
 
 if TYPE_CHECKING:
     from gpulint.script.loaders import Loader

@@ -1,0 +1,72 @@
+"""What a project may be for: programs that are not here, or notebooks around."""
+
+from __future__ import annotations
+
+import re
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpulint.index import Project
+from gpulint.torch_prose import text_of
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+# What says in a file of packaging that the project is a package, and not just how its
+# extensions are built or its tools are set.
+_PACKAGED = {
+    "setup.py": re.compile(r"\b(packages|py_modules|install_requires)\s*="),
+    "setup.cfg": re.compile(r"^\[(metadata|options)\]", re.MULTILINE),
+    "pyproject.toml": re.compile(
+        r"^\[(project|tool\.(poetry|flit|pdm))\b", re.MULTILINE
+    ),
+}
+
+
+def is_offered(script: Script, name: str | None = None) -> bool:
+    """Whether a file may be for programs that are not here or not read: a library's.
+
+    Or for a notebook around that has its name or its folder's, and the one asked for.
+    """
+    project = script.index.project
+    if project is None or not project.files or not project.is_read:
+        return True
+    path, root = script.source.path, project.root
+    parts = [
+        f"{re.escape(path.stem)}|{re.escape(path.parent.name)}",
+        re.escape(name or ""),
+    ]
+    named = [re.compile(rf"\b({part})\b") for part in parts if part]
+    return (
+        path.stem == "hubconf"
+        or is_packaged(script)
+        or any(
+            project.is_file(notebook)
+            and all(its.search(text_of(notebook)) for its in named)
+            for notebook in notebooks_in(project, {root, path.parent})
+        )
+    )
+
+
+def is_packaged(script: Script) -> bool:
+    """Whether a file is a part of what others install and import."""
+    project, folder = script.index.project, script.source.path.parent
+    if project is None or not any(
+        project.is_file(project.root / file)
+        and says.search(text_of(project.root / file))
+        for file, says in _PACKAGED.items()
+    ):
+        return False
+    return folder == project.root or _is_in_package(project, folder)
+
+
+def _is_in_package(project: Project, folder: Path) -> bool:
+    """Whether a folder is a package, in none but packages, up to the root or `src`."""
+    tops = (project.root, project.root / "src")
+    around = takewhile(lambda f: f not in tops, (folder, *folder.parents))
+    return all(project.lists(f / "__init__.py") for f in around)
+
+
+def notebooks_in(project: Project, folders: set[Path]) -> list[Path]:
+    return [path for folder in folders for path in project.in_folder(folder, "*.ipynb")]
