@@ -16,7 +16,8 @@
 - one topic each, for the rule that asks: `columns`, `column_uses`, `column_fates`
   (GPU101), `transfers` (102), `host_arrays`, `residency` (103), `at_creation` (104),
   `hoists`, `module_moves` (105), `waits`, `timed`, `drained`, `members`,
-  `accumulators`, `device_sums` (106, 109), `forced` (107), `host_copies` (108), `round_trips` (110),
+  `accumulators`, `device_sums` (106, 109), `forced` (107), `host_copies` (108),
+  `round_trips` (110),
   `serial`, `dataset_size`, `loader_options` (201), `pinning`,
   `collation`, `loader_classes`, `generated`, `sample_size`, `sample_ways`,
   `batches_taken`, `few_batches`, `batch_objects`, `beyond`, `pageable` (202),
