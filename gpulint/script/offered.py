@@ -52,13 +52,20 @@ def is_offered(script: Script, name: str | None = None) -> bool:
 def is_packaged(script: Script) -> bool:
     """Whether a file is a part of what others install and import."""
     project, folder = script.index.project, script.source.path.parent
-    if project is None or not any(
-        project.is_file(project.root / file)
-        and says.search(text_of(project.root / file))
-        for file, says in _PACKAGED.items()
-    ):
+    if project is None:
         return False
-    return folder == project.root or _is_in_package(project, folder)
+    files = [project.root / file for file in _PACKAGED]
+    texts = [text_of(file) if project.is_file(file) else "" for file in files]
+    says = zip(texts, _PACKAGED.values(), strict=True)
+    if not any(pattern.search(text) for text, pattern in says):
+        return False
+    if folder == project.root or _is_in_package(project, folder):
+        return True
+    if not folder.is_relative_to(project.root):
+        return False
+    first = folder.relative_to(project.root).parts[0]
+    named = re.compile(rf"\b{re.escape(first)}\b")
+    return any("find_namespace" in text and named.search(text) for text in texts)
 
 
 def _is_in_package(project: Project, folder: Path) -> bool:

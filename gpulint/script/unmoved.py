@@ -24,6 +24,11 @@ _STAYS = frozenset(
 )
 MAX_CALLS = 3  # from a loop, back to where its model is made
 _OF_TORCHVISION = re.compile(r"torchvision\.models\.(\w+\.)*[a-z]\w*$")
+# Layers that have weights.
+_WEIGHS = re.compile(
+    r"(Lazy)?(Bi)?(Linear|Conv\w*|Embedding|LSTM\w*|GRU\w*|RNN\w*|Parameter|\w*Norm\w*|"
+    r"Transformer\w*|MultiheadAttention)$"
+)
 _DEFAULTS = ("set_default_device", "set_default_tensor_type", "Accelerator")
 
 
@@ -116,11 +121,13 @@ def _is_of_no_device(script: Script, made: ast.Call) -> bool:
     owner = script.resolver.class_of(made.func)
     if owner is None or not script.tensors.is_module_class(owner):
         return False
-    for base in script.resolver.bases(owner):
-        words = {getattr(n, "attr", getattr(n, "id", "")) for n in walk(base)}
-        if not words.isdisjoint({"cuda", "to", "device"}):
-            return False
-    return True
+    words = {
+        getattr(node, "attr", getattr(node, "id", ""))
+        for base in script.resolver.bases(owner)
+        for node in walk(base)
+    }
+    weighs = any(map(_WEIGHS.match, words))  # a loss without weights may be anywhere
+    return weighs and words.isdisjoint({"cuda", "to", "device"})
 
 
 def _leaves(script: Script, use: ast.AST, depth: int) -> bool:

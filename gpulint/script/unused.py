@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MAX_NOTEBOOKS = 16_000_000  # bytes of the notebooks beside a file, with their pictures
 MAX_USES = 3  # from what is used, to what uses it, and so on
+_TESTS = ("test", "Test")  # what runs these finds them by their names
 _SETS_UP = ("logger.", "logging.", "warnings.", "sys.path.")
 
 
@@ -40,7 +41,7 @@ def is_only_imported(script: Script, node: ast.AST, depth: int = MAX_USES) -> bo
     project = script.index.project
     if project is None or not isinstance(kept, Kept):
         return False
-    if not has_plain_decorators(script.index, kept):
+    if not has_plain_decorators(script.index, kept) or kept.name.startswith(_TESTS):
         return False
     private = kept.name.startswith("_")
     if is_offered(script, kept.name) and not private:

@@ -133,6 +133,21 @@ def test_libraries_and_notebooks_may_use_all(
 
 
 @pytest.mark.parametrize(
+    "include, found", [("lib.*", [8, 13]), ("lib", [8, 13]), ("other.*", [8])]
+)
+def test_packages_without_a_file_of_their_own(
+    tmp_path: Path, include: str, found: list[int]
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "matcher.py").write_text(MODEL)
+    (tmp_path / "train.py").write_text(TRAIN.replace("from ", "from lib."))
+    packages = f"find_namespace_packages(include={include!r})"
+    (tmp_path / "setup.py").write_text(f"setup(packages={packages})")
+    assert rows(tmp_path / "lib") == found
+
+
+@pytest.mark.parametrize(
     "name, text",
     [
         ("setup.py", "setup(ext_modules=[CUDAExtension('ops', ['ops.cu'])])"),
@@ -284,6 +299,8 @@ def fit(*rates):
         ("import losses\n\nlosses.fit(losses.rate_all)\n", True),
         ("import losses\n\nfit(losses, 'Rater')\n", True),
         ("from torch import fit, rate\n\nfit(rate)\n", False),
+        ("from losses import Rater\n\n\nclass TestRater:\n    Rater()\n", True),
+        ("from losses import Rater\n\n\nclass UsesRater:\n    Rater()\n", False),
     ],
 )
 def test_what_only_unused_code_uses(tmp_path: Path, train: str, seen: bool) -> None:

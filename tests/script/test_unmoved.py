@@ -155,3 +155,41 @@ def test_loaders_and_inner_loops_of_such_models() -> None:
         its = text.replace('alexnet(weights="DEFAULT")', f"alexnet(){moved}")
         found = check_source(Source(Path("a.py"), its), options).findings
         assert {f.code: f.confidence for f in found} == {"GPU109": sure, "GPU202": sure}
+
+
+LOSS = """\
+import torch
+from torch import nn
+
+from project import loader, model, optimizer
+
+
+class Smooth(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.{}
+
+    def forward(self, x, y):
+        return self.inner(x).mean()
+
+
+def train(criterion, device):
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        loss = criterion(x, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(loss.item())
+
+
+criterion = Smooth()
+train(criterion, torch.device("cuda"))
+"""
+
+
+@pytest.mark.parametrize(
+    "inner, sure", [("LogSoftmax(1)", HIGH), ("Linear(4, 4)", LOW)]
+)
+def test_losses_without_weights(inner: str, sure: Confidence) -> None:
+    assert confidence(LOSS.format(inner)) is sure
