@@ -7,7 +7,8 @@ import re
 
 from gpulint.index import Argument, Evaluator
 from gpulint.index.walk import dotted, walk
-from gpulint.script.datasets import Dataset, Work, is_cuda, reachable, sent_to_device
+from gpulint.script.datasets import Dataset, Work, reachable
+from gpulint.script.sample_device import is_cuda, sent_to_device
 
 _TOKENIZER = re.compile(
     r"(^|[._])(tokeni[sz]er|feature_extractor|(auto_?|image_?)?processor)"

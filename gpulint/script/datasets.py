@@ -12,6 +12,12 @@ from typing import NamedTuple
 from gpulint.index import Argument, Evaluator, Function
 from gpulint.index.build import last_name
 from gpulint.index.walk import COMPREHENSIONS, dotted, walk, walk_scope, whole_of
+from gpulint.script.sample_device import (
+    is_to_cpu,
+    kept_on_device,
+    run_on_gpu,
+    sent_to_device,
+)
 from gpulint.script.sample_ways import may_take_no_work
 
 MAX_DEPTH = 3  # names and calls, from a change back to the dataset
@@ -259,8 +265,8 @@ def read_class(
         return Dataset(Work.UNKNOWN, owner=owner)
     bodies = reachable(entry, evaluator)
     draws = _draws(bodies, evaluator)
-    kept = _kept_on_device(methods.get("__init__"), bodies)
-    on_host = kept is not None and _is_to_cpu(kept, evaluator)
+    kept = kept_on_device(methods.get("__init__"), bodies)
+    on_host = kept is not None and is_to_cpu(kept, evaluator)
     idle = _left_unset(methods.get("__init__"), evaluator, made)
     idle |= _light_transforms(methods.get("__init__"), evaluator, made)
     place, reason = first_work([f.body for f in bodies], evaluator, idle)
@@ -282,6 +288,7 @@ def read_class(
         random=draws,
         handle=_open_handle(owner, evaluator),
         device=next(filter(None, map(sent_to_device, bodies)), None)
+        or next((n for f in bodies for n in run_on_gpu(f, evaluator)), None)
         or (None if on_host else kept),
         iterable=iterable,
         mutated=cached or _mutates_itself(bodies, evaluator),
@@ -566,49 +573,6 @@ def _open_handle(owner: ast.ClassDef, evaluator: Evaluator) -> ast.AST | None:
             kept = any(isinstance(t, ast.Attribute) for t in node.targets)
             if name in _HANDLES and kept:
                 return node.value
-    return None
-
-
-def sent_to_device(code: ast.AST) -> ast.AST | None:
-    """A move to the device for a sample: CUDA in worker processes fails."""
-    for node in walk(code):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr == "cuda":
-                return node
-            given = [*node.args, *(k.value for k in node.keywords)]
-            if node.func.attr == "to" and any(
-                "device" in (dotted(a) or "") or is_cuda(a) for a in given
-            ):
-                return node
-    return None
-
-
-def is_cuda(node: ast.expr) -> bool:
-    """`"cuda"`, `"cuda:1"`."""
-    return isinstance(node, ast.Constant) and str(node.value).startswith("cuda")
-
-
-def _is_to_cpu(move: ast.AST, evaluator: Evaluator) -> bool:
-    """Whether all devices that a move is known to be given are the CPU."""
-    given = [n for n in ast.iter_child_nodes(move) if n is not getattr(move, "func", 0)]
-    origins = [o for n in given for o in evaluator.resolver.origins(n)]
-    return bool(origins) and all(
-        o.expression is not None
-        and "'cpu'" in ast.dump(o.expression)
-        and "'cuda'" not in ast.dump(o.expression)
-        for o in origins
-    )
-
-
-def _kept_on_device(init: Function | None, bodies: list[Function]) -> ast.AST | None:
-    """What `__init__` moves to a device and samples are made with."""
-    used = {dotted(n) for n in walk(*bodies) if isinstance(n, ast.Attribute)}
-    for node in walk(*init.body) if init is not None else ():
-        targets = map(dotted, node.targets) if isinstance(node, ast.Assign) else ()
-        kept = any(name and "." in name and name in used for name in targets)
-        moved = sent_to_device(node) if kept else None
-        if moved is not None:
-            return moved
     return None
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from gpulint.index import Function
 from gpulint.index.resolve import TENSOR_METHODS
 from gpulint.index.walk import dotted, walk
-from gpulint.script.datasets import functions_of, reachable, sent_to_device
+from gpulint.script.datasets import functions_of, reachable
+from gpulint.script.sample_device import sent_to_device
 from gpulint.script.waits import acts
 
 if TYPE_CHECKING:

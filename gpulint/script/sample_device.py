@@ -1,0 +1,71 @@
+"""What makes or puts samples on the device, which worker processes cannot use."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from gpulint.index import Evaluator, Function
+from gpulint.index.walk import dotted, walk
+
+_OF_GPUS = re.compile(
+    r"(cupy|cudf|cuml|cugraph)\.|numba\.cuda\."
+    r"|warp\.(init|launch|Mesh|array|zeros|empty|from_numpy|from_torch)$"
+)
+
+
+def sent_to_device(code: ast.AST) -> ast.AST | None:
+    """A move to the device for a sample: CUDA in worker processes fails."""
+    for node in walk(code):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr == "cuda":
+                return node
+            given = [*node.args, *(k.value for k in node.keywords)]
+            if node.func.attr == "to" and any(
+                "device" in (dotted(a) or "") or is_cuda(a) for a in given
+            ):
+                return node
+    return None
+
+
+def run_on_gpu(function: Function, evaluator: Evaluator) -> Iterator[ast.AST]:
+    """Calls of packages whose arrays and kernels are a GPU's, of their functions alone.
+
+    `warp` may be a name of the project's own, so that what Warp has is asked for.
+    """
+    index = evaluator.index.home(function)
+    for node in walk(function):
+        if isinstance(node, ast.Call) and _OF_GPUS.match(
+            index.qualified(node.func) or ""
+        ):
+            yield node
+
+
+def is_cuda(node: ast.expr) -> bool:
+    """`"cuda"`, `"cuda:1"`."""
+    return isinstance(node, ast.Constant) and str(node.value).startswith("cuda")
+
+
+def is_to_cpu(move: ast.AST, evaluator: Evaluator) -> bool:
+    """Whether all devices that a move is known to be given are the CPU."""
+    given = [n for n in ast.iter_child_nodes(move) if n is not getattr(move, "func", 0)]
+    origins = [o for n in given for o in evaluator.resolver.origins(n)]
+    return bool(origins) and all(
+        o.expression is not None
+        and "'cpu'" in ast.dump(o.expression)
+        and "'cuda'" not in ast.dump(o.expression)
+        for o in origins
+    )
+
+
+def kept_on_device(init: Function | None, bodies: list[Function]) -> ast.AST | None:
+    """What `__init__` moves to a device and samples are made with."""
+    used = {dotted(n) for n in walk(*bodies) if isinstance(n, ast.Attribute)}
+    for node in walk(*init.body) if init is not None else ():
+        targets = map(dotted, node.targets) if isinstance(node, ast.Assign) else ()
+        kept = any(name and "." in name and name in used for name in targets)
+        moved = sent_to_device(node) if kept else None
+        if moved is not None:
+            return moved
+    return None
