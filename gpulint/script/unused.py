@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 MAX_NOTEBOOKS = 16_000_000  # bytes of the notebooks beside a file, with their pictures
 MAX_USES = 3  # from what is used, to what uses it, and so on
-_TESTS = ("test", "Test")  # what runs these finds them by their names
 _SETS_UP = ("logger.", "logging.", "warnings.", "sys.path.")
 
 
@@ -41,7 +40,7 @@ def is_only_imported(script: Script, node: ast.AST, depth: int = MAX_USES) -> bo
     project = script.index.project
     if project is None or not isinstance(kept, Kept):
         return False
-    if not has_plain_decorators(script.index, kept) or kept.name.startswith(_TESTS):
+    if not has_plain_decorators(script.index, kept) or _is_test(script.index, kept):
         return False
     private = kept.name.startswith("_")
     if is_offered(script, kept.name) and not private:
@@ -65,6 +64,13 @@ def is_only_imported(script: Script, node: ast.AST, depth: int = MAX_USES) -> bo
     return not reads or (
         depth > 0 and all(is_only_imported(script.of(n), n, depth - 1) for n in reads)
     )
+
+
+def _is_test(index: FileIndex, kept: Kept) -> bool:
+    """Whether pytest or unittest finds a function or class by its name."""
+    stem = index.source.path.stem
+    named = stem.startswith("test") or stem.endswith("_test")
+    return named and kept.name.startswith(("test", "Test"))
 
 
 def reads_of(script: Script, kept: Kept) -> Iterator[ast.AST]:

@@ -299,8 +299,7 @@ def fit(*rates):
         ("import losses\n\nlosses.fit(losses.rate_all)\n", True),
         ("import losses\n\nfit(losses, 'Rater')\n", True),
         ("from torch import fit, rate\n\nfit(rate)\n", False),
-        ("from losses import Rater\n\n\nclass TestRater:\n    Rater()\n", True),
-        ("from losses import Rater\n\n\nclass UsesRater:\n    Rater()\n", False),
+        ("from losses import Rater\n\n\nclass TestRater:\n    Rater()\n", False),
     ],
 )
 def test_what_only_unused_code_uses(tmp_path: Path, train: str, seen: bool) -> None:
@@ -312,6 +311,18 @@ def test_what_only_unused_code_uses(tmp_path: Path, train: str, seen: bool) -> N
     if "matcher" not in train:
         (tmp_path / "other.py").write_text("import matcher\n\nmatcher.fit()\n")
     (tmp_path / "train.py").write_text(train)
+    found = confidences(tmp_path, "GPU106")
+    assert [c is Confidence.LOW for c in found.values()] == [not seen]
+
+
+@pytest.mark.parametrize(
+    "name, seen", [("test_rate.py", True), ("rate_test.py", True), ("other.py", False)]
+)
+def test_what_tests_use(tmp_path: Path, name: str, seen: bool) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "matcher.py").write_text(LOSSES)
+    text = "from matcher import Rater\n\n\nclass TestRater:\n    Rater()(1, [])\n"
+    (tmp_path / name).write_text(f"{text}\n\nif __name__ == '__main__':\n    run()\n")
     found = confidences(tmp_path, "GPU106")
     assert [c is Confidence.LOW for c in found.values()] == [not seen]
 
