@@ -44,7 +44,8 @@ code that touches `.grad`. Needs torch 2.0.
 
 ## When not
 A plain `zero_grad()` is fine. So is zeroing the gradient of one tensor, such as an
-input that is being optimised.
+input that is being optimised. Gradients that the script puts in a place of their own
+(`p.grad = torch.empty_like(p)`, in a pool of memory or one flat buffer) have to stay.
 
 ## Source
 PyTorch documentation, `Optimizer.zero_grad` and the Performance Tuning Guide: setting
@@ -66,6 +67,7 @@ from gpulint.script.zeroing import (
     gradient_of,
     only_zeroes,
     over_parameters,
+    places_gradients,
     training_step,
     whole_model,
 )
@@ -95,6 +97,8 @@ class ZeroFilledGrads(Rule):
         if not argument.given or not values or loop is None:
             return
         if any(v.default or v.constant is not False for v in values):
+            return
+        if places_gradients(script):
             return
         reason = None
         if not isinstance(argument.direct, ast.Constant):

@@ -40,6 +40,17 @@ def gradient_of(node: ast.expr) -> ast.Name | None:
     return None
 
 
+def places_gradients(script: Script) -> bool:
+    """Whether the script gives tensors gradients of its own: `p.grad = flat[a:b]`."""
+    return any(
+        isinstance(target, ast.Attribute)
+        and target.attr == "grad"
+        and not (isinstance(node.value, ast.Constant) and node.value.value is None)
+        for node in script.index.all(ast.Assign)
+        for target in node.targets
+    )
+
+
 def over_parameters(script: Script, name: ast.Name) -> ast.AST | None:
     """The loop or comprehension over parameters that binds a name."""
     for definition in script.definitions(name):
