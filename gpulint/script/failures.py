@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.index import Function
-from gpulint.index.walk import COMPREHENSIONS, LOOPS, walk_scope
+from gpulint.index import Definition, Function
+from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk, walk_scope
 from gpulint.script.batch_parts import unpacks_other_parts
 from gpulint.script.decorators import has_plain_decorators
 from gpulint.source import NOTEBOOK
@@ -72,7 +72,7 @@ def fails_around(script: Script, node: ast.AST) -> bool:
                 number = block.index(child)
                 if any(map(raises, block[:number])):
                     return True
-                if isinstance(above, LOOPS) and block is above.body:
+                if _runs_again(script, above, block):
                     behind = _until_left(block[number + 1 :])
                     stays = not _leaves(child)
                     if stays and any(map(raises, behind)):
@@ -81,6 +81,13 @@ def fails_around(script: Script, node: ast.AST) -> bool:
             return False
         child = above
     return False
+
+
+def _runs_again(script: Script, above: ast.AST, block: list[ast.stmt]) -> bool:
+    """Whether a block is the body of a loop, or a branch in one."""
+    if isinstance(above, ast.If):
+        return bool(script.loops_around(above))
+    return isinstance(above, LOOPS) and block is above.body
 
 
 def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
@@ -127,6 +134,10 @@ def _raises(script: Script, statement: ast.stmt, depth: int, names: bool) -> boo
             return not isinstance(statement, (ast.With, ast.AsyncWith)) or all(
                 _lets_through(script, item.context_expr) for item in statement.items
             )
+    if isinstance(statement, ast.If) and _holds_first(script, statement.test):
+        body = _until_left(statement.body)
+        if any(_raises(script, inner, depth, names) for inner in body):
+            return True
     if _unpacks_another_number(script, statement):
         return True
     if unpacks_other_parts(script, statement):
@@ -137,6 +148,37 @@ def _raises(script: Script, statement: ast.stmt, depth: int, names: bool) -> boo
         or (names and isinstance(node, ast.Name) and _is_unbound(script, node))
         for head in _heads(statement)
         for node in _evaluated(head)
+    )
+
+
+def _holds_first(script: Script, test: ast.expr) -> bool:
+    """`i % n == 0`, where a loop counts `i` up from 0: in its first pass."""
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
+        return False
+    left, right = test.left, test.comparators[0]
+    if not isinstance(left, ast.BinOp) or not isinstance(left.op, ast.Mod):
+        return False
+    if not isinstance(right, ast.Constant) or right.value != 0 or len(test.ops) > 1:
+        return False
+    reached = script.definitions(left.left) if isinstance(left.left, ast.Name) else ()
+    return bool(reached) and all(_counts_from_zero(d) for d in reached)
+
+
+def _counts_from_zero(definition: Definition) -> bool:
+    """`for i, x in enumerate(…)`, also in a bar that shows how far it has come."""
+    counts = (
+        (
+            node
+            for node in walk(definition.value)
+            if isinstance(node, ast.Call) and dotted(node.func) == "enumerate"
+        )
+        if definition.value is not None
+        else ()
+    )
+    return (
+        definition.kind == "for"
+        and definition.path == (0,)
+        and any(len(call.args) == 1 and not call.keywords for call in counts)
     )
 
 

@@ -52,9 +52,11 @@ def stays_on_host(script: Script, loop: Loop) -> bool:
 
     It says nothing of devices, while a training loop of another function moves its
     batches there; or a cell of a notebook puts its model on the CPU, or moves no batch
-    of a loader whose batches other cells move.
+    of a loader whose batches other cells move, or a later cell moves the model first.
     """
     if _model_is_on_host(script, loop) or _leaves_batches(script, loop):
+        return True
+    if _model_is_moved_later(script, loop):
         return True
     function = _outermost(script, loop)
     if function is None or not isinstance(script.index.parent(function), ast.Module):
@@ -63,6 +65,32 @@ def stays_on_host(script: Script, loop: Loop) -> bool:
         return False
     others = [x for x in script.training_loops if _outermost(script, x) != function]
     return any(_outermost(script, x) for _, x in script.batch_moves if x in others)
+
+
+def _model_is_moved_later(script: Script, loop: Loop) -> bool:
+    """Whether a loop outside of functions calls a model that is moved behind it.
+
+    And moves no batch itself.
+    """
+    if loop.function is not None or script.moves_in([loop]):
+        return False
+    last = loop.node.end_lineno or loop.node.lineno
+    for call in loop.calls:
+        name = call.func
+        if not isinstance(name, ast.Name):
+            continue
+        moves = [m.call for m in script.moves if dotted(m.receiver) == name.id]
+        made = [d.value for d in script.definitions(name)]
+        if (
+            moves
+            and all(m.lineno > last and script.index.function(m) is None for m in moves)
+            and all(
+                isinstance(value, ast.Call) and not _DEVICE.search(script.text(value))
+                for value in made
+            )
+        ):
+            return True
+    return False
 
 
 def _leaves_batches(script: Script, loop: Loop) -> bool:

@@ -342,6 +342,48 @@ def test_names_that_nothing_defines(old: str, new: str, sure: Confidence) -> Non
         assert finding.confidence is confidence, lines
 
 
+@pytest.mark.parametrize(
+    "old, new, sure",
+    [
+        ("", "", LOW),
+        ("enumerate(loader)", "enumerate(loader, 1)", HIGH),
+        ("enumerate(loader)", "bar(enumerate(loader))", LOW),
+        ("enumerate(loader)", "loader.pairs()", HIGH),
+        ("i % 4 == 0", "i % 4 == 3", HIGH),
+        ("i % 4 == 0", "i % 4", HIGH),
+        ("i % 4 == 0", "i % 4 == 0 and model.training", HIGH),
+        ("i % 4 == 0", "epoch % 4 == 0", HIGH),
+    ],
+)
+def test_what_the_first_pass_of_a_loop_runs(
+    old: str, new: str, sure: Confidence
+) -> None:
+    text = UNDEFINED.replace("make_batches()", "[]").replace("    log(rank)\n", "")
+    text = text.replace("for x in loader:", "for i, x in enumerate(loader):")
+    text = text.replace(
+        "        print(", "        if i % 4 == 0:\n            log(i)\n" * 1
+    )
+    text = text.replace("log(i)\nloss", "log(i)\n        print(loss")
+    text = text.replace("def train(loader):", "def train(loader, bar=list, epoch=0):")
+    text = text.replace(old, new, 1) + "# ...\n" * 60
+    [finding] = check_source(
+        Source(Path("train.py"), text), Options(select_rules(("GPU106",)))
+    ).findings
+    assert finding.confidence is sure
+
+
+def test_what_a_branch_of_a_loop_runs() -> None:
+    text = UNDEFINED.replace("make_batches()", "[]").replace("    log(rank)\n", "")
+    text = text.replace("for x in loader:", "for x in loader:\n      if x.numel():")
+    text = text.replace("print(loss.item())", "print(loss.item())\n        log(0)")
+    text += "# ...\n" * 60
+    options = Options(select_rules(("GPU301",)))
+    for behind, sure in (("log(0)", LOW), ("print(0)", HIGH)):
+        source = Source(Path("train.py"), text.replace("log(0)", behind))
+        found = check_source(source, options).findings
+        assert [f.confidence for f in found] == [sure]
+
+
 def test_the_cells_of_a_notebook_run_alone() -> None:
     text = UNDEFINED.replace("make_batches()", "[]") + "# ...\n" * 60
     loop = text.replace("def train(loader):", "if True:").replace("train([])", "")
