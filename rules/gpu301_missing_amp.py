@@ -91,7 +91,7 @@ on an H200, ResNet-18 with 32 images and an encoder of 6 layers with 32 sequence
 took 1.1 times as long under autocast, as the casts are queued as well. `gpulint bench`
 tells.
 
-Of low confidence: models known to have less than 100 000 weights (1 000 000 in linear
+Of low confidence: models known to have less than 100 000 weights (2 000 000 in linear
 layers, alone or behind small convolutions of pictures of at most 64 x 64), which gain
 on large inputs alone, linear ones whose weights times the rows of a batch are less than
 256 000 000, where casts take as long as products, and those not surely large.

@@ -62,7 +62,7 @@ weights (200 000 in linear layers alone) or at most 64 features wide (such produ
 for memory), Fourier operators trained on derivatives of what they give, and models that
 act in an environment between two steps gain nothing. The optimizer holds a picture or a
 latent tensor, no weights. A function says nothing of devices, beside others that do.
-Models known to have less than 100 000 weights (1 000 000 in linear layers, alone or
+Models known to have less than 100 000 weights (2 000 000 in linear layers, alone or
 behind small convolutions of pictures of at most 64 x 64) gain on large inputs alone,
 and are of low confidence, as those whose layers may be narrower than 256 features and
 are neither of a package nor of convolutions or attention, and large ones whose linear

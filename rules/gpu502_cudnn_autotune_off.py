@@ -58,7 +58,7 @@ of its own is no hindrance where transforms crop the pictures to one size.
 No model is trained that is seen to convolve pictures; convolutions of single pixels and
 networks of words do not count, nor do models of less than 10 000 weights. The training
 runs on the CPU, or in Lightning or the Hugging Face Trainer. Models known to have less
-than 100 000 weights (1 000 000, most of them in linear layers, for pictures of at most
+than 100 000 weights (2 000 000, most of them in linear layers, for pictures of at most
 64 x 64) are of low confidence.
 
 ## Source

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SMALL = 10_000  # weights: less keeps no GPU busy, in whatever precision
 MODEST = 100_000  # weights: less keeps it busy for large inputs alone
 # Where each is used once for a sample, but for a modest number in small pictures.
-MODEST_IF_LINEAR = 1_000_000
+MODEST_IF_LINEAR = 2_000_000
 # Weights times rows of a batch: casting the weights takes as long as fewer products,
 # and so does the start of their kernels.
 MODEST_OF_FEW_ROWS = 4_000_000 * 64
