@@ -91,12 +91,12 @@ on an H200, ResNet-18 with 32 images and an encoder of 6 layers with 32 sequence
 took 1.1 times as long under autocast, as the casts are queued as well. `gpulint bench`
 tells.
 
-Of low confidence: models known to have less than 100 000 weights (2 000 000 in linear
-layers, alone or behind small convolutions of pictures of at most 64 x 64), which gain
-on large inputs alone, linear ones whose weights times the rows of a batch are less than
-256 000 000, where casts take as long as products, and those not surely large.
-Convolutions over pictures, models of a package, attention beside layer norms, and
-layers of 256 features or more are. Also a project that allows no torch from 1.6 on,
+Of low confidence: models known to have less than 100 000 weights (1 000 000 in linear
+layers, 2 000 000 in those behind small convolutions of pictures of at most 64 x 64),
+which gain on large inputs alone, linear ones whose weights times the rows of a batch
+are less than 256 000 000, where casts take as long as products, and those not surely
+large. Convolutions over pictures, models of a package, attention beside layer norms,
+and layers of 256 features or more are. Also a project that allows no torch from 1.6 on,
 which has no mixed precision of its own, loops in which no optimizer is seen to step, a
 program in which an option that is off turns the whole model into float16, one whose
 files use an environment to play in, and models of Fourier transforms, that solve linear

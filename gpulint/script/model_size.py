@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 SMALL = 10_000  # weights: less keeps no GPU busy, in whatever precision
 MODEST = 100_000  # weights: less keeps it busy for large inputs alone
-# Where each is used once for a sample, but for a modest number in small pictures.
-MODEST_IF_LINEAR = 2_000_000
+MODEST_IF_LINEAR = 1_000_000  # where each is used once for a sample
+# Where that is so but for a modest number, which small pictures use.
+MODEST_IN_PICTURES = 2_000_000
 # Weights times rows of a batch: casting the weights takes as long as fewer products,
 # and so does the start of their kernels.
 MODEST_OF_FEW_ROWS = 4_000_000 * 64
@@ -87,11 +88,12 @@ def is_tiny(script: Script, step: Step) -> bool:
 def is_modest(script: Script, step: Step) -> bool:
     """Whether what precision saves in a step hangs on the size of its inputs."""
     size = _of_step(script, step)
-    if size is None or size.weights >= MODEST_IF_LINEAR:
+    if size is None:
         return False
-    if size.weights < MODEST or size.linear:
+    if size.weights < (MODEST_IF_LINEAR if size.linear else MODEST):
         return True
-    return size.reused < MODEST and _takes_small(script, step)
+    modest = size.weights < MODEST_IN_PICTURES and size.reused < MODEST
+    return modest and not size.linear and _takes_small(script, step)
 
 
 def loses_by_casts(script: Script, step: Step) -> bool:
