@@ -76,9 +76,12 @@ def small_on_purpose(script: Script, loader: Loader) -> bool:
 def _joins_another(loop: Loop, loader: Loader) -> bool:
     """Whether each step has a batch of another loader too: `zip(source, target)`.
 
-    Which may be the larger part of it, and set how many steps there are.
+    Which may be the larger part of it, and set how many steps there are. A function
+    that is given one loader here and another one there has one in each step.
     """
-    return any(other.call is not loader.call for other in loop.loaders)
+    return len(loop.items) > 1 and any(
+        other.call is not loader.call for other in loop.loaders
+    )
 
 
 def _has_fixed_steps(script: Script, loader: Loader, loop: Loop) -> bool:
