@@ -48,10 +48,12 @@ are those that the script meant to have.
 ## When not
 Copies that something waits for before the read: `synchronize()`, an event, a blocking
 copy or `.item()` after it (the device works in order). Results that go to functions
-which are not known, are kept in attributes or returned. `x.pin_memory().to(device,
+which are not known, are kept in attributes or returned, and those of a function that
+calls `record_stream`, whose caller waits for the stream. `x.pin_memory().to(device,
 non_blocking=True)`, where the host can go on. Before torch 1.8 a copy to the host goes
 to ordinary memory and is complete: of low confidence in a project that allows none
-newer.
+newer. So is a device that may be MPS in a file that imports what works on CUDA alone
+(DeepSpeed, vLLM, Megatron, apex).
 
 ## Source
 "A guide on good usage of `non_blocking` and `pin_memory()` in PyTorch", with "Other
@@ -73,6 +75,7 @@ from gpulint.script.host_copies import (
     find_early_reads,
     find_pinned_for_nothing,
     find_unsafe_on_mps,
+    works_on_cuda,
 )
 from gpulint.script.syntax import without_call, without_last
 
@@ -126,6 +129,7 @@ class UnsafeNonBlocking(Rule):
             withheld=None if sure or named else "the device has no name",
             related=[(_argument(m), "another copy") for m in others],
             severity=Severity.ERROR if sure else Severity.WARNING,
+            confidence=None if sure or not works_on_cuda(script) else Confidence.LOW,
         )
 
     def _pinned(self, script: Script, moves: list[Move]) -> Finding:

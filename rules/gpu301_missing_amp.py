@@ -96,12 +96,13 @@ layers, 2 000 000 in those behind small convolutions of pictures of at most 64 x
 which gain on large inputs alone, linear ones whose weights times the rows of a batch
 are less than 256 000 000, where casts take as long as products, and those not surely
 large. Convolutions over pictures, models of a package, attention beside layer norms,
-and layers of 256 features or more are. Also a project that allows no torch from 1.6 on,
-which has no mixed precision of its own, loops in which no optimizer is seen to step, a
-program in which an option that is off turns the whole model into float16, one whose
-files use an environment to play in, and models of Fourier transforms, that solve linear
-systems or differential equations, or with recurrent cells that make a step for each
-frame, or recurrent layers that take one token of one sample.
+and layers of 256 features or more are. Also models that may compute in half precision
+by themselves, as their class or a function that is given them names it, a project that
+allows no torch from 1.6 on, which has no mixed precision of its own, loops in which no
+optimizer is seen to step, a program in which an option that is off turns the whole
+model into float16, one whose files use an environment to play in, and models of Fourier
+transforms, that solve linear systems or differential equations, or with recurrent cells
+that make a step for each frame, or recurrent layers that take one token of one sample.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and
@@ -124,8 +125,10 @@ from gpulint.script.graphs import is_graph_network
 from gpulint.script.half import RECURS, has_float32_kernels, recurs
 from gpulint.script.loops import imports_environments, steps_environment
 from gpulint.script.model_size import is_modest, is_tiny, loses_by_casts
+from gpulint.script.models import is_cast_elsewhere
 from gpulint.script.neighbours import run_together
 from gpulint.script.networks import (
+    casts_itself,
     is_large,
     is_surely_large,
     may_be_large,
@@ -195,6 +198,7 @@ class MissingAMP(Rule):
         sure = sure and is_surely_large(script)
         sure = sure and not is_modest(script, step) and not _is_of_other_work(script)
         sure = sure and not loses_by_casts(script, step)
+        sure = sure and not casts_itself(script) and not is_cast_elsewhere(script)
         try:
             fix = None if withheld else with_autocast(script, step)
         except CannotFix as error:

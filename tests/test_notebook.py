@@ -120,6 +120,8 @@ def test_changed_cell_keeps_its_magics(text: str, _: object, form: Any) -> None:
         "curl https://sdk.cloud.google.com | bash\nexec zsh -l",
         "# in a terminal\ngcloud compute ssh here \\\n--zone=there",
         "$ pip3 install jupyter  --upgrade",
+        "# on one GPU\nCUDA_VISIBLE_DEVICES=0 \\\nMAX_PIXELS=1 \\\nswift sft --rank 8",
+        "swift export \\\n    --adapters output",
     ],
 )
 def test_cells_for_another_terminal_are_no_code(shell: str) -> None:
@@ -129,7 +131,9 @@ def test_cells_for_another_terminal_are_no_code(shell: str) -> None:
     assert ["".join(cell["source"]) for cell in new] == ["import torch", shell, "x = 2"]
 
 
-@pytest.mark.parametrize("python", ["git = 3", "export (x)", "wget -x"])
+@pytest.mark.parametrize(
+    "python", ["git = 3", "export (x)", "wget -x", "RANK = 0", "not x --y"]
+)
 def test_names_that_are_commands_too(python: str) -> None:
     assert len(book("import torch", python).cells) == 2
 

@@ -164,7 +164,8 @@ class Outside:
                     if wanted & set(resolver.classes_of(written.value)):
                         yield Definition(name, written, "assign", value)
             if any(True for _ in resolver.member(owner, name)):
-                users = [*homes, *self._importing(owner, "setattr(")]
+                around = [u for c in _COMPUTED for u in self._importing(owner, c)]
+                users = [*homes, *around]
                 for home in dict.fromkeys(users):
                     yield from self._set_by_name(home, name, wanted)
         scope = self.index.scope(node)  # of an object that may be of a subclass
@@ -174,6 +175,7 @@ class Outside:
             for owner in owners:
                 for sub in self.subclasses(owner):
                     yield from self._own_members(sub, name)
+                    yield from self._set_by_name(self.index.home(sub), name, {sub})
 
     def _set_by_name(
         self, home: FileIndex, name: str, wanted: set[ast.ClassDef]

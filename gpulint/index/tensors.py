@@ -126,6 +126,10 @@ _MODULE_NAME = re.compile(
 )
 
 
+_TYPE = re.compile(r"\w+")
+# Declared so, a parameter gets no tensor; what is declared as `float` often does.
+_NO_TENSORS = frozenset({"int", "str", "bool"})
+_PLAIN_COMPARISONS = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _DISPLAYS = (ast.List, ast.Tuple, ast.ListComp)
 MAX_NAMES = 3  # from a test back to what decides it
 
@@ -359,11 +363,12 @@ class Tensors:
             plain = isinstance(node.op, ast.Not)
             return Where.PLAIN if plain else self.where(node.operand)
         if isinstance(node, ast.Compare):
-            if all(
-                isinstance(o, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for o in node.ops
-            ):
+            if all(isinstance(o, _PLAIN_COMPARISONS) for o in node.ops):
                 return Where.PLAIN
-            return _mixed(self.where(node.left), *map(self.where, node.comparators))
+            compared = [node.left, *node.comparators]
+            if any(map(self._is_text, compared)):
+                return Where.PLAIN  # a tensor that is compared with a text is not read
+            return _mixed(*map(self.where, compared))
         if isinstance(node, (ast.Subscript, ast.Starred, ast.Await)):
             return self.where(node.value)
         if isinstance(node, ast.IfExp):
@@ -373,6 +378,14 @@ class Tensors:
         if isinstance(node, ast.NamedExpr):
             return self.where(node.value)
         return self._container(node)
+
+    def _is_text(self, node: ast.expr) -> bool:
+        """A text, or a parameter that is declared as one."""
+        if not isinstance(node, ast.Name):
+            kept = isinstance(node, ast.Constant) and isinstance(node.value, str)
+            return kept or isinstance(node, ast.JoinedStr)
+        reached = self.resolver.definitions(node)
+        return bool(reached) and all(_declared(d) == {"str"} for d in reached)
 
     def _container(self, node: ast.AST) -> Where:
         items: Iterable[ast.expr] = ()
@@ -557,6 +570,8 @@ class Tensors:
         )
 
     def _parameter(self, definition: Definition) -> Where:
+        if _declared(definition) and _declared(definition) <= _NO_TENSORS:
+            return Where.PLAIN
         function = self.index.parent(
             self.index.parent(definition.node) or definition.node
         )
@@ -796,6 +811,17 @@ class Tensors:
         """Whether a class of this file derives from `nn.Module`."""
         names = self.resolver.base_names(owner)
         return any(n.startswith("torch.nn.") or n.endswith("Module") for n in names)
+
+
+def _declared(definition: Definition) -> set[str]:
+    """The types that a parameter is declared to have, but for None: `int | None`."""
+    node = definition.node
+    written = node.annotation if isinstance(node, ast.arg) else None
+    if isinstance(written, ast.Constant) and isinstance(written.value, str):
+        names = set(_TYPE.findall(written.value))
+    else:
+        names = set(_TYPE.findall(ast.unparse(written) if written else ""))
+    return names - {"Optional", "Union", "None", "typing"}
 
 
 def _at(value: ast.expr, step: object) -> ast.expr | None:

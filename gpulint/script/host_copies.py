@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Definition, Move, Target, Where
+from gpulint.index.build import last_name
 from gpulint.index.walk import COMPREHENSIONS, dotted, walk
 from gpulint.script.reads import SHARES
 
@@ -31,6 +33,8 @@ _ASK = frozenset(
 )
 # They may give a tensor that shares memory with their argument.
 _SHARING = frozenset("torch.as_tensor torch.from_numpy numpy.asarray".split())
+# Packages, and functions that ask for them, which are of use on CUDA alone.
+_ON_CUDA_ALONE = re.compile(r"deepspeed|vllm|sglang|megatron|nccl|flash_attn|apex")
 
 
 class EarlyRead(NamedTuple):
@@ -48,6 +52,8 @@ def find_early_reads(script: Script) -> Iterator[EarlyRead]:
         where = script.where(move.receiver)
         may_be_there = where & (Where.DEVICE | Where.UNKNOWN)
         if not may_be_there or script.tensors.is_module(move.receiver):
+            continue
+        if _is_for_a_stream(script, move):
             continue
         reads = [r for r in _reads(script, move.call, 0) if _follows(r, move.call)]
         for read in sorted(reads, key=_end):
@@ -145,13 +151,23 @@ def _later_uses(script: Script, name: ast.Name) -> Iterator[ast.AST]:
 # What waits in between
 
 
+def _is_for_a_stream(script: Script, move: Move) -> bool:
+    """Whether its function knows of other streams, whose user waits for them."""
+    names = map(last_name, _calls(script.index.scope(move.call)))
+    return "record_stream" in names
+
+
+def _calls(scope: ast.AST) -> Iterator[ast.Call]:
+    return (node for node in walk(scope) if isinstance(node, ast.Call))
+
+
 def _is_complete(script: Script, move: Move, read: ast.AST) -> bool:
     """Whether something between a copy and a read waits for the device."""
     scope = script.index.scope(move.call)
     return any(
         _follows(node, move.call) and _end(node) < _end(read)
-        for node in walk(scope)
-        if isinstance(node, ast.Call) and node is not read and _waits(script, node)
+        for node in _calls(scope)
+        if node is not read and _waits(script, node)
     )
 
 
@@ -198,6 +214,12 @@ def find_unsafe_on_mps(script: Script) -> Iterator[list[Move]]:
         if move.target is Target.MPS or "mps" in _kinds(script, move.device, 0):
             found.setdefault(script.index.scope(move.call), []).append(move)
     yield from found.values()
+
+
+def works_on_cuda(script: Script) -> bool:
+    """Whether a file is for CUDA, whatever its device may be called: `import vllm`."""
+    taken = [*script.index.imports.values(), *script.index.packages]
+    return any(map(_ON_CUDA_ALONE.search, taken))
 
 
 def _kinds(script: Script, device: ast.expr, depth: int) -> set[str]:

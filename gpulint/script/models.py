@@ -6,13 +6,14 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.index.walk import dotted
+from gpulint.index.walk import dotted, walk
+from gpulint.script.precision import names_half
 from gpulint.script.training_step import find_steps
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
-_MOVES = frozenset("to cuda train eval float apply requires_grad_".split())
+_MOVES = frozenset("to to_empty cuda train eval float apply requires_grad_".split())
 _WRAPPERS = frozenset(
     "torch.nn.DataParallel torch.nn.parallel.DistributedDataParallel torch.compile "
     "torch.nn.parallel.distributed.DistributedDataParallel torch.jit.script "
@@ -53,6 +54,17 @@ def constructors(script: Script) -> list[ast.Call | None]:
     """The calls that make the trained models, each once; None: one is not known."""
     found = (c for m in trained_models(script) for c in makers(script, m))
     return list(dict.fromkeys(found))
+
+
+def is_cast_elsewhere(script: Script) -> bool:
+    """Whether a function that is given a trained model names a half format.
+
+    `model = parallelize(model)`, which shards it with a `MixedPrecisionPolicy`.
+    """
+    names = dict.fromkeys(map(dotted, trained_models(script)))
+    calls = [c for n in names if n for c in script.index.calls_given.get(n, ())]
+    functions = dict.fromkeys(f for c in calls for f in script.resolver.callees(c))
+    return any(map(names_half, walk(*functions)))
 
 
 def makers(script: Script, model: ast.expr) -> Iterator[ast.Call | None]:

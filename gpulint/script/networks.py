@@ -23,6 +23,7 @@ from gpulint.script.branches import branches_of, most_in_one_pass
 from gpulint.script.half import is_gram, leads_to, reached_in_turn
 from gpulint.script.models import constructors, makers, trained_models
 from gpulint.script.neighbours import run_together
+from gpulint.script.precision import names_half
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -154,6 +155,14 @@ def solves_systems(script: Script) -> bool:
 def steps_by_cells(script: Script) -> bool:
     """Whether a model that is trained may make a step of its own for each frame."""
     return _trains_one(script, "steps_by_cells", ())
+
+
+def casts_itself(script: Script) -> bool:
+    """Whether a model that is trained may compute in half precision by its own code.
+
+    `autocast` in a `forward`, weights that its class makes bfloat16.
+    """
+    return _trains_one(script, "names_half", ())
 
 
 def may_run_cudnn(script: Script) -> bool:
@@ -357,6 +366,11 @@ class Network:
         if self.convolves or self.multiplies_much or self._has(_OF_LARGE):
             return True
         return self._is_wide(_RECURRENT) or self._is_wide(_IN_SEQUENCES)
+
+    @cached_property
+    def names_half(self) -> bool:
+        """Whether its definitions name mixed precision or a half format."""
+        return any(map(names_half, walk(*self.roots)))
 
     @property
     def transforms_spectra(self) -> bool:

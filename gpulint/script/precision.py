@@ -40,6 +40,13 @@ def matmul_set_nearby(script: Script) -> bool:
     )
 
 
+def names_half(node: ast.AST) -> bool:
+    """Whether a name, attribute or keyword is about mixed or half precision."""
+    name = getattr(node, "id", None) or getattr(node, "attr", None)
+    name = name or getattr(node, "arg", None)  # of a keyword or parameter
+    return isinstance(name, str) and _AMP.search(name) is not None
+
+
 class Precision:
     """Names in a file that concern precision, each with the first place it stands.
 

@@ -64,6 +64,33 @@ def test_a_member_set_again_on_one_path_keeps_the_first_value() -> None:
     assert not values(text).complete
 
 
+BASE = """\
+class Base:
+    def __init__(self):
+        self.n = 0
+    def go(self):
+        use(self.n)
+class Read(Base):
+    def __init__(self, given):
+        super().__init__()
+"""
+
+
+@pytest.mark.parametrize(
+    "text, complete",
+    [
+        ("        for k in given:\n            self.__dict__[k] = given[k]\n", False),
+        ("        vars(self).update(given)\n", False),
+        ("        setattr(self, given, 1)\n", False),
+        ("        self.__dict__['m'] = given\n", True),
+    ],
+)
+def test_what_a_subclass_sets_by_name(text: str, complete: bool) -> None:
+    found = values(BASE + text)
+    assert [v.constant for v in found.known] == [0]
+    assert found.complete is complete
+
+
 def test_what_too_many_setattr_lead_to_stays_unknown() -> None:
     text = (
         "class Box:\n item = 1\nclass Bag: pass\nbox = Box()\nsetattr(Bag(), name, 2)\n"
