@@ -63,21 +63,22 @@ for memory), Fourier operators trained on derivatives of what they give, and mod
 act in an environment between two steps gain nothing. The optimizer holds a picture or a
 latent tensor, no weights. A function says nothing of devices, beside others that do.
 Models known to have less than 100 000 weights (1 000 000 in linear layers, 2 000 000 in
-those behind small convolutions of pictures of at most 64 x 64) gain on large inputs
-alone, and are of low confidence, as those whose layers may be narrower than 256
-features and are neither of a package nor of convolutions or attention, and large ones
-whose linear layers are few beside convolutions or recurrent layers: those alone gain.
-So are models with recurrent cells, or layers that take one token of one sample, whose
-products are those of a single frame, layers of which no size is known, programs that
-name formats of 16 bits, and projects that no PyTorch from 1.7 on can run, the first
-with TF32. A constant switches the training off, or it is a trial: a few steps, or a
-search after which the optimizer is put back. The newest PyTorch that the project
-allows, or that can run its code, is one of 1.7 to 1.11, which multiplied in TF32 by
-default. The model is float64, the script runs on the CPU or on MPS, or the Hugging Face
-Trainer or another framework with settings of its own runs the training. Lightning only
-gives advice where nothing says the precision of products: its trainers count, at a
-`precision` of 32 bits. `torch.backends.cudnn.allow_tf32` is about convolutions and is
-on by default, so it changes nothing here.
+those behind small convolutions of pictures of at most 64 x 64), or that take pictures
+of at most 28 x 28, gain on large inputs alone, and are of low confidence, as those
+whose layers may be narrower than 256 features and are neither of a package nor of
+convolutions or attention, and large ones whose linear layers are few beside
+convolutions or recurrent layers: those alone gain. So are models with recurrent cells,
+or layers that take one token of one sample, whose products are those of a single frame,
+layers of which no size is known, programs that name formats of 16 bits, and projects
+that no PyTorch from 1.7 on can run, the first with TF32. A constant switches the
+training off, or it is a trial: a few steps, or a search after which the optimizer is
+put back. The newest PyTorch that the project allows, or that can run its code, is one
+of 1.7 to 1.11, which multiplied in TF32 by default. The model is float64, the script
+runs on the CPU or on MPS, or the Hugging Face Trainer or another framework with
+settings of its own runs the training. Lightning only gives advice where nothing says
+the precision of products: its trainers count, at a `precision` of 32 bits.
+`torch.backends.cudnn.allow_tf32` is about convolutions and is on by default, so it
+changes nothing here.
 
 ## Source
 PyTorch documentation, "CUDA semantics: TensorFloat-32 (TF32) on Ampere (and later)

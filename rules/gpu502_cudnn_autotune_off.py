@@ -59,7 +59,7 @@ No model is trained that is seen to convolve pictures; convolutions of single pi
 networks of words do not count, nor do models of less than 10 000 weights. The training
 runs on the CPU, or in Lightning or the Hugging Face Trainer. Models known to have less
 than 100 000 weights (2 000 000, most of them in linear layers, for pictures of at most
-64 x 64) are of low confidence.
+64 x 64), and those of pictures of at most 28 x 28, are of low confidence.
 
 ## Source
 PyTorch Performance Tuning Guide, "Enable cuDNN auto-tuner"; PyTorch documentation,

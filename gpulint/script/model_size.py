@@ -14,8 +14,7 @@ from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk
 from gpulint.script.bounds import at_most
 from gpulint.script.models import makers
 from gpulint.script.networks import LAYERS, NARROW, is_product
-from gpulint.script.small_samples import SMALL as ENOUGH
-from gpulint.script.small_samples import small_samples
+from gpulint.script.small_samples import SMALL_SIDE, small_samples
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -26,6 +25,7 @@ MODEST = 100_000  # weights: less keeps it busy for large inputs alone
 MODEST_IF_LINEAR = 1_000_000  # where each is used once for a sample
 # Where that is so but for a modest number, which small pictures use.
 MODEST_IN_PICTURES = 2_000_000
+SIDE_OF_DIGITS = 28  # pixels: whatever convolves so small pictures takes little
 # Weights times rows of a batch: casting the weights takes as long as fewer products,
 # and so does the start of their kernels.
 MODEST_OF_FEW_ROWS = 4_000_000 * 64
@@ -87,13 +87,16 @@ def is_tiny(script: Script, step: Step) -> bool:
 
 def is_modest(script: Script, step: Step) -> bool:
     """Whether what precision saves in a step hangs on the size of its inputs."""
+    side = _largest_side(script, step)
+    if side <= SIDE_OF_DIGITS:
+        return True
     size = _of_step(script, step)
     if size is None:
         return False
     if size.weights < (MODEST_IF_LINEAR if size.linear else MODEST):
         return True
     modest = size.weights < MODEST_IN_PICTURES and size.reused < MODEST
-    return modest and not size.linear and _takes_small(script, step)
+    return modest and not size.linear and side <= SMALL_SIDE
 
 
 def loses_by_casts(script: Script, step: Step) -> bool:
@@ -114,13 +117,12 @@ def _most_rows(step: Step) -> float:
     return max(whole, default=inf) if len(whole) == len(numbers) else inf
 
 
-def _takes_small(script: Script, step: Step) -> bool:
-    """Whether all samples of a step are known to be pictures of at most 64 x 64."""
+def _largest_side(script: Script, step: Step) -> float:
+    """The side of the largest pictures that a step takes; infinite: not known."""
     found = [small_samples(script, loader) for loader in step.loop.loaders]
-    return bool(found) and all(
-        its is not None and its.what.startswith("pictures") and its.enough >= ENOUGH
-        for its in found
-    )
+    sides = [its.side if its is not None else None for its in found]
+    known = [side for side in sides if side is not None]
+    return max(known, default=inf) if len(known) == len(sides) else inf
 
 
 def weights(script: Script, step: Step) -> float | None:

@@ -39,10 +39,14 @@ _OF_NETWORKS = "torch.nn."
 
 
 class Samples(NamedTuple):
-    """What samples are, and from which batch size on a batch of them is not small."""
+    """What samples are, and from which batch size on a batch of them is not small.
+
+    `side` is that of pictures, in pixels.
+    """
 
     what: str
     enough: int
+    side: int | None = None
 
 
 def small_samples(script: Script, loader: Loader) -> Samples | None:
@@ -69,7 +73,7 @@ def _of_side(side: int) -> Samples | None:
     if side > MIDDLE_SIDE:
         return None
     enough = SMALL if side <= SMALL_SIDE else SMALL_OF_PICTURES
-    return Samples(f"pictures of {side} x {side}", enough)
+    return Samples(f"pictures of {side} x {side}", enough, side)
 
 
 def _datasets(script: Script, loader: Loader) -> Iterator[ast.Call | None]:
