@@ -45,26 +45,28 @@ Loaders without workers, unless their samples ask for some (GPU201) or lie in me
 (GPU211), which is of low confidence: the process that trains would pin, one more copy
 in each of its steps (on an H200 that made steps with images of 19 MB 1.2 times as fast,
 and gained nothing with rows of 33 KB), and the fixes of both rules pin as well. Of low
-confidence too: loaders without workers of Lightning and Accelerate, batches that are
-lists (of `collate_fn=list`), or all cast on the host (`x.float()`), which copies those
-of another type, or made anew there but for labels. Options that an unpacked dict sets
-or may set, values decided at run time, loaders of other libraries, batches that are or
-may be on the device (pinning those raises), as those that a collate function asks a
-model for, samples that this process makes by acting in an environment, loaders that the
-switch pins which sends their batches, single samples of a script that trains nothing
-and reads back each result, loaders of which one batch or a few are taken or that
-`process` of a graph dataset runs once for all, datasets whose samples are all the same
-(a profile, or a trial of the model), objects that a collate function makes of a class
-without `pin_memory`, batches of a few known numbers, batches that the training process
-makes anew from arrays or joins before it copies them (`torch.cat` gives ordinary
-memory), data modules of projects without a trainer, that Lightning's trainers take on
-the CPU alone, or that no file names where others train or notebooks lie beside it,
-Lightning's test and prediction loaders where nothing runs them, functions that say
-nothing of devices beside others that do, loops that move nothing beside others that do,
-scripts for the CPU or MPS, and `pin_memory=False` with a comment that gives a reason.
-Batches that a dataset has made by objects it holds, in the training process perhaps by
-a model on the GPU, are of low confidence, as are those of which a collate function puts
-a part into an object that is not pinned (`NestedTensor`).
+confidence too: loaders without workers of Lightning and Accelerate, or for which all
+settings that are known ask for none, batches that are lists (of `collate_fn=list`), or
+all cast on the host (`x.float()`), which copies those of another type, or made anew
+there but for labels. Options that an unpacked dict sets or may set, values decided at
+run time, loaders of other libraries, batches that are or may be on the device (pinning
+those raises), as those that a collate function asks a model for, samples that this
+process makes by acting in an environment, loaders that the switch pins which sends
+their batches, single samples of a script that trains nothing and reads back each
+result, loaders of which one batch or a few are taken, that another process is handed
+(`executor.submit(read, loader)`), or that `process` of a graph dataset runs once for
+all, datasets whose samples are all the same (a profile, or a trial of the model),
+objects that a collate function makes of a class without `pin_memory`, batches of a few
+known numbers, batches that the training process makes anew from arrays or joins before
+it copies them (`torch.cat` gives ordinary memory), data modules of projects without a
+trainer, that Lightning's trainers take on the CPU alone, or that no file names where
+others train or notebooks lie beside it, Lightning's test and prediction loaders where
+nothing runs them, functions that say nothing of devices beside others that do, loops
+that move nothing beside others that do, scripts for the CPU or MPS, and
+`pin_memory=False` with a comment that gives a reason. Batches that a dataset has made
+by objects it holds, in the training process perhaps by a model on the GPU, are of low
+confidence, as are those of which a collate function puts a part into an object that is
+not pinned (`NestedTensor`).
 
 ## Source
 PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on
@@ -92,6 +94,7 @@ from gpulint.script.pinning import (
     has_no_workers,
     needs_tuple,
     pin_condition,
+    settings_ask_for_none,
     unpinned,
 )
 from gpulint.script.setting_values import comes_from_settings
@@ -155,6 +158,7 @@ def _may_not_gain(script: Script, loader: Loader) -> bool:
     joined = loader.argument("collate_fn").direct
     return (
         has_no_workers(loader)
+        or settings_ask_for_none(loader)
         or (joined is not None and script.text(joined) == "list")
         or cast_on_host(script, loops)
         or sends_labels_alone(script, loops)

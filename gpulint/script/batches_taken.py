@@ -23,6 +23,8 @@ _HOOKS = {
     "predict_dataloader": (".predict(", "def predict_step"),
 }
 _TRAINS = ("rainer", "LightningModule", "LightningCLI")  # `Trainer`, `cfg.trainer`
+_PROCESSES = re.compile(r"\bProcessPool|\bmultiprocessing\b|\bmp\.Pool")
+_HANDS_OVER = ("submit", "apply_async", "apply")
 _FITS = re.compile(r"rainer(\([^()]*\))?\.fit\(")
 
 
@@ -253,6 +255,14 @@ def run_by_nobody(script: Script, loader: Loader) -> bool:
         return False
     near = run_together(script)  # of a program: all that it runs
     return not any(sign in index.source.text for sign in signs for index in near)
+
+
+def goes_to_a_process(script: Script, loader: Loader) -> bool:
+    """`executor.submit(read, loader)`: what it yields comes back as another's copies."""
+    if not script.source.has(_PROCESSES):
+        return False
+    calls = (c for n in _HANDS_OVER for c in script.index.calls_by_name.get(n, ()))
+    return any(dotted(given) in loader.names for call in calls for given in call.args)
 
 
 def prepares_once(script: Script, loader: Loader) -> bool:

@@ -10,6 +10,7 @@ from gpulint.index import Move, Origin, Target, Value, Values, Where
 from gpulint.index.walk import children, dotted, walk
 from gpulint.script.batch_objects import nothing_to_pin
 from gpulint.script.batches_taken import (
+    goes_to_a_process,
     has_trainer,
     made_anew,
     prepares_once,
@@ -215,6 +216,12 @@ def has_no_workers(loader: Loader) -> bool:
     return workers.absent or (workers.given and loader.values("num_workers").all_in(0))
 
 
+def settings_ask_for_none(loader: Loader) -> bool:
+    """Whether all numbers of workers that are known are 0, be there others or not."""
+    known = loader.values("num_workers").known
+    return bool(known) and all(v.constant == 0 and not v.default for v in known)
+
+
 def stays_unpinned(script: Script, loop: Loop) -> bool:
     """Whether every loader of a loop is known, and has nothing to gain by pinning."""
     loaders = _known_unpinned(script, loop)
@@ -281,6 +288,8 @@ def _is_sent(script: Script, loader: Loader) -> bool:
     if prepares_once(script, loader) or takes_few(script, loader):
         return False
     if made_anew(script, loader) or has_tiny_batches(loader):
+        return False
+    if goes_to_a_process(script, loader):
         return False
     loops = [*loader.loops, *loops_beyond(script, loader)]
     if any(iterates_graphs(script.of(x.node), x) for x in loops):
