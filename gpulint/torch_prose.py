@@ -30,7 +30,7 @@ _INSTALL = re.compile(r"(?i)install[^.]*(\.(md|rst|txt))?")
 _IMAGES = re.compile(r"(?i)dockerfile.*")
 _TEXTS = re.compile(
     rf"(?i)readme[^.]*(\.(md|rst|txt))?|{_INSTALL.pattern[4:]}"
-    rf"|{_IMAGES.pattern[4:]}|(install|setup)\.sh"
+    rf"|{_IMAGES.pattern[4:]}|(\w+[_-])?(install|setup|env|environment)([_-]\w+)?\.sh"
 )
 _SIGNS = {  # in addresses of badges and in HTML
     "%20": " ",

@@ -69,7 +69,9 @@ break`, also of what a helper returns) and for copies that are only queued
 (`non_blocking`) are not reported. Nor are outputs that an evaluation collects on the
 host, what is read after them though the device had it before (that wait is over), and
 what is read right before them with nothing queued in between (without it they would
-wait as long). With a float16 `GradScaler`, `scaler.step` itself waits once a step
+wait as long), nor is what stands before `dist.barrier()` so. Of low confidence is a
+read behind a call that may have waited: of an object that is not known, by the name of
+a method that reads. With a float16 `GradScaler`, `scaler.step` itself waits once a step
 unless the optimizer is fused.
 
 ## Source
@@ -84,7 +86,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index.walk import walk
 from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Loop, Script
@@ -145,6 +147,7 @@ class HostSyncInLoop(Rule):
             withheld=withheld,
             related=related.items(),
             severity=Severity.WARNING if several and loop.train else Severity.NOTE,
+            confidence=None if any(w.sure for w in waits) else Confidence.LOW,
         )
 
 

@@ -91,23 +91,23 @@ or class: who sets that must be obeyed.
 In-memory data are copied between processes for nothing, also where an option that
 nothing sets would make samples take work, or the transform given does next to nothing.
 Nor a loader of which single batches are taken, or none, nor one whose loops ask for no
-GPU, whatever file they are in. A pass that is one
-batch of all samples, or that stops after a few batches, leaves workers nothing to make
-ahead, as does a training that ends after a few steps, a number that is written out.
-Samples that a notebook, a file of data or a program without any device only shows. A
-dataset whose samples are all the same is for a profile or a trial.
-Files that import Lightning have GPU251; nothing waits for what its trainers take on the
-CPU alone. Batches that a dataset makes on the GPU, and files opened in `__init__`
-(HDF5, LMDB), must not be shared with workers. A 0 with a comment that gives a reason
-(debugging, Windows, notebooks) is meant. One worker may well keep up with a process
-that trains or evaluates: low confidence, as where nothing is known of what a sample
-takes, where the number is the default of several functions, each for its callers to
-replace, or of an option that a command of the README or of a shell script gives, where
-all batches are put into a list once, where nobody takes batches of a loader that is
-handed on or kept, where one of the datasets has a single batch,
-where every worker would yield all samples of an iterable dataset, where samples change
-the dataset, of which each worker would have its own, and where a PyTorch
-before 1.9 runs a dataset that draws from NumPy's global generator.
+GPU, whatever file they are in. A pass that is one batch of all samples, or that stops
+after a few batches, leaves workers nothing to make ahead, as does a training that ends
+after a few steps, a number that is written out. Samples that a notebook, a file of data
+or a program without any device only shows. A dataset whose samples are all the same is
+for a profile or a trial. Files that import Lightning have GPU251; nothing waits for
+what its trainers take on the CPU alone. Batches that a dataset makes on the GPU, and
+files opened in `__init__` (HDF5, LMDB), must not be shared with workers. A 0 with a
+comment that gives a reason (debugging, Windows, notebooks) is meant. One worker may
+well keep up with a process that trains or evaluates: low confidence, as where nothing
+is known of what a sample takes, where the number is the default of several functions,
+each for its callers to replace, or of an option that a command of the README or of a
+shell script gives, where all batches are put into a list once, where nobody takes
+batches of a loader that is handed on or kept, where one of the datasets has a single
+batch, where the class of the samples is called one of mock or dummy data, where every
+worker would yield all samples of an iterable dataset, where samples change the dataset,
+of which each worker would have its own, and where a PyTorch before 1.9 runs a dataset
+that draws from NumPy's global generator.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, Single- and Multi-process Data Loading; the
@@ -117,6 +117,7 @@ Performance Tuning Guide, Enable asynchronous data loading and augmentation.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding
@@ -142,6 +143,7 @@ from gpulint.script.serial import (
 )
 from gpulint.script.worker_state import draws_alike
 
+STAND_IN = re.compile(r"(?i)mock|dummy|fake")
 TITLE = "Let the runtime choose the workers"
 
 
@@ -166,6 +168,7 @@ class SerialLoading(Rule):
                 sure = sure and not draws_the_same(script, loader)
                 sure = sure and not has_few_samples(loader, 1)
                 sure = sure and not no_copies(script, loader)
+                sure = sure and not is_stand_in(loader)
                 yield self._finding(script, loader, values, sure)
 
     def _finding(
@@ -191,6 +194,12 @@ class SerialLoading(Rule):
             effect=Effect.EXACT if exact(script, loader) else Effect.RANDOM,
             confidence=None if sure else Confidence.LOW,
         )
+
+
+def is_stand_in(loader: Loader) -> bool:
+    """Whether samples are made up, by the name of their class: `MockDataset`."""
+    owner = loader.dataset.owner
+    return owner is not None and STAND_IN.search(owner.name) is not None
 
 
 def has_one(values: tuple[Value, ...]) -> bool:

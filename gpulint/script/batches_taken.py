@@ -258,7 +258,7 @@ def run_by_nobody(script: Script, loader: Loader) -> bool:
 
 
 def goes_to_a_process(script: Script, loader: Loader) -> bool:
-    """`executor.submit(read, loader)`: what it yields comes back as another's copies."""
+    """`executor.submit(read, loader)`: what it gives is copied once more on its way."""
     if not script.source.has(_PROCESSES):
         return False
     calls = (c for n in _HANDS_OVER for c in script.index.calls_by_name.get(n, ()))

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gpulint.index import Where
+from gpulint.index.build import last_name
 from gpulint.index.walk import walk
 from gpulint.script.evaluation import called_module
 from gpulint.script.every_step import Part
 from gpulint.script.loops import is_backward, is_step
+from gpulint.script.neighbours import run_together
 from gpulint.script.reads import SHARES
 from gpulint.script.training_step import is_loss
 
@@ -82,6 +84,46 @@ def is_all_but_drained(
         if isinstance(before.node, ast.Call) and _runs_model(script, before.node):
             return False
     return False
+
+
+def follows_hidden_read(script: Script, parts: Sequence[Part], number: int) -> bool:
+    """Whether a call of an object that is not known may have waited before a part.
+
+    From that call on no model runs. It is given what may be on the device, and a method
+    of its name in the program reads: `info = self.engine.summary(outputs)`.
+    """
+    for before in reversed(parts[:number]):
+        call = before.node
+        if not isinstance(call, ast.Call):
+            continue
+        if _runs_model(script, call):
+            return False
+        if runs_with(before, parts[number]) and _may_read(script, call):
+            return True
+    return False
+
+
+def _may_read(script: Script, call: ast.Call) -> bool:
+    func = call.func
+    its = script.of(call)
+    if not isinstance(func, ast.Attribute) or its.resolver.callees(call):
+        return False
+    on_host = Where.PLAIN | Where.HOST
+    if not any(its.where(value) & ~on_host for value in call.args):
+        return False
+    named = (
+        function
+        for index in run_together(script)
+        if f"def {func.attr}(" in index.source.text
+        for function in index.all(ast.FunctionDef)
+        if function.name == func.attr
+    )
+    return any(_reads(function) for function in named)
+
+
+def _reads(function: ast.FunctionDef) -> bool:
+    inside = (node for node in walk(function) if isinstance(node, ast.Call))
+    return any(last_name(call) in _FETCHES - {"numpy"} for call in inside)
 
 
 def _runs_model(script: Script, call: ast.Call) -> bool:

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpulint.index import Function, Target, Where
 from gpulint.index.walk import dotted, walk
 from gpulint.script.branches import Branches, all_of, branches_of
-from gpulint.script.drained import is_all_but_drained, is_drained, is_read_again
+from gpulint.script.drained import (
+    follows_hidden_read,
+    is_all_but_drained,
+    is_drained,
+    is_read_again,
+)
 from gpulint.script.evaluation import called_module
 from gpulint.script.every_step import EveryStep, Part, is_latch
 from gpulint.script.losses import differentiated
@@ -46,7 +51,7 @@ class Wait(NamedTuple):
 
     `at` is where to show it: the expression, or the f-string that holds it (`ast`
     places what is inside one differently from version to version); the call that leads
-    there where it stands in another file.
+    there where it stands in another file. Not `sure`: a call before it may have waited.
     """
 
     node: ast.expr
@@ -55,6 +60,7 @@ class Wait(NamedTuple):
     inner: bool
     helper: Function | None
     branches: Branches = ()
+    sure: bool = True
 
     @property
     def rank(self) -> tuple[bool, bool, int, int]:
@@ -89,7 +95,8 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
     collected: list[Part] = []
     waiting: list[tuple[int, ast.expr, ast.expr]] = []
     for number, part in enumerate(parts):
-        if loop.eval and _is_collected(script, part, loop):
+        collects = loop.eval and _is_collected(script, part, loop)
+        if collects or _is_barrier(script, part.node):
             collected.append(part)
         waiting += [(number, *pair) for pair in _waiting(script, part, loop)]
     found: dict[ast.AST, Wait] = {}
@@ -106,7 +113,10 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
             if loop.train and _is_of_evaluation(part.branches):
                 continue  # one function trains and evaluates
             at = part.call or _shown(script, node)
-            found[node] = Wait(node, value, at, part.inner, part.helper, part.branches)
+            sure = not follows_hidden_read(script, parts, number)
+            found[node] = Wait(
+                node, value, at, part.inner, part.helper, part.branches, sure
+            )
     return sorted(found.values(), key=lambda w: w.rank)
 
 
@@ -206,6 +216,12 @@ def _waiting(
                     return
     else:
         yield from _tested(script, node, loop)
+
+
+def _is_barrier(script: Script, node: ast.AST) -> bool:
+    """`dist.barrier()`, for which NCCL waits on the host, for all that is queued."""
+    name = script.index.qualified(node.func) if isinstance(node, ast.Call) else None
+    return name is not None and name.endswith("distributed.barrier")
 
 
 def _is_collected(script: Script, part: Part, loop: Loop) -> bool:

@@ -199,6 +199,9 @@ def test_several_places(
         "docker/Dockerfile",
         "install.sh",
         "setup.sh",
+        "env.sh",
+        "create_env.sh",
+        "environment_setup.sh",
     ],
 )
 def test_files_that_are_read(tmp_path: Path, name: str) -> None:
@@ -208,7 +211,9 @@ def test_files_that_are_read(tmp_path: Path, name: str) -> None:
     assert (its.version, its.path, its.row) == ((1, 5), tmp_path / name, 3)
 
 
-@pytest.mark.parametrize("name", ["CHANGELOG.md", "install.py", "notes/README.md"])
+@pytest.mark.parametrize(
+    "name", ["CHANGELOG.md", "install.py", "notes/README.md", "train.sh", "envelope.sh"]
+)
 def test_files_that_are_not_read(tmp_path: Path, name: str) -> None:
     assert found(readme(tmp_path, "PyTorch 1.5", name)) is None
 
