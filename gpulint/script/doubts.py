@@ -118,12 +118,17 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
 def _is_replaced(script: Script, node: ast.AST) -> bool:
     """Whether the function around a place is defined again further down.
 
-    At the top of a file, or in a class, and nothing in between names it.
+    At the top of a file, or in a class, and nothing in between names it. Or its own
+    class gives an object another one: `self.forward = self.forward_v2`.
     """
     function = script.index.function(node)
     holder = script.index.parent(function) if function is not None else None
     if function is None or not isinstance(holder, (ast.Module, ast.ClassDef)):
         return False
+    if isinstance(holder, ast.ClassDef) and any(
+        d.kind == "assign" for d in script.resolver.member(holder, function.name)
+    ):
+        return True
     later = [
         other
         for other in holder.body

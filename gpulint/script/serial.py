@@ -21,6 +21,7 @@ from gpulint.script.neighbours import imported, programs, run_together
 from gpulint.script.old_torch import runs_only_before
 from gpulint.script.reuse import built_again
 from gpulint.script.setting_values import comes_from_settings
+from gpulint.script.small_samples import SMALL_SIDE, small_samples
 from gpulint.script.trainers import feeds_no_gpu
 from gpulint.script.worker_state import why_not_shared
 from gpulint.source import NOTEBOOK
@@ -33,6 +34,7 @@ _OF_GPUS = re.compile(
     r"cuda|device|\.to\(|backward\(|rainer|\.fit\(|ccelerat|no_grad|model|predict"
 )
 # The first torch whose workers draw numbers of their own from NumPy's global generator.
+FEW = 8  # small pictures in a batch
 SEEDS_NUMPY = (1, 9)
 
 
@@ -213,6 +215,20 @@ def draws_the_same(script: Script, loader: Loader) -> bool:
         if isinstance(node, ast.Call)
     )
     return drawn and runs_only_before(script, SEEDS_NUMPY)
+
+
+def hands_over_little(script: Script, loader: Loader) -> bool:
+    """Whether a batch is a few small pictures: to hand it over takes as long."""
+    samples = small_samples(script, loader)
+    side = samples.side if samples is not None else None
+    sizes = loader.values("batch_size")
+    few = sizes.complete and bool(sizes.known)
+    return (
+        side is not None
+        and side <= SMALL_SIDE
+        and few
+        and all(isinstance(v.constant, int) and v.constant <= FEW for v in sizes.known)
+    )
 
 
 def no_copies(script: Script, loader: Loader) -> bool:

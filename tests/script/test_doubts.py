@@ -458,6 +458,22 @@ def test_functions_that_are_defined_again(
     assert confidences(tmp_path, files)[19] is sure
 
 
+@pytest.mark.parametrize("name, sure", [("fit", LOW), ("other", HIGH)])
+def test_methods_that_an_object_is_given_anew(
+    tmp_path: Path, name: str, sure: Confidence
+) -> None:
+    given = f"""\
+class Trainer:
+    def __init__(self, quick):
+        if quick:
+            self.{name} = self.fit_quickly
+"""
+    engine = LOOP.replace("class Trainer:\n", given)
+    files = {"engine.py": engine, "main.py": MAIN}
+    row = 11 + given.count("\n") - 1
+    assert confidences(tmp_path, files)[row] is sure
+
+
 GIVEN = """\
 from engine import assess
 from parts import loader, model
