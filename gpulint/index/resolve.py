@@ -103,7 +103,7 @@ class Resolver:
         self._callees: dict[ast.Call, tuple[Function, ...]] = {}
         self._callers: dict[Function, tuple[list[ast.Call], bool]] = {}
         self._members: dict[tuple[ast.ClassDef, str], list[Definition]] = {}
-        self._busy: set[ast.Call] = set()
+        self._busy: set[ast.expr] = set()
         self._ways: set[tuple[ast.expr, tuple[Step, ...]]] = set()  # being traced
         self._self_names: dict[ast.AST, str | None] = {}
         self._of_self: dict[tuple[Scope, str], tuple[Definition, ...]] = {}
@@ -478,7 +478,13 @@ class Resolver:
         star = home.stars and isinstance(callee, ast.Name)
         if head not in home.imports and not (star and head not in home.bound_names):
             return None
-        found = {f.node for d in self.definitions(callee) for f in self.final(d)}
+        if callee in self._busy:
+            return None  # `layers = layers.chosen()`, of an imported name
+        self._busy.add(callee)
+        try:
+            found = {f.node for d in self.definitions(callee) for f in self.final(d)}
+        finally:
+            self._busy.discard(callee)
         only = found.pop() if len(found) == 1 else None
         return only if isinstance(only, ast.ClassDef) else None
 

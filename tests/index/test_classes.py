@@ -96,3 +96,25 @@ def test_modules_behind_stars_without_a_name_are_not_parsed(
     )
     loaded = {its.source.path.name for its in project.numbered.values()}
     assert "first.py" not in loaded
+
+
+def test_an_attribute_that_a_copy_of_itself_is_put_back_into(tmp_path: Path) -> None:
+    texts = {
+        "state.py": "class State:\n    backends = {}\n",
+        "case.py": (
+            "from state import State\n"
+            "class Case:\n"
+            "    def begin(self):\n"
+            "        self.kept = State.backends.copy()\n"
+            "    def end(self):\n"
+            "        State.backends = self.kept\n"
+        ),
+        "train.py": "from state import State\nuse(State.backends)\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    project = Project(tmp_path, lambda folder: folder.rglob("*.py"))
+    index = project.index(tmp_path / "train.py")
+    assert index is not None
+    (call,) = index.calls["use"]
+    assert Resolver(index).classes_of(call.args[0]) == []
