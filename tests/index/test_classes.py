@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.index import Project, Resolver, build_index
+from gpulint.index import Evaluator, Project, Resolver, Where, build_index
+from gpulint.index.tensors import Tensors
 from gpulint.source import Source
 
 NET = "from torch import nn\nclass Net(nn.Module):\n    size = 1\n"
@@ -98,23 +99,32 @@ def test_modules_behind_stars_without_a_name_are_not_parsed(
     assert "first.py" not in loaded
 
 
+KEPT = """\
+from state import State
+class Case:
+    def begin(self):
+        self.kept = State.backends.copy()
+    def end(self):
+        State.backends = self.kept
+"""
+STATE = """\
+class State:
+    backends = {}
+    @classmethod
+    def get(cls, name):
+        return cls.backends[name]
+"""
+
+
 def test_an_attribute_that_a_copy_of_itself_is_put_back_into(tmp_path: Path) -> None:
-    texts = {
-        "state.py": "class State:\n    backends = {}\n",
-        "case.py": (
-            "from state import State\n"
-            "class Case:\n"
-            "    def begin(self):\n"
-            "        self.kept = State.backends.copy()\n"
-            "    def end(self):\n"
-            "        State.backends = self.kept\n"
-        ),
-        "train.py": "from state import State\nuse(State.backends)\n",
-    }
+    user = "from state import State\nbackend = State.get(1)\nuse(backend.report(x))\n"
+    texts = {"state.py": STATE, "case.py": KEPT, "train.py": user}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     project = Project(tmp_path, lambda folder: folder.rglob("*.py"))
     index = project.index(tmp_path / "train.py")
     assert index is not None
     (call,) = index.calls["use"]
-    assert Resolver(index).classes_of(call.args[0]) == []
+    resolver = Resolver(index)
+    tensors = Tensors(resolver, Evaluator(resolver))
+    assert Where.DEVICE not in tensors.where(call.args[0])
