@@ -40,7 +40,8 @@ for x, y in loader:
 
 ## Fix
 `torch.set_float32_matmul_precision("high")` after the imports of the script that is
-run. It does nothing on CPUs, on MPS and on older GPUs. Results differ in rounding.
+run, or under its main guard where others may import it (what they run is not meant). It
+does nothing on CPUs, on MPS and on older GPUs. Results differ in rounding.
 
 Withheld in a file that is only imported, and where the script asks for determinism,
 computes second derivatives, or it or its models use linear algebra, complex numbers or

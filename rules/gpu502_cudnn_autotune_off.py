@@ -42,9 +42,10 @@ for x, y in loader:
 ```
 
 ## Fix
-`torch.backends.cudnn.benchmark = True` after the imports of the script that is run. It
-does nothing without CUDA. The algorithm, and with it rounding, may differ from run to
-run; the first step takes longer, and may take more memory while algorithms are tried.
+`torch.backends.cudnn.benchmark = True` after the imports of the script that is run, or
+under its main guard where others may import it (what they run is not meant). It does
+nothing without CUDA. The algorithm, and with it rounding, may differ from run to run;
+the first step takes longer, and may take more memory while algorithms are tried.
 
 Withheld in a file that is only imported, and where the file speaks of reproducible
 results.

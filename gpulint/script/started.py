@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from gpulint.index import FileIndex, Function, Target
 from gpulint.index.walk import FUNCTIONS, dotted, walk
-from gpulint.script.edits import InsertAfter, Rewrite
+from gpulint.script.edits import Edit, InsertAfter, InsertBefore, Rewrite
 from gpulint.script.neighbours import find_programs, run_together
 from gpulint.script.training_step import find_steps, is_loss
 
@@ -232,9 +232,7 @@ def is_started(script: Script) -> bool:
 
 def _runs(script: Script, statement: ast.stmt) -> bool:
     """Whether a statement at the top of the file is a main guard, or trains."""
-    if isinstance(statement, ast.If) and any(
-        dotted(n) == "__name__" for n in walk(statement.test)
-    ):
+    if _asks_for_main(statement):
         return True
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return False
@@ -260,11 +258,41 @@ def why_not_at_start(script: Script) -> str | None:
 
 
 def at_start(script: Script, title: str, setting: str) -> Rewrite:
-    """A line of torch's own, such as `backends.cudnn.benchmark = True`, up there."""
+    """A line of torch's own, such as `backends.cudnn.benchmark = True`, up there.
+
+    Under the main guard where others may import this file, whose runs are not meant;
+    processes that start with it (`spawn`) come to no guard.
+    """
     after = _last_leading_import(script)
     assert after is not None, "asked before"
     torch, imports = script.torch
-    return Rewrite(title, (InsertAfter(after, f"\n{torch}.{setting}"),), imports)
+    guard = _main_guard(script)
+    edit: Edit = InsertAfter(after, f"\n{torch}.{setting}")
+    if guard is not None and _is_module(script) and "spawn" not in script.source.text:
+        edit = InsertBefore(guard.body[0], f"{torch}.{setting}")
+    return Rewrite(title, (edit,), imports)
+
+
+def _is_module(script: Script) -> bool:
+    """Whether other files import a file, or a package has it."""
+    project = script.index.project
+    others = islice(find_programs(script), 1, None)  # the first is this file
+    if project is None or not script.source.path.is_relative_to(project.root):
+        return False
+    if any(True for _ in others):
+        return True
+    above = script.source.path.relative_to(project.root).parents
+    return any(project.in_folder(project.root / a, "*__init__.py") for a in above)
+
+
+def _main_guard(script: Script) -> ast.If | None:
+    return next((s for s in script.index.tree.body if _asks_for_main(s)), None)
+
+
+def _asks_for_main(statement: ast.stmt) -> TypeGuard[ast.If]:
+    return isinstance(statement, ast.If) and any(
+        dotted(n) == "__name__" for n in walk(statement.test)
+    )
 
 
 def _last_leading_import(script: Script) -> ast.stmt | None:

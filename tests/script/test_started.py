@@ -1,0 +1,54 @@
+"""Where a line goes that sets torch up for a whole program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpulint.engine import Fixed, Options, fix_path
+from gpulint.finding import Effect
+from gpulint.index import Projects
+from gpulint.registry import select_rules
+
+TRAIN = (Path(__file__).parents[2] / "fixtures/gpu302_missing_tf32/bad.py").read_text()
+LINE = 'torch.set_float32_matmul_precision("high")'
+GUARDED = f'if __name__ == "__main__":\n    {LINE}\n    main()\n'
+
+
+@pytest.mark.parametrize(
+    "files, guarded",
+    [
+        ({}, False),
+        ({"other.py": "from train import main\n"}, True),
+        ({"other.py": "import torch\n"}, False),
+        ({"__init__.py": ""}, True),
+    ],
+    ids=["alone", "imported", "beside another", "of a package"],
+)
+def test_the_line_is_for_this_program_alone(
+    tmp_path: Path, files: dict[str, str], guarded: bool
+) -> None:
+    for name, text in {"train.py": TRAIN, **files}.items():
+        (tmp_path / name).write_text(text)
+    fixed = fixed_text(tmp_path / "train.py")
+    assert fixed.count(LINE) == 1
+    assert (GUARDED in fixed) is guarded
+
+
+def test_processes_that_start_with_the_file_come_to_no_guard(tmp_path: Path) -> None:
+    guard = GUARDED.replace(f"    {LINE}\n", "")
+    spawned = TRAIN.replace(guard, guard.replace("main()", "mp.spawn(main)"))
+    (tmp_path / "train.py").write_text(spawned)
+    (tmp_path / "other.py").write_text("from train import main\n")
+    fixed = fixed_text(tmp_path / "train.py")
+    assert f"\n{LINE}\n" in fixed
+
+
+def fixed_text(path: Path) -> str:
+    (path.parent / "pyproject.toml").touch()
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    rules = select_rules(("GPU302",))
+    fixed = fix_path(path, Options(rules, frozenset(Effect), projects=projects))
+    assert isinstance(fixed, Fixed)
+    return fixed.text
