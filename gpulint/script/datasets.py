@@ -111,7 +111,9 @@ _LIGHT_METHODS = frozenset(
 )
 
 
-_COPIES_FIELDS = frozenset("clone copy deepcopy isinstance is_tensor".split())
+_COPIES_FIELDS = frozenset(
+    "clone copy deepcopy isinstance is_tensor asarray from_numpy getattr".split()
+)
 # What draws a number at random, given no more than so many arguments: no size.
 _DRAWS_ONE = {
     "random.random": 0,
@@ -351,18 +353,29 @@ def functions_of(node: ast.AST, evaluator: Evaluator) -> list[Function]:
 def _looks_up(node: ast.AST) -> bool:
     """`tuple(a[i] for a in self.arrays)`: one look-up in each of a few arrays.
 
-    Or a copy of each field: `{k: v.clone() for k, v in self.samples[i].items()}`.
+    Or a copy of each field: `{k: v.clone() for k, v in self.samples[i].items()}`, also
+    of a record's; or by names that the dataset keeps: `{k: self.data[k][i] for k in
+    self.data}`.
     """
     if not isinstance(node, COMPREHENSIONS) or len(node.generators) > 1:
         return False
     made = node.value if isinstance(node, ast.DictComp) else node.elt
     items = node.generators[0].iter
-    if isinstance(items, ast.Call) and last_name(items) == "items":
+    if isinstance(items, ast.Call) and last_name(items) in ("items", "fields"):
         called = [last_name(n) for n in walk(made) if isinstance(n, ast.Call)]
         return all(name in _COPIES_FIELDS for name in called)
     taken = made.value if isinstance(made, ast.Subscript) else None
     targets = (n.id for n in walk(node.generators[0].target) if isinstance(n, ast.Name))
-    return isinstance(taken, ast.Name) and taken.id in targets
+    if isinstance(taken, ast.Name) and taken.id in targets:
+        return True
+    keys = isinstance(items, ast.Call) and last_name(items) == "keys"
+    held = items.func.value if keys else items  # type: ignore[attr-defined]
+    inside = (n for n in walk(made) if isinstance(n, (ast.Call, ast.BinOp)))
+    return (
+        (dotted(held) or "").startswith("self.")
+        and taken is not None
+        and not any(inside)
+    )
 
 
 def _left_unset(
