@@ -42,6 +42,11 @@ _SINCE = {
     "torch.amp.GradScaler": (2, 3),
     "torch.nn.RMSNorm": (2, 4),
 }
+_PLAIN_BASES = ("object", "abc.ABC")
+_FINDS_ATTRIBUTES = frozenset(["__getattr__", "__getattribute__"])
+_SETS = re.compile(r"\bsetattr\(|\b__dict__\b|\bvars\(|\b__slots__\b")
+# Holds in one process of each run.
+_IN_ONE_PROCESS = re.compile(r"(^|\.)is_(local_)?(main|world)_(process|zero)$")
 _BASES = ("object", "torch.nn.Module", "torch.utils.data.Dataset", "abc.ABC")
 
 
@@ -152,7 +157,12 @@ def _raises(script: Script, statement: ast.stmt, depth: int, names: bool) -> boo
 
 
 def _holds_first(script: Script, test: ast.expr) -> bool:
-    """`i % n == 0`, where a loop counts `i` up from 0: in its first pass."""
+    """`i % n == 0`, where a loop counts `i` up from 0: in its first pass.
+
+    Or what holds in one process of each run: `accelerator.is_main_process`.
+    """
+    if _IN_ONE_PROCESS.search(dotted(test) or ""):
+        return True
     if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
         return False
     left, right = test.left, test.comparators[0]
@@ -273,6 +283,8 @@ def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:
     Or no torch that the project allows has what is called.
     """
     if _copies_nothing(script, call) or _is_newer(script, call):
+        return True
+    if _has_no_method(script, call.func):
         return True
     found = _called(script, call)
     if not found:
@@ -463,6 +475,41 @@ def _of_self(script: Script, func: ast.Attribute) -> list[Function]:
             return []
         found.append(method)
     return found
+
+
+def _has_no_method(script: Script, func: ast.expr) -> bool:
+    """`self.count()`, which neither the class nor a class that derives from it has.
+
+    Nor is it set in any file, or found by a class that looks for attributes itself.
+    """
+    if not isinstance(func, ast.Attribute) or func.attr.startswith("__"):
+        return False
+    if not isinstance(func.value, ast.Name) or not _is_self(script, func.value):
+        return False
+    resolver, owner = script.resolver, script.index.owner(func)
+    project = script.index.project
+    if owner is None or (project is not None and project.writing(func.attr) != []):
+        return False
+    for heir in (owner, *resolver.outside.descendants(owner)):
+        if not _is_written_out(script, heir):
+            return False
+        if func.attr in resolver.methods(heir) or resolver.member(heir, func.attr):
+            return False
+    return True
+
+
+def _is_written_out(script: Script, owner: ast.ClassDef) -> bool:
+    """Whether all that a class has stands in the files: no package's class, no magic."""
+    resolver = script.resolver
+    classes = resolver.bases(owner)
+    outside = (b for c in classes for b in c.bases if resolver.class_of(b) is None)
+    if any(script.index.qualified(base) not in _PLAIN_BASES for base in outside):
+        return False
+    if any(c.decorator_list or c.keywords for c in classes):
+        return False
+    if not _FINDS_ATTRIBUTES.isdisjoint(resolver.methods(owner)):
+        return False
+    return not any(script.index.home(c).source.has(_SETS) for c in classes)
 
 
 def _of_network(script: Script, func: ast.expr) -> list[Function]:

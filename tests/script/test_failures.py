@@ -314,12 +314,12 @@ class Other(Trainer):
         ("(loss.item())\n", "(loss.item())\n        self.state(1)\n", HIGH),
         ("(loss.item())\n", "(loss.item())\n            self.state()\n", HIGH),
         ("(loss.item())", "(loss.item(), self.state(1))", LOW),
-        ("(loss.item())", "(loss.item(), self.others(1))", HIGH),
+        ("(loss.item())", "(loss.item(), self.others(1))", LOW),
         ("(loss.item())\n", f"(loss.item())\n{MAY_END}", HIGH),
         ("            print(loss.item())\n", MAY_GO_ON, HIGH),
     ],
     ids=["before", "just before", "behind, in the loop", "behind the loop", "takes it",
-         "beside", "another method", "a loop that may end", "a pass that ends"],
+         "beside", "no method", "a loop that may end", "a pass that ends"],
 )  # fmt: skip
 def test_methods_of_the_object_itself(
     tmp_path: Path, old: str, new: str, sure: Confidence
@@ -347,6 +347,41 @@ def test_methods_that_may_be_others(tmp_path: Path, old: str, new: str) -> None:
     text = text.replace("\n\ndef assess", f"{STATE}def assess").replace(old, new, 1)
     found = confidences(tmp_path, {"engine.py": text, "main.py": MAIN})
     assert found[min(found)] is HIGH
+
+
+MAIN_PROCESS = """\
+            if self.accelerator.is_main_process:
+                self.others(1)
+            loss.back"""
+
+
+@pytest.mark.parametrize(
+    "old, new, sure",
+    [
+        ("            loss.back", MAIN_PROCESS, LOW),
+        ("            loss.back", MAIN_PROCESS.replace("is_main_", "is_slow_"), HIGH),
+        ("def assess", HEIR.strip().replace("state", "others") + "\n\n\ndef assess", HIGH),
+        ("class Trainer:", "from tools import Base\n\n\nclass Trainer(Base):", HIGH),
+        ("        return {}\n", "        self.others = print\n        return {}\n", HIGH),
+        ("        return {}\n", "        setattr(self, n, print)\n        return {}\n", HIGH),
+        ("def state(self)", "def __getattr__(self, name)", HIGH),
+    ],
+    ids=["in one process", "in some", "an heir", "a strange base", "set", "set by name",
+         "looked for"],
+)  # fmt: skip
+def test_methods_that_no_class_has(
+    tmp_path: Path, old: str, new: str, sure: Confidence
+) -> None:
+    text = LOOP
+    if old != "            loss.back":
+        text = text.replace(
+            "            loss.back", "            self.others(1)\n            loss.back"
+        )
+    text = text.replace("\n\ndef assess", f"{STATE}def assess")
+    assert old in text
+    text = text.replace(old, new, 1)
+    found = confidences(tmp_path, {"engine.py": text, "main.py": MAIN})
+    assert found[min(found)] is sure
 
 
 MADE = """\
