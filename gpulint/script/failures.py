@@ -499,7 +499,7 @@ def _has_no_method(script: Script, func: ast.expr) -> bool:
 
 
 def _is_written_out(script: Script, owner: ast.ClassDef) -> bool:
-    """Whether all that a class has stands in the files: no package's class, no magic."""
+    """Whether all that a class has stands in the files of the project."""
     resolver = script.resolver
     classes = resolver.bases(owner)
     outside = (b for c in classes for b in c.bases if resolver.class_of(b) is None)
