@@ -42,6 +42,8 @@ _ASYNC = re.compile(r"\basync\s*=")  # `tensor.cuda(async=True)` of PyTorch 0.3
 _DATABRICKS = "# Databricks notebook source"
 _IMPORTS = (ast.Import, ast.ImportFrom)
 RECURSION_LIMIT = 6000  # 150 links take a few Python frames each
+# Nothing in the text is deep: the error is ours.
+LOST = "not analysed: gpulint was led in a circle by it - please report this"
 
 
 class Options(NamedTuple):
@@ -126,6 +128,8 @@ def _findings(source: Source, options: Options) -> list[Finding]:
         if isinstance(error, ValueError) and "null byte" not in str(error):
             raise
         reason = SourceError("not analysed: nested too deeply")
+        if isinstance(error, RecursionError) and not may_be_deep(source):
+            reason = SourceError(LOST)
         if isinstance(error, ValueError):
             reason = SourceError("source has a null byte", code="GPU000")
         return _trouble_in(source, reason, options)

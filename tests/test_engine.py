@@ -525,3 +525,20 @@ def test_findings_are_data() -> None:
     assert finding._replace(message="m").message == "m"
     assert finding.fix is None
     assert finding.fix_withheld is None
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [("work(1)\n", engine.LOST), (f"work({'a.' * 300}b)\n", "nested too deeply")],
+    ids=["plain", "a long chain"],
+)
+def test_an_analysis_without_end_is_our_error(text: str, told: str) -> None:
+    class Endless(CallsOf):
+        def check(self, script: Script) -> Iterator[Finding]:
+            yield from self.check(script)
+
+    (finding,) = check_source(
+        Source(Path("a.py"), text), Options((Endless("work"),))
+    ).findings
+    assert finding.code == "GPU001"
+    assert told in finding.message

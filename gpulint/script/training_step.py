@@ -81,9 +81,24 @@ def _read(script: Script, loop: Loop, backward: ast.Call, row: int = 0) -> Step:
     made_of = tuple(s for s in found if s.lineno > row)
     plain = [s for s in made_of if not differentiates(script, s)]
     calls = (c for s in [*plain, *made_of] for c in model_calls(script, s))
-    trained = (c for c in calls if not script.without_grad(c))
-    forward = next(trained, None) or next(model_calls(script, backward), None)
+    trained = [c for c in calls if not script.without_grad(c)]
+    asked = {c for c in trained if _root(c.func) in _asked_for(script)}
+    first = next((c for c in trained if c in asked or not asked), None)
+    forward = first or next(model_calls(script, backward), None)
     return Step(loop, script.index.function(backward), backward, made_of, forward)
+
+
+def _asked_for(script: Script) -> set[str]:
+    """The names of models whose parameters a file asks for, to train them."""
+    calls = script.index.calls_by_name.get("parameters", ())
+    holders = (c.func.value for c in calls if isinstance(c.func, ast.Attribute))
+    return {name for name in map(_root, holders) if name}
+
+
+def _root(node: ast.expr) -> str:
+    """`model` of `model.module.forward`, `self.model` of `self.model.encode`."""
+    parts = (dotted(node) or "").split(".")
+    return ".".join(parts[:2] if parts[0] == "self" else parts[:1])
 
 
 def clips(index: FileIndex, call: ast.Call) -> bool:
