@@ -537,8 +537,9 @@ def test_an_analysis_without_end_is_our_error(text: str, told: str) -> None:
         def check(self, script: Script) -> Iterator[Finding]:
             yield from self.check(script)
 
-    (finding,) = check_source(
-        Source(Path("a.py"), text), Options((Endless("work"),))
-    ).findings
+    told_of = find_rule("GPU001")
+    assert told_of is not None
+    options = Options((Endless("work"), told_of))
+    (finding,) = check_source(Source(Path("a.py"), text), options).findings
     assert finding.code == "GPU001"
     assert told in finding.message
