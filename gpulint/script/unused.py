@@ -15,6 +15,7 @@ from gpulint.index.targets import qualified_name
 from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.by_name import BY_NAME, BY_OWN_NAME, IMPORTS, Kept, holds_all
 from gpulint.script.decorators import has_plain_decorators
+from gpulint.script.missing_imports import cannot_start
 from gpulint.script.neighbours import MAX_FILES, does_import, programs
 from gpulint.script.offered import is_offered, notebooks_in
 from gpulint.torch_prose import prose, text_of
@@ -205,7 +206,8 @@ def _leads_to(user: FileIndex, node: ast.Attribute, home: FileIndex) -> bool:
 def is_imported_by_none(script: Script, node: ast.AST, depth: int = MAX_USES) -> bool:
     """Whether a place is in a file of definitions that no file of a project names.
 
-    Or only others of which that is true. And nothing looks for modules by their names.
+    Or only others of which that is true, or that lack what they import themselves. And
+    nothing looks for modules by their names.
     """
     index, project = script.index, script.index.project
     kept = next((a for a in index.ancestors(node) if a in index.tree.body), None)
@@ -227,7 +229,8 @@ def is_imported_by_none(script: Script, node: ast.AST, depth: int = MAX_USES) ->
     direct = (u for u in programs(script)[1:] if does_import(script, u, index))
     users = [*direct, *(u for u in known if _may_name(u, index))]
     return all(
-        depth > 0 and _is_imported_by_none(script, user, depth - 1)
+        cannot_start(user)
+        or (depth > 0 and _is_imported_by_none(script, user, depth - 1))
         for user in dict.fromkeys(users)
     )
 
@@ -258,9 +261,24 @@ def _looks_for_modules(script: Script, word: str) -> bool:
     """
     project = script.index.project
     assert project is not None
-    part = _part_of(project, script.source.path)
-    parts = {_part_of(project, path) for path in project.mentioning(word)}
+    home = script.source.path
+    part = _part_of(project, home)
+    asking = (
+        p for p in project.mentioning(word) if _may_look_for(project, p, word, home)
+    )
+    parts = {_part_of(project, path) for path in asking}
     return bool(parts) and (part is None or not parts.isdisjoint({part, None}))
+
+
+def _may_look_for(project: Project, path: Path, word: str, home: Path) -> bool:
+    """Whether a file may ask for a module; `import_module("a.models")` does for one."""
+    index = project.index(path)
+    calls = index.calls_by_name.get(word, ()) if index is not None else ()
+    asked = [call.args[0] if call.args else None for call in calls]
+    names = [a.value if isinstance(a, ast.Constant) else None for a in asked]
+    return not names or any(
+        not isinstance(name, str) or home.stem in name.split(".") for name in names
+    )
 
 
 def _part_of(project: Project, path: Path) -> str | None:

@@ -20,11 +20,16 @@ TEMPLATE = (ROOT / "contrib/gitlab/gpulint.yml").read_text("utf-8")
 STEPS = {step.get("name", ""): step for step in ACTION["runs"]["steps"]}
 WASTEFUL = """\
 import torch
-from torch.utils.data import DataLoader
 
-model = torch.nn.Linear(2, 1).cuda()
-with torch.cuda.amp.autocast():
-    loss = model(x).sum()
+device = torch.device("cuda")
+model = torch.nn.Linear(2, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = torch.nn.functional.mse_loss(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
 """
 
 

@@ -96,8 +96,6 @@ def test_no_helpers_in_a_project_whose_torch_they_cannot_run_with(
         ("gpu302_missing_tf32/bad.py", "torch==1.10.1", False),
         ("gpu302_missing_tf32/bad.py", "torch<1.12", False),
         ("gpu302_missing_tf32/bad.py", "torch>=1.8", True),
-        ("gpu303_deprecated_amp_api/bad.py", "torch>=2.3", False),
-        ("gpu303_deprecated_amp_api/bad.py", "torch>=2.4", True),
     ],
 )
 def test_nothing_sure_that_every_torch_of_the_project_lacks(

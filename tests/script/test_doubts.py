@@ -207,6 +207,7 @@ def run(checked{default}):
     assert found[19] is sure
 
 
+BROKEN = "import engine\nfrom loops import gone\n\ngone(engine.assess)\n"
 OTHER = """\
 from loops import fit
 
@@ -226,6 +227,17 @@ if __name__ == "__main__":
         ({"main.py": OTHER, "setup.py": "setup(packages=[])", "a/b.py": ""}, HIGH),
         ({"main.py": f"import engines\n\ndef assess(): ...\n\n{OTHER}"}, LOW),
         ({"main.py": OTHER, "any.py": "importlib.import_module(name)"}, HIGH),
+        ({"main.py": OTHER, "any.py": "importlib.import_module('engine')"}, HIGH),
+        ({"main.py": OTHER, "any.py": "importlib.import_module('lib.nets')"}, LOW),
+        ({"main.py": OTHER, "run.py": BROKEN}, HIGH),
+        (
+            {
+                "main.py": OTHER,
+                "run.py": BROKEN,
+                "loops.py": "def fit(): ...\n",
+            },
+            LOW,
+        ),
         ({"main.py": OTHER, "setup.py": "setup(packages=[])"}, HIGH),
         ({"main.py": OTHER, "setup.py": "setup(ext_modules=[])"}, LOW),
         ({"main.py": OTHER, "engine.py": f"{LOOP}\nassess(model, loader)\n"}, HIGH),
@@ -239,6 +251,10 @@ if __name__ == "__main__":
         "package",
         "same names",
         "by name",
+        "by its name",
+        "by another",
+        "by what may start",
+        "by what cannot start",
         "library",
         "extension",
         "program",
