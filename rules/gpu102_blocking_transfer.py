@@ -52,8 +52,9 @@ Of low confidence: loaders without workers that are not pinned, as the process t
 trains would pin itself, one more copy; batches that a function is given of which no
 call is seen, be they pinned or not; objects of a class that is not known, whose `to`
 may not take the option, also where another file makes parts of batches from a class
-whose `to` does not; batches all of which are cast on the host first (`x.float()`),
-to memory that nobody pins unless they are of that type; and an evaluation that takes
+whose `to` does not; batches all of which are cast on the host first (`x.float()`), to
+memory that nobody pins unless they are of that type; parts of a batch behind a model
+that was given all of it, and may have moved it in place; and an evaluation that takes
 the time around waits for the device: it waits anyway, and a copy that is only queued
 would count as work of the model.
 
@@ -83,7 +84,7 @@ from gpulint.script.pinning import (
 )
 from gpulint.script.syntax import set_keywords
 from gpulint.script.timed import is_timed
-from gpulint.script.transfers import Transfer, foreign, hindrance
+from gpulint.script.transfers import Transfer, follows_the_model, foreign, hindrance
 
 NAME = "pin"  # as in `pin_memory`: whether copies from pinned memory run on
 
@@ -121,6 +122,7 @@ class BlockingTransfer(Rule):
         waits |= not loop.train and is_timed(script, loop)
         waits |= is_given_unseen(script, loop)  # by whom, and pinned or not
         waits |= all(foreign(script, t) is not None for t in found)
+        waits |= all(follows_the_model(script, t) for t in found)
         return self.finding(
             script,
             first,

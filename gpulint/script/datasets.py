@@ -266,6 +266,7 @@ def read_class(
     if entry is None:
         return Dataset(Work.UNKNOWN, owner=owner)
     bodies = reachable(entry, evaluator)
+    given = list(_given_calls(methods.get("__init__"), evaluator, made))
     draws = _draws(bodies, evaluator)
     kept = kept_on_device(methods.get("__init__"), bodies)
     on_host = kept is not None and is_to_cpu(kept, evaluator)
@@ -289,7 +290,7 @@ def read_class(
         owner=owner,
         random=draws,
         handle=_open_handle(owner, evaluator),
-        device=next(filter(None, map(sent_to_device, bodies)), None)
+        device=next(filter(None, map(sent_to_device, [*bodies, *given])), None)
         or next((n for f in bodies for n in run_on_gpu(f, evaluator)), None)
         or (None if on_host else kept),
         iterable=iterable,
@@ -402,15 +403,33 @@ def _light_transforms(
     if init is None or made is None:
         return frozenset()
     resolver = evaluator.resolver
-    names = [a.arg for a in (*init.args.posonlyargs, *init.args.args)]
     light = set()
-    for name in names:
+    for name in _parameters(init):
         given, clear = resolver.given(made, init, name)
         origins = [o for node in given for o in resolver.origins(node)]
         calls = [o.call for o in origins if not _is_none(o.node)]
         if clear and calls and all(_is_light(call, evaluator) for call in calls):
             light.add(name)
     return frozenset(light)
+
+
+def _parameters(function: Function) -> list[str]:
+    return [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+
+
+def _given_calls(
+    init: Function | None, evaluator: Evaluator, made: ast.Call | None
+) -> Iterator[Function]:
+    """The `__call__` of objects of the project that a call gives: transforms."""
+    if init is None or made is None:
+        return
+    resolver = evaluator.resolver
+    for name in _parameters(init):
+        for node in resolver.given(made, init, name)[0]:
+            for owner in resolver.classes_of(node):
+                its = resolver.methods(owner).get("__call__")
+                if its is not None:
+                    yield its
 
 
 def _is_light(made: ast.Call | None, evaluator: Evaluator) -> bool:

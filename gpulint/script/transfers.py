@@ -19,6 +19,7 @@ from gpulint.script.pageable import made_by_hand, never_pinned
 from gpulint.script.pinning import written_off
 from gpulint.script.reads import SHARES, changes_argument
 from gpulint.script.trainer_calls import surely_has
+from gpulint.script.training_step import runs_model
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -84,6 +85,35 @@ def find_transfers(script: Script) -> tuple[Transfer, ...]:
     graphs = {x for x in {t.loop for t in found} if iterates_graphs(script, x)}
     found = [t for t in found if t.loop not in graphs and not _has_own_to(script, t)]
     return tuple(sorted(found, key=lambda t: (t.call.lineno, t.call.col_offset)))
+
+
+def follows_the_model(script: Script, transfer: Transfer) -> bool:
+    """Whether a part of a batch is moved behind a model that was given all of it.
+
+    `out = model(batch)`, `y = batch.y.to(device)`: the model, or what is around it, has
+    moved the batch, and one of PyTorch Geometric in place.
+    """
+    chain = list(walk(transfer.source))
+    if not any(isinstance(node, ast.Attribute) for node in chain):
+        return False
+    loop = transfer.loop
+    place = transfer.call
+    if not script.index.inside(place, loop.node):
+        function = script.index.function(place)
+        calls = script.index.calls_below(loop.node)
+        leading = (c for c in calls if function in script.resolver.callees(c))
+        place = next(leading, place)
+    return any(
+        isinstance(given, ast.Name) and script.batches.loop_of(given) is loop
+        for call in loop.calls
+        if _place(call) < _place(place)
+        if runs_model(script, call)
+        for given in call.args
+    )
+
+
+def _place(node: ast.expr) -> tuple[int, int]:
+    return node.lineno, node.col_offset
 
 
 def sent_by_framework(script: Script) -> bool:
