@@ -95,15 +95,16 @@ Of low confidence: models known to have less than 100 000 weights (1 000 000 in 
 layers, 2 000 000 in those behind small convolutions of pictures of at most 64 x 64), or
 that take pictures of at most 28 x 28, which gain on large inputs alone, linear ones
 whose weights times the rows of a batch are less than 256 000 000, where casts take as
-long as products, and those not surely large. Convolutions over pictures, models of a
-package, attention beside layer norms, and layers of 256 features or more are. Also
-models that may compute in half precision by themselves, as their class or a function
-that is given them names it, a project that allows no torch from 1.6 on, which has no
-mixed precision of its own, loops in which no optimizer is seen to step, a program in
-which an option that is off turns the whole model into float16, one whose files use an
-environment to play in, and models of Fourier transforms, that solve linear systems or
-differential equations, or with recurrent cells that make a step for each frame, or
-recurrent layers that take one token of one sample.
+long as products, small networks of torchvision for at most 32 pictures a batch, and
+those not surely large. Convolutions over pictures, models of a package, attention
+beside layer norms, and layers of 256 features or more are. Also models that may compute
+in half precision by themselves, as their class or a function that is given them names
+it, a project that allows no torch from 1.6 on, which has no mixed precision of its own,
+loops in which no optimizer is seen to step, a program in which an option that is off
+turns the whole model into float16, one whose files use an environment to play in, and
+models of Fourier transforms, that solve linear systems or differential equations, or
+with recurrent cells that make a step for each frame, or recurrent layers that take one
+token of one sample.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and

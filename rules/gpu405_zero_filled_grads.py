@@ -46,6 +46,7 @@ code that touches `.grad`. Needs torch 2.0.
 A plain `zero_grad()` is fine. So is zeroing the gradient of one tensor, such as an
 input that is being optimised. Gradients that the script puts in a place of their own
 (`p.grad = torch.empty_like(p)`, in a pool of memory or one flat buffer) have to stay.
+An optimizer's own code, which may ask for gradients that are there, is left alone.
 
 ## Source
 PyTorch documentation, `Optimizer.zero_grad` and the Performance Tuning Guide: setting
@@ -65,6 +66,7 @@ from gpulint.script.edits import ReplaceCode, Rewrite
 from gpulint.script.gradients import trained_model, why_gradients_may_miss
 from gpulint.script.zeroing import (
     gradient_of,
+    is_optimizer,
     only_zeroes,
     over_parameters,
     places_gradients,
@@ -120,6 +122,8 @@ class ZeroFilledGrads(Rule):
         loop = training_step(script, call)
         if parameter is None or holder is None or loop is None:
             return
+        if is_optimizer(script, script.index.owner(call)):
+            return  # whose own state rests on these gradients
         rewrite, reason = self._whole_loop(script, call, holder, loop)
         text = script.text(call.func.value)
         message = f"`{text}` of each parameter is filled with zeros in each step"

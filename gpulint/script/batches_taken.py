@@ -11,6 +11,7 @@ from gpulint.index.walk import LOOPS, dotted, walk
 from gpulint.script.loaders import Loader
 from gpulint.script.neighbours import run_together
 from gpulint.script.pageable import sends_made
+from gpulint.script.worker_state import main_guard
 from gpulint.source import NOTEBOOK
 
 if TYPE_CHECKING:
@@ -148,7 +149,10 @@ def places(script: Script, loader: Loader) -> Iterator[ast.AST]:
         return
     name = above.targets[0]
     local = len(above.targets) == 1 and isinstance(name, ast.Name)
-    if not local or (isinstance(scope, ast.Module) and is_imported(script)):
+    own = (
+        not isinstance(scope, ast.Module) or main_guard(script, loader.call) is not None
+    )
+    if not local or not (own or not is_imported(script)):
         yield above  # kept where others may find it
         return
     for node in index.all(ast.Name):
@@ -198,7 +202,8 @@ def _named_iterator(script: Script, iterator: ast.Call) -> list[ast.Name]:
     """The reads of `batches = iter(loader)` in a function."""
     above = script.index.parent(iterator)
     target = above.targets[0] if isinstance(above, ast.Assign) else None
-    if not isinstance(target, ast.Name) or script.index.function(iterator) is None:
+    inside = script.index.function(iterator) or main_guard(script, iterator)
+    if not isinstance(target, ast.Name) or inside is None:
         return []
     scope = script.index.scope(iterator)
     reads = script.index.reads.get(target.id, ())

@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 
+def is_optimizer(script: Script, owner: ast.ClassDef | None) -> bool:
+    """Whether a class is an optimizer, whose state may rest on gradients of zeros."""
+    names = script.resolver.base_names(owner) if owner is not None else ()
+    return any(name.startswith("torch.optim.") for name in names)
+
+
 def training_step(script: Script, node: ast.AST) -> Loop | ast.AST | None:
     """The training loop that runs a node, or its function if that calls backward."""
     around = [loop for loop in script.loops_around(node) if loop.train]
