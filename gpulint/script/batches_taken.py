@@ -149,10 +149,8 @@ def places(script: Script, loader: Loader) -> Iterator[ast.AST]:
         return
     name = above.targets[0]
     local = len(above.targets) == 1 and isinstance(name, ast.Name)
-    own = (
-        not isinstance(scope, ast.Module) or main_guard(script, loader.call) is not None
-    )
-    if not local or not (own or not is_imported(script)):
+    shared = isinstance(scope, ast.Module) and main_guard(script, loader.call) is None
+    if not local or (shared and is_imported(script)):
         yield above  # kept where others may find it
         return
     for node in index.all(ast.Name):
