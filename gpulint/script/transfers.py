@@ -93,23 +93,39 @@ def follows_the_model(script: Script, transfer: Transfer) -> bool:
     `out = model(batch)`, `y = batch.y.to(device)`: the model, or what is around it, has
     moved the batch, and one of PyTorch Geometric in place.
     """
-    chain = list(walk(transfer.source))
-    if not any(isinstance(node, ast.Attribute) for node in chain):
+    part = _part_of_batch(transfer.source)
+    if part is None:
         return False
     loop = transfer.loop
-    place = transfer.call
+    place, whole = transfer.call, part
     if not script.index.inside(place, loop.node):
         function = script.index.function(place)
         calls = script.index.calls_below(loop.node)
         leading = (c for c in calls if function in script.resolver.callees(c))
-        place = next(leading, place)
+        place, whole = next(leading, place), ""  # by whatever name
     return any(
-        isinstance(given, ast.Name) and script.batches.loop_of(given) is loop
+        isinstance(given, ast.Name)
+        and whole in ("", given.id)
+        and script.batches.loop_of(given) is loop
         for call in loop.calls
         if _place(call) < _place(place)
         if runs_model(script, call)
         for given in call.args
     )
+
+
+def _part_of_batch(source: ast.expr) -> str | None:
+    """`batch` of `batch.y` and `batch[0].y.float()`; None: no attribute of anything."""
+    attributes = 0
+    while not isinstance(source, ast.Name):
+        if isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute):
+            source = source.func.value
+        elif isinstance(source, (ast.Attribute, ast.Subscript)):
+            attributes += isinstance(source, ast.Attribute)
+            source = source.value
+        else:
+            return None
+    return source.id if attributes else None
 
 
 def _place(node: ast.expr) -> tuple[int, int]:
