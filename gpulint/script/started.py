@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Function, Target
 from gpulint.index.walk import FUNCTIONS, dotted, walk
@@ -232,7 +232,9 @@ def is_started(script: Script) -> bool:
 
 def _runs(script: Script, statement: ast.stmt) -> bool:
     """Whether a statement at the top of the file is a main guard, or trains."""
-    if _asks_for_main(statement):
+    if isinstance(statement, ast.If) and any(
+        dotted(n) == "__name__" for n in walk(statement.test)
+    ):
         return True
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return False
@@ -260,17 +262,37 @@ def why_not_at_start(script: Script) -> str | None:
 def at_start(script: Script, title: str, setting: str) -> Rewrite:
     """A line of torch's own, such as `backends.cudnn.benchmark = True`, up there.
 
-    Under the main guard where others may import this file, whose runs are not meant;
-    processes that start with it (`spawn`) come to no guard.
+    Under the main guard where others may import this file, whose runs are not meant,
+    and that guard is all that starts it; processes (`spawn`) come to none.
     """
     after = _last_leading_import(script)
     assert after is not None, "asked before"
     torch, imports = script.torch
-    guard = _main_guard(script)
+    guard = _only_start(script)
     edit: Edit = InsertAfter(after, f"\n{torch}.{setting}")
     if guard is not None and _is_module(script) and "spawn" not in script.source.text:
         edit = InsertBefore(guard.body[0], f"{torch}.{setting}")
     return Rewrite(title, (edit,), imports)
+
+
+def _only_start(script: Script) -> ast.If | None:
+    """`if __name__ == "__main__":`, if nothing else at the top of the file trains.
+
+    With a line of its own for what stands under it.
+    """
+    first, *others = [s for s in script.index.tree.body if _runs(script, s)]
+    if others or not isinstance(first, ast.If) or not _is_main(first.test):
+        return None
+    return first if first.body[0].lineno > first.lineno else None
+
+
+def _is_main(test: ast.expr) -> bool:
+    """`__name__ == "__main__"`"""
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
+        return False
+    sides = (test.left, test.comparators[0])
+    told = [s.value for s in sides if isinstance(s, ast.Constant)]
+    return told == ["__main__"] and any(dotted(side) == "__name__" for side in sides)
 
 
 def _is_module(script: Script) -> bool:
@@ -283,16 +305,6 @@ def _is_module(script: Script) -> bool:
         return True
     above = script.source.path.relative_to(project.root).parents
     return any(project.in_folder(project.root / a, "*__init__.py") for a in above)
-
-
-def _main_guard(script: Script) -> ast.If | None:
-    return next((s for s in script.index.tree.body if _asks_for_main(s)), None)
-
-
-def _asks_for_main(statement: ast.stmt) -> TypeGuard[ast.If]:
-    return isinstance(statement, ast.If) and any(
-        dotted(n) == "__name__" for n in walk(statement.test)
-    )
 
 
 def _last_leading_import(script: Script) -> ast.stmt | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.engine import Fixed, Options, fix_path
+from gpulint.engine import Fixed, Options, fix_path, fix_source
 from gpulint.finding import Effect
 from gpulint.index import Projects
 from gpulint.registry import select_rules
@@ -36,6 +36,24 @@ def test_the_line_is_for_this_program_alone(
     assert (GUARDED in fixed) is guarded
 
 
+@pytest.mark.parametrize(
+    "start",
+    [
+        'if __name__ == "__main__": main()\n',
+        'if __name__ != "__main__":\n    raise ImportError\n\nmain()\n',
+        'main()\n\nif __name__ == "__main__":\n    print(1)\n',
+    ],
+    ids=["in one line", "for others", "before it"],
+)
+def test_a_guard_that_is_no_place_for_the_line(tmp_path: Path, start: str) -> None:
+    guard = GUARDED.replace(f"    {LINE}\n", "")
+    (tmp_path / "train.py").write_text(TRAIN.replace(guard, start))
+    (tmp_path / "other.py").write_text("from train import main\n")
+    fixed = fixed_text(tmp_path / "train.py")
+    assert f"\n{LINE}\n" in fixed
+    assert fixed.endswith(start)
+
+
 def test_processes_that_start_with_the_file_come_to_no_guard(tmp_path: Path) -> None:
     guard = GUARDED.replace(f"    {LINE}\n", "")
     spawned = TRAIN.replace(guard, guard.replace("main()", "mp.spawn(main)"))
@@ -51,4 +69,9 @@ def fixed_text(path: Path) -> str:
     rules = select_rules(("GPU302",))
     fixed = fix_path(path, Options(rules, frozenset(Effect), projects=projects))
     assert isinstance(fixed, Fixed)
+    again = fix_source(
+        fixed.source.with_text(fixed.text),
+        Options(rules, frozenset(Effect), projects=projects),
+    )
+    assert again.text == fixed.text
     return fixed.text
