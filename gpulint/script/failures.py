@@ -22,7 +22,7 @@ from gpulint.source import NOTEBOOK
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
-MAX_CALLS = 2  # into functions that a statement calls
+MAX_CALLS = 1  # into functions that a statement calls
 MAX_UNBOUND = 2  # names that somebody has forgotten
 LINES_OF_UNBOUND = 25  # at least, for each of them
 MAX_EMPTY = 2  # statements of a method that does nothing: a docstring, `pass`
