@@ -44,7 +44,7 @@ _EXERCISE = re.compile(r"\bTODO\b|(?i:your (code|answer|turn)|fill (me )?in\b)")
 # A cell for another terminal, which begins with a command that IPython does not know.
 _SHELL = re.compile(
     r"""\s*(?:\#[^\n]*\n\s*)*\$?[ ]*
-    (?:[A-Z_]+=\S+\s+(?:\\\s+)?)*
+    (?:[A-Z][A-Z0-9_]*=\S+\s+(?:\\\s+)?)*
     (?:(?:accelerate|apt|apt-get|aws|bash|brew|curl|deepspeed|docker|export|gcloud|git
     |gsutil|huggingface-cli|kubectl|pip3|python3?|scp|sh|ssh|sudo|torchrun|wget)
     [ ]+(?![=(])

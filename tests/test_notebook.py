@@ -121,6 +121,7 @@ def test_changed_cell_keeps_its_magics(text: str, _: object, form: Any) -> None:
         "# in a terminal\ngcloud compute ssh here \\\n--zone=there",
         "$ pip3 install jupyter  --upgrade",
         "# on one GPU\nCUDA_VISIBLE_DEVICES=0 \\\nMAX_PIXELS=1 \\\nswift sft --rank 8",
+        "NCCL_P2P_DISABLE=1 torchrun --nproc-per-node 2 train.py",
         "swift export \\\n    --adapters output",
     ],
 )

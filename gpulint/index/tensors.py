@@ -570,7 +570,8 @@ class Tensors:
         )
 
     def _parameter(self, definition: Definition) -> Where:
-        if _declared(definition) and _declared(definition) <= _NO_TENSORS:
+        declared = _declared(definition)
+        if declared and declared <= _NO_TENSORS:
             return Where.PLAIN
         function = self.index.parent(
             self.index.parent(definition.node) or definition.node
@@ -817,11 +818,10 @@ def _declared(definition: Definition) -> set[str]:
     """The types that a parameter is declared to have, but for None: `int | None`."""
     node = definition.node
     written = node.annotation if isinstance(node, ast.arg) else None
-    if isinstance(written, ast.Constant) and isinstance(written.value, str):
-        names = set(_TYPE.findall(written.value))
-    else:
-        names = set(_TYPE.findall(ast.unparse(written) if written else ""))
-    return names - {"Optional", "Union", "None", "typing"}
+    if written is None:
+        return set()
+    text = written.value if isinstance(written, ast.Constant) else ast.unparse(written)
+    return set(_TYPE.findall(str(text))) - {"Optional", "Union", "None", "typing"}
 
 
 def _at(value: ast.expr, step: object) -> ast.expr | None:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 _OF_GPUS = re.compile(
     r"cuda|device|\.to\(|backward\(|rainer|\.fit\(|ccelerat|no_grad|model|predict"
 )
-# The first torch whose workers draw numbers of their own from NumPy's global generator.
 FEW = 8  # small pictures in a batch
+# The first torch whose workers draw numbers of their own from NumPy's global generator.
 SEEDS_NUMPY = (1, 9)
 
 
@@ -221,14 +221,11 @@ def hands_over_little(script: Script, loader: Loader) -> bool:
     """Whether a batch is a few small pictures: to hand it over takes as long."""
     samples = small_samples(script, loader)
     side = samples.side if samples is not None else None
+    if side is None or side > SMALL_SIDE:
+        return False
     sizes = loader.values("batch_size")
-    few = sizes.complete and bool(sizes.known)
-    return (
-        side is not None
-        and side <= SMALL_SIDE
-        and few
-        and all(isinstance(v.constant, int) and v.constant <= FEW for v in sizes.known)
-    )
+    numbers = [v.constant for v in sizes.known]
+    return sizes.complete and all(isinstance(n, int) and n <= FEW for n in numbers)
 
 
 def no_copies(script: Script, loader: Loader) -> bool:

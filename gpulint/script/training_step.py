@@ -82,9 +82,10 @@ def _read(script: Script, loop: Loop, backward: ast.Call, row: int = 0) -> Step:
     plain = [s for s in made_of if not differentiates(script, s)]
     calls = (c for s in [*plain, *made_of] for c in model_calls(script, s))
     trained = [c for c in calls if not script.without_grad(c)]
-    asked = {c for c in trained if _root(c.func) in _asked_for(script)}
-    first = next((c for c in trained if c in asked or not asked), None)
-    forward = first or next(model_calls(script, backward), None)
+    names = _asked_for(script)
+    asked = [c for c in trained if _root(c.func) in names]
+    forward = next(iter(asked or trained), None)
+    forward = forward or next(model_calls(script, backward), None)
     return Step(loop, script.index.function(backward), backward, made_of, forward)
 
 
