@@ -119,7 +119,6 @@ Performance Tuning Guide, Enable asynchronous data loading and augmentation.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding
@@ -139,6 +138,7 @@ from gpulint.script.serial import (
     draws_the_same,
     gains_by_workers,
     hands_over_little,
+    is_stand_in,
     loads_alone,
     may_gain_by_workers,
     no_copies,
@@ -146,7 +146,6 @@ from gpulint.script.serial import (
 )
 from gpulint.script.worker_state import draws_alike
 
-STAND_IN = re.compile(r"(?i)mock|dummy|fake")
 TITLE = "Let the runtime choose the workers"
 
 
@@ -198,12 +197,6 @@ class SerialLoading(Rule):
             effect=Effect.EXACT if exact(script, loader) else Effect.RANDOM,
             confidence=None if sure else Confidence.LOW,
         )
-
-
-def is_stand_in(loader: Loader) -> bool:
-    """Whether samples are made up, by the name of their class: `MockDataset`."""
-    owner = loader.dataset.owner
-    return owner is not None and STAND_IN.search(owner.name) is not None
 
 
 def has_one(values: tuple[Value, ...]) -> bool:

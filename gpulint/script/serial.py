@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _OF_GPUS = re.compile(
     r"cuda|device|\.to\(|backward\(|rainer|\.fit\(|ccelerat|no_grad|model|predict"
 )
+_STAND_IN = re.compile(r"(?i)mock|dummy|fake")
 FEW = 8  # small pictures in a batch
 # The first torch whose workers draw numbers of their own from NumPy's global generator.
 SEEDS_NUMPY = (1, 9)
@@ -215,6 +216,12 @@ def draws_the_same(script: Script, loader: Loader) -> bool:
         if isinstance(node, ast.Call)
     )
     return drawn and runs_only_before(script, SEEDS_NUMPY)
+
+
+def is_stand_in(loader: Loader) -> bool:
+    """Whether samples are made up, by the name of their class: `MockDataset`."""
+    owner = loader.dataset.owner
+    return owner is not None and _STAND_IN.search(owner.name) is not None
 
 
 def hands_over_little(script: Script, loader: Loader) -> bool:
