@@ -104,7 +104,8 @@ loops in which no optimizer is seen to step, a program in which an option that i
 turns the whole model into float16, one whose files use an environment to play in, and
 models of Fourier transforms, that solve linear systems or differential equations, or
 with recurrent cells that make a step for each frame, or recurrent layers that take one
-token of one sample.
+token of one sample, or recurrent layers beside code that writes to rows of a tensor
+(`scatter_`, `index_copy_`), which raises where the two are of different formats.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and
@@ -124,7 +125,7 @@ from gpulint.script.autocast import with_autocast
 from gpulint.script.doubtful import may_never_run
 from gpulint.script.edits import CannotFix
 from gpulint.script.graphs import is_graph_network
-from gpulint.script.half import RECURS, has_float32_kernels, recurs
+from gpulint.script.half import RECURS, has_float32_kernels, recurs, scatters
 from gpulint.script.loops import imports_environments, steps_environment
 from gpulint.script.model_size import is_modest, is_tiny, loses_by_casts
 from gpulint.script.models import is_cast_elsewhere
@@ -196,7 +197,8 @@ class MissingAMP(Rule):
 
     def _report(self, script: Script, step: Step, withheld: str | None) -> Finding:
         fix = None
-        sure = withheld in (None, RECURS) and bool(step.loop.steps)
+        followed = withheld is None or (withheld == RECURS and not scatters(script))
+        sure = followed and bool(step.loop.steps)
         sure = sure and is_surely_large(script)
         sure = sure and not is_modest(script, step) and not _is_of_other_work(script)
         sure = sure and not loses_by_casts(script, step)

@@ -84,6 +84,7 @@ WRAPPERS = (
     "torch.nn.parallel.DataParallel",
     "torch.nn.parallel.data_parallel.DataParallel",
 )
+TRANSFORM = re.compile(r"transforms?$", re.IGNORECASE)
 ONE = re.compile(r"(cuda:)?\d+")
 HOLDS = ("device_ids", "load_state_dict", "module", "output_device", "state_dict")
 PREPARES = ("eval", "train", "cuda", "to")  # and gives the wrapper back
@@ -108,7 +109,7 @@ class DataParallel(Rule):
                 continue
             if is_wrapped_before(script, call) or only_evaluates(script, call):
                 continue
-            if call.args and has_no_weights(script, call.args[0]):
+            if call.args and is_light(script, call.args[0]):
                 continue
             yield self.finding(
                 script,
@@ -128,6 +129,13 @@ def trains(script: Script) -> bool:
         return True
     far = run_together(script) if "optim" in script.source.text else []
     return any("backward" in index.calls_by_name for index in far)
+
+
+def is_light(script: Script, module: ast.expr) -> bool:
+    """Whether a module has no weights, or is called a transform: it has few or none."""
+    holder = module.value if isinstance(module, ast.Subscript) else module
+    named = TRANSFORM.search((dotted(holder) or "").rpartition(".")[2])
+    return named is not None or has_no_weights(script, module)
 
 
 def only_evaluates(script: Script, call: ast.Call) -> bool:

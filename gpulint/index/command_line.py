@@ -12,13 +12,14 @@ from gpulint.index.build import FileIndex, Function, last_name
 from gpulint.index.flow import enclosing_function
 from gpulint.index.known import Value, Values, joined
 from gpulint.index.resolve import Origin
+from gpulint.index.walk import dotted
 
 if TYPE_CHECKING:
     from gpulint.index.values import Evaluator
 
 # How options get names that no line says.
 _MAKES_OPTIONS = re.compile(
-    r"add_subparsers|parents\s*=|set_defaults\(\s*\*\*|add_argument\(\s*[^'\"\s]"
+    r"add_subparsers|\bparents\s*=(?!\s*True)|set_defaults\(\s*\*\*|add_argument\(\s*[^'\"\s]"
 )
 _HOLDER = (
     r"(self\.)?"
@@ -30,6 +31,7 @@ _SETS_OPTIONS = re.compile(
     re.IGNORECASE,
 )
 _PARSES = frozenset("parse_args parse_known_args parse_intermixed_args".split())
+_ACTIONS = {"store_true": True, "store_false": False}
 _FLAGS = frozenset("absl.flags.FLAGS tensorflow.app.flags.FLAGS".split())
 _SETTERS = ("setattr(", "__dict__", "vars(", "Namespace(", "namespace=")
 MAX_STEPS = 4  # classes that hand options on to their bases
@@ -58,6 +60,15 @@ class CommandLine:
         if parts:
             parts += self.evaluator.set_outside(holder, name)
         return joined(parts, True) if parts else None
+
+    def beside(self, node: ast.Attribute) -> Values:
+        """What the file's own option of an attribute's name is where none is given.
+
+        `self.args.workers`, where nothing says that `args` are what this file parses.
+        """
+        options = self._options(self.index.home(node), False).get(node.attr, [])
+        its = [self.evaluator.values(option) for option in options]
+        return joined(its, bool(its))
 
     @staticmethod
     def _given(origin: Origin) -> bool:
@@ -136,7 +147,6 @@ class CommandLine:
 
     def _is_plain(self, parser: ast.Name) -> bool:
         """Whether a parser is argparse's own, and only adds options and parses."""
-        home = self.index.home(parser)
         made = self.resolver.origins(parser)
         return (
             bool(made)
@@ -145,8 +155,18 @@ class CommandLine:
                 and self.index.qualified(o.node.func) == "argparse.ArgumentParser"
                 for o in made
             )
-            and not home.calls_given.get(parser.id)
+            and not self._is_given(parser, {o.node for o in made})
         )
+
+    def _is_given(self, parser: ast.Name, made: set[ast.AST | None]) -> bool:
+        """Whether a call is given a parser, not what the name holds elsewhere."""
+        for call in self.index.home(parser).calls_given.get(parser.id, ()):
+            for value in (*call.args, *(k.value for k in call.keywords)):
+                if dotted(value) == parser.id and not made.isdisjoint(
+                    o.node for o in self.resolver.origins(value)
+                ):
+                    return True
+        return False
 
     def _origins(self, holder: ast.expr, depth: int = 0) -> Iterator[Origin]:
         """Where options come from, also by `super().__init__(args)`."""
@@ -208,6 +228,8 @@ class CommandLine:
             for name, node in pairs:
                 if name in chosen and _has_no_default(node):
                     continue  # what `set_defaults` says holds
+                if name in chosen and self._is_repeated(node, name, pairs):
+                    continue  # so does it, with an option or without
                 found[name].append(node)
             for unpacked in found.pop("", ()):
                 its = self.evaluator.mapping(unpacked)
@@ -215,6 +237,21 @@ class CommandLine:
                     found[name] += its.items.get(name, [unpacked])
             self._added[key] = found
         return self._added[key]
+
+    def _is_repeated(
+        self, option: ast.expr, name: str, pairs: list[tuple[str, ast.expr]]
+    ) -> bool:
+        """`store_true` beside `set_defaults(name=True)` in one block: always True."""
+        action = _ACTIONS.get(_action(option) or "")
+        home = self.index.home(option)
+        return action is not None and any(
+            other == name
+            and isinstance(node, ast.Constant)
+            and node.value is action
+            and self.index.home(node) is home
+            and home.parent(home.statement(node)) is home.parent(home.statement(option))
+            for other, node in pairs
+        )
 
     def _helpers(self, home: FileIndex) -> Iterator[FileIndex]:
         project = home.project
@@ -334,6 +371,15 @@ def _has_no_default(node: ast.expr) -> bool:
     """Whether an `add_argument` leaves the default to others."""
     names = {k.arg for k in node.keywords} if isinstance(node, ast.Call) else set()
     return _is_option(node) and names.isdisjoint(("default", "action"))
+
+
+def _action(node: ast.expr) -> str | None:
+    """What an `add_argument` does with its option, as written."""
+    keywords = node.keywords if isinstance(node, ast.Call) else ()
+    for keyword in keywords:
+        if keyword.arg == "action" and isinstance(keyword.value, ast.Constant):
+            return str(keyword.value.value)
+    return None
 
 
 def _destination(call: ast.Call, last: bool = False) -> str | None:

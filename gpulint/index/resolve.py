@@ -617,7 +617,7 @@ class Resolver:
         return any(n is not None and not (owns and owns(home, n)) for n in names)
 
     def takes(self, function: Function, call: ast.Call) -> bool:
-        """Whether a function has parameters for all that a call passes, and no more."""
+        """Whether a call passes a function each of its parameters once, and no more."""
         args = function.args
         bound = self.self_name(function) is not None
         names = [a.arg for a in [*args.posonlyargs, *args.args]][bound:]
@@ -625,6 +625,8 @@ class Resolver:
         given = {k.arg for k in call.keywords}
         if len(call.args) > len(names) and args.vararg is None and not spread:
             return False
+        if not spread and given & set(names[: len(call.args)]):
+            return False  # by position and by name
         known = {*names, *(a.arg for a in args.kwonlyargs), None}
         if not given <= known and args.kwarg is None:
             return False

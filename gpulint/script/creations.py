@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Where
+from gpulint.index.walk import dotted, walk_scope
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -100,14 +101,30 @@ def made_of_list(script: Script, node: ast.expr) -> ast.Call | None:
 
 
 def _joins_creation(script: Script, call: ast.Call) -> bool:
-    """`torch.cat([batch, zeros])` on the host: a part of it is made from nothing."""
+    """`torch.cat([batch, zeros])` on the host: a part of it is made from nothing.
+
+    And nothing is written into that part, element by element, which the host does
+    faster.
+    """
     parts = call.args[0] if call.args else None
     if not isinstance(parts, (ast.List, ast.Tuple)) or not script.where(call).host:
         return False
     return any(
         origin.call is not None and creation(script, origin.call) is not None
         for part in parts.elts
+        if not _is_written_to(script, part)
         for origin in script.resolver.origins(part)
+    )
+
+
+def _is_written_to(script: Script, part: ast.expr) -> bool:
+    """Whether its function has `part[index] = value`."""
+    name = dotted(part)
+    return name is not None and any(
+        isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Store)
+        and dotted(node.value) == name
+        for node in walk_scope(script.index.scope(part))
     )
 
 

@@ -13,6 +13,7 @@ from gpulint.script.every_step import EveryStep
 from gpulint.script.frozen import has_no_weights, is_frozen
 from gpulint.script.loops import is_backward, is_step
 from gpulint.script.models import makers
+from gpulint.script.named_calls import named_calls
 from gpulint.script.neighbours import imported
 
 if TYPE_CHECKING:
@@ -113,9 +114,15 @@ def may_switch_off(function: Function | None) -> bool:
 
 
 def always_without_grad(script: Script, function: Function, depth: int = 0) -> bool:
-    """Whether all callers in this file run a function without gradients."""
+    """Whether all callers run a function without gradients.
+
+    Where no caller is known: whether a call that may be one does.
+    """
     callers = script.resolver.callers(function)
-    return bool(callers) and all(
+    if not callers:
+        named = named_calls(script, function)
+        return any(script.of(call).without_grad(call) for call in named)
+    return all(
         script.without_grad(call) or _caller_without_grad(script, call, depth)
         for call in callers
     )
@@ -149,6 +156,8 @@ def _graph_is_wanted(script: Script, loop: Loop) -> bool:
     if differentiates(script, [*loop.node.body, *reachable(script, functions)]):
         return True
     if script.backpropagated.computed_in(loop.node) or _strange(script, loop):
+        return True
+    if any(map(_is_given_optimizer, loop.calls)):
         return True
     if _may_differentiate_itself(script, loop):
         return True
@@ -222,6 +231,13 @@ def _strange(script: Script, loop: Loop) -> bool:
             if any(script.tensors.is_module(g) for g in given):
                 return True
     return False
+
+
+def _is_given_optimizer(call: ast.Call) -> bool:
+    """Whether a call may update weights, wherever it goes backward."""
+    given = [*call.args, *(k.value for k in call.keywords)]
+    names = ((dotted(g) or "").lower().rpartition(".")[2] for g in given)
+    return any("optim" in name for name in names)
 
 
 def _is_foreign(script: Script, callee: ast.expr) -> bool:

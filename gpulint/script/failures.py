@@ -1,9 +1,10 @@
 """Statements that raise whenever they run, as far as the project's own code shows.
 
 A call that its function does not take, a result of another number of parts than are
-unpacked, an option that no command line has, a name that nothing defines: what stands
-behind one of these never runs, and a loop around one makes no second pass. Such names
-do not count in the cells of a notebook, of which each runs alone.
+unpacked, an option that no command line has, a name that nothing defines, an import of
+what the project lacks: what stands behind one of these never runs, and a loop around
+one makes no second pass. Such names do not count in the cells of a notebook, of which
+each runs alone.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from gpulint.index import Definition, Function
 from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk, walk_scope
 from gpulint.script.batch_parts import unpacks_other_parts
 from gpulint.script.decorators import has_plain_decorators
+from gpulint.script.missing_imports import imports_nothing
 from gpulint.source import NOTEBOOK
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ MAX_UNBOUND = 2  # names that somebody has forgotten
 LINES_OF_UNBOUND = 25  # at least, for each of them
 MAX_EMPTY = 2  # statements of a method that does nothing: a docstring, `pass`
 _BODIES = ("body", "orelse", "finalbody", "handlers")
-_LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
+_LEAVES = (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
 _OPTIONS = re.compile(r"(?i)arg|opt|conf|cfg|flags|param|^hp")
 # The first torch that has a name, for what people use of newer ones.
 _SINCE = {
@@ -120,7 +122,10 @@ def _until_left(block: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _leaves(statement: ast.AST) -> bool:
-    """Whether a statement may leave the block it stands in, or the program."""
+    """Whether a statement may leave the block it stands in, or end the program.
+
+    Not by an error of its own: then what is behind it fails as well.
+    """
     return any(isinstance(n, _LEAVES) or _exits(n) for n in walk_scope(statement))
 
 
@@ -139,10 +144,12 @@ def _raises(script: Script, statement: ast.stmt, depth: int, names: bool) -> boo
             return not isinstance(statement, (ast.With, ast.AsyncWith)) or all(
                 _lets_through(script, item.context_expr) for item in statement.items
             )
-    if isinstance(statement, ast.If) and _holds_first(script, statement.test):
+    if isinstance(statement, ast.If) and _holds(script, statement.test):
         body = _until_left(statement.body)
         if any(_raises(script, inner, depth, names) for inner in body):
             return True
+    if isinstance(statement, ast.ImportFrom):
+        return imports_nothing(script.index, statement, guess=True)
     if _unpacks_another_number(script, statement):
         return True
     if unpacks_other_parts(script, statement):
@@ -156,11 +163,15 @@ def _raises(script: Script, statement: ast.stmt, depth: int, names: bool) -> boo
     )
 
 
-def _holds_first(script: Script, test: ast.expr) -> bool:
-    """`i % n == 0`, where a loop counts `i` up from 0: in its first pass.
+def _holds(script: Script, test: ast.expr) -> bool:
+    """Whether a test holds whatever a user asks for, or once in a run.
 
-    Or what holds in one process of each run: `accelerator.is_main_process`.
+    `i % n == 0`, where a loop counts `i` up from 0, holds in its first pass;
+    `accelerator.is_main_process` in one process.
     """
+    its = script.evaluator.values(test)
+    if its.all_in(True) and not any(value.default for value in its.known):
+        return True
     if _IN_ONE_PROCESS.search(dotted(test) or ""):
         return True
     if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
@@ -561,8 +572,22 @@ def _never_gives(script: Script, function: Function, number: int) -> bool:
         return False
     returned = script.resolver.flow(function).returns
     return bool(returned) and all(
-        isinstance(value, ast.Tuple)
-        and len(value.elts) != number
-        and not any(isinstance(item, ast.Starred) for item in value.elts)
-        for value in returned
+        _parts_of(script, value) not in (None, number) for value in returned
     )
+
+
+def _parts_of(script: Script, value: ast.expr | None) -> int | None:
+    """The parts of a written tuple, or of a named one that is made; None: unknown."""
+    if isinstance(value, ast.Tuple):
+        starred = any(isinstance(item, ast.Starred) for item in value.elts)
+        return None if starred else len(value.elts)
+    home, named = script.index.home(value), dotted(getattr(value, "func", None))
+    made = [
+        call
+        for call in home.calls_by_name.get("namedtuple", ())
+        if named and named in map(dotted, getattr(home.parent(call), "targets", ()))
+    ]
+    if len(made) != 1 or len(made[0].args) < 2:
+        return None
+    fields = made[0].args[1]
+    return len(fields.elts) if isinstance(fields, (ast.List, ast.Tuple)) else None

@@ -65,9 +65,13 @@ def _called(script: Script, parts: list[Part]) -> Iterator[Forced]:
 
 
 def _waits_anyway(script: Script, parts: list[Part], number: int) -> bool:
-    """Whether a read beside a call waits as long: nothing is queued in between."""
+    """Whether a read beside a call waits as long: nothing is queued in between.
+
+    A loop behind the call, over losses as it may be, takes at least one turn.
+    """
     part = parts[number]
-    for others in (parts[number - 1 :: -1] if number else [], parts[number + 1 :]):
+    behind = [other._replace(inner=False) for other in parts[number + 1 :]]
+    for others in (parts[number - 1 :: -1] if number else [], behind):
         for other in others:
             if _reads(script, other.node) and runs_with(other, part):
                 return True

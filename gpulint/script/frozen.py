@@ -73,7 +73,8 @@ def _may_give_weights(script: Script, call: ast.Call) -> bool:
     """Whether what a call gives may hold weights that the object then has."""
     home, last = script.index.home(call), last_name(call)
     name = home.qualified(call.func) or ""
-    if name.startswith(_OF_WEIGHTS) or last in _REGISTERS:
+    plain = _ACTIVATION.match(name) is not None
+    if (name.startswith(_OF_WEIGHTS) and not plain) or last in _REGISTERS:
         return True
     if name.startswith("torch.") or name in _OF_NUMBERS:
         return False

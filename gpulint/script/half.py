@@ -70,6 +70,7 @@ _SMALLEST = 5.97e-8
 _NEAREST_TO_1 = 0.9961  # the last number before 1 in bfloat16
 # By any way to make them: `nn.LSTM(…)`, a class of that base, `getattr(nn, "GRU")`.
 _RECURRENT = re.compile(r"\b(LSTM|GRU|RNN)\b")
+_SCATTERS = re.compile(r"\.(scatter_(add_|reduce_)?|index_(add|copy|put)_)\(")
 RECURS = (
     "recurrent layers compute in float16 under any autocast, and the loss is scaled "
     "only where that is asked for"
@@ -83,6 +84,14 @@ def recurs(script: Script) -> bool:
     for which no loss is scaled (`_cudnn_rnn_cast_reflatten` in ATen's AutocastRNN.cpp).
     """
     return any(index.source.has(_RECURRENT) for index in run_together(script))
+
+
+def scatters(script: Script) -> bool:
+    """Whether a program's files write results to rows of a tensor: `x.scatter_(0, …)`.
+
+    It raises where they are of two formats, as results of an autocast may be.
+    """
+    return any(index.source.has(_SCATTERS) for index in run_together(script))
 
 
 def has_float32_kernels(script: Script) -> bool:

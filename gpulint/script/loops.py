@@ -58,7 +58,8 @@ class Loop:
     `items`: pairs of what is iterated (wrappers such as `enumerate` and `tqdm` taken
     off) and the target that each item is bound to. `backward` and `steps` are calls
     that run in an iteration, in this file, directly or through a step helper;
-    `no_grad` whether the loop runs without building a graph.
+    `updates` those that do both out of sight, `scaler(loss, optimizer)`; `no_grad`
+    whether the loop runs without building a graph.
     """
 
     node: LoopNode
@@ -71,6 +72,7 @@ class Loop:
     kind: Kind = "other"
     backward: tuple[ast.Call, ...] = ()
     steps: tuple[ast.Call, ...] = ()
+    updates: tuple[ast.Call, ...] = ()
     calls: tuple[ast.Call, ...] = ()
     helpers: tuple[Function, ...] = field(default=())
 
@@ -217,6 +219,7 @@ class Loops:
             loop.calls, loop.helpers = tuple(calls), tuple(helpers)
             loop.backward = tuple(c for c in calls if is_backward(c))
             loop.steps = tuple(c for c in calls if is_step(c))
+            loop.updates = tuple(c for c in calls if is_update(c))
         for loop in reversed(list(self.by_node.values())):
             loop.kind = self._kind(loop)
         for loop in filter(self._fits_each, self.by_node.values()):
@@ -353,7 +356,9 @@ class Loops:
             return "eval"
         if loop.backward and (loop.batches or loop.steps):
             return "train"
-        if loop.backward:
+        if loop.batches and loop.updates and not loop.no_grad:
+            return "train"
+        if loop.backward or any(map(_zeroes_gradients, loop.calls)):
             return "other"
         taken = not inner and not loop.steps and _takes_batches(loop)
         if (loop.batches or taken) and self._evaluates(loop):
@@ -566,6 +571,20 @@ def is_step(call: ast.Call) -> bool:
     return not any(
         part in name for part in ("sched", "env", "profil", "prof", "progress")
     )
+
+
+def is_update(call: ast.Call) -> bool:
+    """Whether a call goes backward and takes the step: `scaler(loss, optimizer)`.
+
+    As `NativeScaler` of timm and its many copies do.
+    """
+    if "scaler" not in last_name(call).lower() or len(call.args) < 2:
+        return False
+    return "optim" in (dotted(call.args[1]) or "").lower()
+
+
+def _zeroes_gradients(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "zero_grad"
 
 
 def imports_environments(index: FileIndex) -> bool:

@@ -67,7 +67,7 @@ def _cannot_be_imported(index: FileIndex, guess: bool) -> bool:
     `guess`: also what only looks as if it had been the project's.
     """
     return index.project is not None and any(
-        _imports_nothing(index, statement, guess) for statement in _needed(index)
+        imports_nothing(index, statement, guess) for statement in _needed(index)
     )
 
 
@@ -82,14 +82,22 @@ def _needed(index: FileIndex) -> Iterator[ast.ImportFrom]:
             yield from (s for s in statement.body if isinstance(s, ast.ImportFrom))
 
 
-def _imports_nothing(index: FileIndex, statement: ast.ImportFrom, guess: bool) -> bool:
+def imports_nothing(index: FileIndex, statement: ast.ImportFrom, guess: bool) -> bool:
+    """Whether an import raises: the project has no such module, or it no such name.
+
+    `guess`: also what only looks as if it had been the project's.
+    """
     module = _module_of(statement)
     if _is_missing(index, module) or _is_not_beside(index, statement):
         return True
     if (
         guess
         and not statement.level
-        and (_has_moved(index, statement) or _lies_nowhere(index, module))
+        and (
+            _has_moved(index, statement)
+            or _was_renamed(index, statement)
+            or _lies_nowhere(index, module)
+        )
     ):
         return True
     return any(
@@ -130,6 +138,27 @@ def _has_moved(index: FileIndex, statement: ast.ImportFrom) -> bool:
     files = [p for p in project.mentioning(names[0]) if p.name == f"{last}.py"]
     found = [home for home in map(project.index, files) if home not in (None, index)]
     return any(all(name in home.bound_names for name in names) for home in found)
+
+
+def _was_renamed(index: FileIndex, statement: ast.ImportFrom) -> bool:
+    """`from cut_simulator import Simulator`, where other modules define `Simulator`.
+
+    And nothing of the project is called `cut_simulator`: no file or requirement.
+    """
+    project, module = index.project, statement.module or ""
+    names = [alias.name for alias in statement.names]
+    if project is None or "_" not in module or "." in module or "*" in names:
+        return False
+    if project.owns(index, module) or _is_required(index, module):
+        return False
+    if any(path.stem == module for path in project.files):
+        return False
+    found = [project.index(path) for path in project.mentioning(names[0])]
+    return any(
+        all(name in home.classes for name in names)
+        for home in found
+        if home is not None and home is not index
+    )
 
 
 def _lies_nowhere(index: FileIndex, module: str) -> bool:

@@ -38,6 +38,8 @@ _BUILDS, _BUILT = "torch.utils.ffi", "_ext"
 _GONE_NAMES = {
     "torch.rfft": (1, 7),
     "torch.irfft": (1, 7),
+    "torch.fft": (1, 7),  # a module since
+    "torch.ifft": (1, 7),
     "torchvision.transforms.Scale": (1, 10),
     "torchvision.transforms.RandomSizedCrop": (1, 10),
     "torch.symeig": (1, 13),

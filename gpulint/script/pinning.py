@@ -213,7 +213,12 @@ def loads_alone(script: Script, loader: Loader) -> bool:
 def has_no_workers(loader: Loader) -> bool:
     """Whether no worker processes are asked for, in whatever way batches are sent."""
     workers = loader.argument("num_workers")
-    return workers.absent or (workers.given and loader.values("num_workers").all_in(0))
+    if workers.absent or not workers.given:
+        return workers.absent
+    its, asked = loader.values("num_workers"), workers.direct
+    if not its.known and isinstance(asked, ast.Attribute):
+        its = loader.evaluator.command_line.beside(asked)
+    return its.all_in(0)
 
 
 def settings_ask_for_none(loader: Loader) -> bool:

@@ -65,9 +65,9 @@ def find_steps(script: Script) -> list[Step]:
     """The first backward pass of each training loop, each once."""
     steps: dict[ast.Call, Step] = {}
     for loop in script.training_loops:
-        backward = loop.backward[0]
-        if backward not in steps:
-            steps[backward] = _read(script, loop, backward)
+        for backward in loop.backward[:1]:
+            if backward not in steps:
+                steps[backward] = _read(script, loop, backward)
     return list(steps.values())
 
 

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 MAX_NOTEBOOKS = 16_000_000  # bytes of the notebooks beside a file, with their pictures
 MAX_USES = 3  # from what is used, to what uses it, and so on
+_MAKES_BY_ANNOTATION = frozenset(
+    "draccus jsonargparse lightning pydantic pytorch_lightning simple_parsing "
+    "tyro".split()
+)
 _SETS_UP = ("logger.", "logging.", "warnings.", "sys.path.")
 
 
@@ -177,7 +181,9 @@ def _reads(
         names.add(kept.name)
     for name in names:
         for node in user.reads.get(name, ()):
-            if isinstance(node, ast.Name) and not user.inside(node, kept):
+            if isinstance(node, ast.Name) and not (
+                user.inside(node, kept) or _is_annotation(user, node)
+            ):
                 yield node
     for name in all_names:
         for node in user.reads.get(name, ()):
@@ -189,6 +195,25 @@ def _reads(
                 )
             ):
                 yield node
+
+
+def _is_annotation(user: FileIndex, name: ast.Name) -> bool:
+    """`agent: Base = …` only says what something is, or is like.
+
+    Where no package makes objects by what parameters are said to be.
+    """
+    if not _MAKES_BY_ANNOTATION.isdisjoint(user.packages):
+        return False
+    child: ast.AST = name
+    for above in user.ancestors(name):
+        if isinstance(above, (ast.AnnAssign, ast.arg)):
+            return child is above.annotation
+        if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
+            return child is above.returns
+        if isinstance(above, ast.stmt):
+            return False
+        child = above
+    return False
 
 
 def _leads_to(user: FileIndex, node: ast.Attribute, home: FileIndex) -> bool:

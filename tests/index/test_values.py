@@ -61,6 +61,12 @@ PARSER = "import argparse\np = argparse.ArgumentParser()\n"
         (PARSER + "p.add_argument('--x', dest='n', default=2)\nuse(p.parse_args().n)\n", [2]),
         (PARSER + "p.add_argument('--n', action='store_true')\nuse(p.parse_args().n)\n",
          [False]),
+        (PARSER + "p.add_argument('--n', action='store_true')\np.set_defaults(n=True)\n"
+         "use(p.parse_args().n)\n", [True]),
+        (PARSER + "p.add_argument('--n', action='store_true')\np.set_defaults(n=3)\n"
+         "use(p.parse_args().n)\n", [False, 3]),
+        (PARSER + "p.add_argument('--n', action='store_true')\nif a:\n"
+         " p.set_defaults(n=True)\nuse(p.parse_args().n)\n", [False, True]),
         ("from types import SimpleNamespace\nc = SimpleNamespace(n=4)\nuse(c.n)\n", [4]),
         ("use(int('3'))\n", [3]),
         ("use(max(2, 4))\n", [4]),

@@ -584,6 +584,34 @@ def test_packages_that_have_moved(
     assert found[12] is sure
 
 
+SIMULATOR = "class CutSimulator:\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    "files, sure",
+    [
+        ({"tools/env.py": SIMULATOR}, LOW),
+        ({"tools/env.py": "class Simulator:\n    pass\n"}, HIGH),
+        ({"tools/env.py": SIMULATOR, "old/cut_simulator.py": SIMULATOR}, HIGH),
+        ({"tools/env.py": SIMULATOR, "requirements.txt": "cut-simulator\n"}, HIGH),
+    ],
+    ids=["renamed", "another name", "lies elsewhere", "a requirement"],
+)
+@pytest.mark.parametrize("inside", [True, False])
+def test_modules_that_were_renamed(
+    tmp_path: Path, files: dict[str, str], sure: Confidence, inside: bool
+) -> None:
+    line = "from cut_simulator import CutSimulator\n"
+    text = MAIN.replace("trainer.fit(", f"{line}trainer.fit(")
+    given = {
+        "engine.py": LOOP if inside else f"{line}{LOOP}",
+        "main.py": text if inside else MAIN,
+        ".git/HEAD": "",
+    }
+    found = confidences(tmp_path, given | files)
+    assert found[11 if inside else 12] is sure
+
+
 def test_a_package_of_which_a_file_has_a_class_of_its_own(tmp_path: Path) -> None:
     text = f"from old.engine import Trainer as Base\n{LOOP}"
     found = confidences(tmp_path, {"engine.py": text, "main.py": MAIN, ".git/HEAD": ""})
@@ -647,7 +675,8 @@ def test_imports_without_which_a_file_stops(
 
 
 def test_a_file_beside_that_cannot_be_imported(tmp_path: Path) -> None:
-    beside = "from tools.options import parse\n\nloader = model = optimizer = parse\n"
+    names = "loader = make_trainer = model = optimizer"
+    beside = f"from tools.options import parse\n\n{names} = parse\n"
     files = {"parts.py": beside, "tools/__init__.py": "", "main.py": MAIN}
     files["engine.py"] = f"from parts import loader\n{LOOP}"
     assert confidences(tmp_path, files)[12] is LOW

@@ -19,6 +19,7 @@ OF_OPTIONS = MAIN.replace("args = parser", f"{ADDED}args = parser")
 
 PARTS = """\
 import functools
+from collections import namedtuple
 from dataclasses import dataclass
 
 
@@ -30,6 +31,27 @@ def triple(path):
     if path:
         return path, 1, 2
     return 1, 2, 3
+
+
+Found = namedtuple("Found", ["loss", "scores", "parts"])
+
+
+def named_triple(path):
+    return Found(path, 1, 2)
+
+
+def picky(path):
+    if not path:
+        raise ValueError(path)
+    make()
+
+
+def returns_or_raises(path):
+    if not path:
+        raise ValueError(path)
+    if path > 1:
+        return
+    make()
 
 
 def some(path):
@@ -174,6 +196,9 @@ class Filled(Stopper):
     pass
 """
 FAIL = [
+    "make(1, width=2)",
+    "picky(2)",
+    "loss, scores = named_triple(1)",
     "make()",
     "make(1, 2)",
     "make(depth=1)",
@@ -199,6 +224,10 @@ FAIL = [
     "Bare(width=3)",
 ]
 RUN = [
+    "make(*args.widths, width=2)",
+    "returns_or_raises(2)",
+    "loss, scores, parts = named_triple(1)",
+    "loss, *others = named_triple(1)",
     "make(1)",
     "make(*args.widths)",
     "make(**args.options)",
@@ -448,6 +477,10 @@ IN_TEST = "if args.depth:\n    print(1)"
     [
         ("", PLAIN, LOW),
         ("", IN_TEST, LOW),
+        ("Path('logs').mkdir(parents=True)", PLAIN, LOW),
+        ("new = argparse.ArgumentParser(parents=[parser])", PLAIN, HIGH),
+        ("", "if args.always:\n    print(args.depth)", LOW),
+        ("", "if args.never:\n    print(args.depth)", HIGH),
         ("", "args.evaluate", HIGH),
         ("", "if args.evaluate:\n    print(args.depth)", HIGH),
         ("", "found = args.evaluate or args.depth", HIGH),
@@ -469,12 +502,27 @@ IN_TEST = "if args.depth:\n    print(1)"
 def test_options_that_no_command_line_has(
     tmp_path: Path, more: str, lines: str, sure: Confidence
 ) -> None:
+    always = 'parser.add_argument("--always", action="store_true")\n'
+    always += 'parser.add_argument("--never", action="store_true")\n'
+    always += "parser.set_defaults(always=True)"
+    more = (
+        f"{more}\n{always}" if "args.always" in lines or "args.never" in lines else more
+    )
     text = MAIN.replace("args = parser", f"{more}\nargs = parser")
     if "parse_args()" in more:
         text = text.replace("args = parser.parse_args()\n", "")
     text = text.replace("trainer.fit(", f"{lines}\ntrainer.fit(")
     files = {"engine.py": LOOP, "main.py": text, ".git/HEAD": ""}
     assert confidences(tmp_path, files)[11] is sure
+
+
+def test_a_parser_whose_name_then_holds_what_it_parsed(tmp_path: Path) -> None:
+    text = MAIN.replace("parser = arg", "args = arg").replace("parser.", "args.")
+    text = text.replace("trainer.fit(", "print(args)\nprint(args.depth)\ntrainer.fit(")
+    files = {"engine.py": LOOP, "main.py": text, ".git/HEAD": ""}
+    assert confidences(tmp_path, files)[11] is LOW
+    more = text.replace("args = args.parse", "more(args)\nargs = args.parse")
+    assert confidences(tmp_path, files | {"main.py": more})[11] is HIGH
 
 
 def test_options_that_another_file_adds_or_sets(tmp_path: Path) -> None:

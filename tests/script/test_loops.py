@@ -83,6 +83,11 @@ def body(indent: str) -> str:
         (("with torch.no_grad():\n for x in test_loader:\n  step(x)\n"
           "for x in loader:\n step(x)\n"
           "def step(x):\n loss(x).backward()\n opt.step()\n"), ["eval", "train"]),
+        ("for x, y in loader:\n  scaler(crit(model(x), y), optimizer)\n", ["train"]),
+        ("for x, y in loader:\n  self.amp_scaler(loss, opt.optim)\n", ["train"]),
+        ("model.eval()\nfor x, y in loader:\n  print(model(x))\n", ["eval"]),
+        ("model.eval()\nfor x in loader:\n  opt.zero_grad()\n  fit(x)\n", ["other"]),
+        ("model.eval()\nfor x, y in loader:\n  scaler(model(x), y)\n", ["eval"]),
     ],
 )  # fmt: skip
 def test_kinds_of_loops(text: str, expected: list[str]) -> None:
