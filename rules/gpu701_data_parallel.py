@@ -53,7 +53,7 @@ One GPU is named (`device_ids=[0]`, `CUDA_VISIBLE_DEVICES`, or the default of th
 that sets it, in the file or in a program that uses it), for which `DataParallel` is a
 plain call. Programs that train nothing. A wrapper that only loads or saves weights, is
 asked for its devices, or whose `module` makes all passes, or of a module without
-weights.
+weights, or one that is called a transform.
 Where the same file has `DistributedDataParallel`, this may be the way for machines
 without a launcher: a note of low confidence.
 

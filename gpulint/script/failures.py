@@ -581,7 +581,9 @@ def _parts_of(script: Script, value: ast.expr | None) -> int | None:
     if isinstance(value, ast.Tuple):
         starred = any(isinstance(item, ast.Starred) for item in value.elts)
         return None if starred else len(value.elts)
-    home, named = script.index.home(value), dotted(getattr(value, "func", None))
+    if not isinstance(value, ast.Call):
+        return None
+    home, named = script.index.home(value), dotted(value.func)
     made = [
         call
         for call in home.calls_by_name.get("namedtuple", ())
