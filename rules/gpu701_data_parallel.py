@@ -49,13 +49,13 @@ share; batch norms see the samples of their own GPU in both. Keys in checkpoints
 with `module.` in both.
 
 ## When not
-One GPU is named (`device_ids=[0]`, `CUDA_VISIBLE_DEVICES`, or the default of the option
-that sets it, in the file or in a program that uses it), for which `DataParallel` is a
-plain call. Programs that train nothing. A wrapper that only loads or saves weights, is
-asked for its devices, or whose `module` makes all passes, or of a module without
-weights, or one that is called a transform.
-Where the same file has `DistributedDataParallel`, this may be the way for machines
-without a launcher: a note of low confidence.
+One GPU is named (`device_ids=[0]`, `CUDA_VISIBLE_DEVICES`, the default of the option
+that sets it, in the file or in a program that uses it, or all settings written out),
+for which `DataParallel` is a plain call. Programs that train nothing. A wrapper that
+only loads or saves weights, is asked for its devices, or whose `module` makes all
+passes, or of a module without weights, or one that is called a transform. Where the
+same file has `DistributedDataParallel`, this may be the way for machines without a
+launcher: a note of low confidence.
 
 ## Source
 PyTorch documentation, `torch.nn.DataParallel`: "It is recommended to use
@@ -161,7 +161,10 @@ def names_one_card(script: Script, call: ast.Call) -> bool:
         isinstance(origin.node, (ast.List, ast.Tuple)) and len(origin.node.elts) == 1
         for node in given
         for origin in script.resolver.origins(node)
-    ) or any(is_one_by_default(script, dotted(node) or "") for node in given)
+    ) or any(
+        is_one_by_default(script, dotted(node) or "") or is_one_setting(script, node)
+        for node in given
+    )
 
 
 def is_never_run(script: Script, call: ast.Call) -> bool:
@@ -208,6 +211,28 @@ def _guard(script: Script, call: ast.Call) -> str | None:
         if isinstance(branch, ast.If) and holds
     )
     return next((t for t in tests if t.startswith("not isinstance(")), None)
+
+
+def is_one_setting(script: Script, node: ast.expr) -> bool:
+    """Whether each dict of the project with a key `cfg["devices"]` has one there."""
+    key = node.slice if isinstance(node, ast.Subscript) else None
+    project = script.index.project
+    if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+        return False
+    paths = project.mentioning(f'"{key.value}":') if project is not None else ()
+    files = [project.index(path) for path in paths if project is not None]
+    found = [
+        value
+        for index in dict.fromkeys([script.index, *files])
+        if index is not None
+        for written in index.all(ast.Dict)
+        for name, value in zip(written.keys, written.values, strict=True)
+        if isinstance(name, ast.Constant) and name.value == key.value
+    ]
+    return bool(found) and all(
+        isinstance(value, (ast.List, ast.Tuple)) and len(value.elts) == 1
+        for value in found
+    )
 
 
 def is_one_by_default(script: Script, name: str) -> bool:

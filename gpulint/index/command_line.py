@@ -30,6 +30,12 @@ _SETS_OPTIONS = re.compile(
     r"|\bvars\([^()]*\)(\[|\.(update|setdefault))",
     re.IGNORECASE,
 )
+# What a call with options is named that only looks at them.
+_SHOWS = re.compile(
+    r"(?i)^(v?ars|str|repr|dict|type|isinstance|getattr|hasattr|len|format|init|update|"
+    r"p?print|pformat|info|debug|warning|error|log\w*|write|dump|save\w*|copy|deepcopy|"
+    r"add_text|add_hparams|asdict|config|OmegaConf|create|spawn|partial|seed\w*)$"
+)
 _PARSES = frozenset("parse_args parse_known_args parse_intermixed_args".split())
 _ACTIONS = {"store_true": True, "store_false": False}
 _FLAGS = frozenset("absl.flags.FLAGS tensorflow.app.flags.FLAGS".split())
@@ -111,9 +117,12 @@ class CommandLine:
 
         Of a parser of argparse all of whose options are written out, and that is given
         to nothing. Nothing in the project sets an attribute, or has a text, of that
-        name, nor attributes of options by names that it reads.
+        name, nor attributes of options by names that it reads, and no code that is not
+        seen is given the object.
         """
         origins = list(self._origins(holder))
+        if self._is_handed_out(self.index.home(holder), dotted(holder)):
+            return False
         for origin in origins:
             key = (origin.node, name)
             if key not in self._lacking:
@@ -130,6 +139,10 @@ class CommandLine:
         if not isinstance(parser, ast.Name) or not self._is_plain(parser):
             return False
         home = self.index.home(parser)
+        above = home.parent(call)
+        targets = above.targets if isinstance(above, ast.Assign) else []
+        if any(self._is_handed_out(home, dotted(target)) for target in targets):
+            return False
         files = [home, *self._helpers(home)]
         if any(
             f.source.has(_MAKES_OPTIONS) or f.source.has(_SETS_OPTIONS) for f in files
@@ -144,6 +157,15 @@ class CommandLine:
             return False
         texts = [t for part in _SETTERS for t in project.texts(part)]
         return not any(map(_SETS_OPTIONS.search, texts))
+
+    def _is_handed_out(self, home: FileIndex, name: str | None) -> bool:
+        """Whether a file gives an object to a call whose function is not seen."""
+        return any(
+            not _SHOWS.search(last_name(call))
+            and self.resolver.class_of(call.func) is None
+            and not self.resolver.callees(call)
+            for call in home.calls_given.get(name or "", ())
+        )
 
     def _is_plain(self, parser: ast.Name) -> bool:
         """Whether a parser is argparse's own, and only adds options and parses."""

@@ -81,9 +81,14 @@ def _waits_anyway(script: Script, parts: list[Part], number: int) -> bool:
 
 
 def _reads(script: Script, node: ast.AST) -> bool:
-    """`loss.item()` and its kin, of what may be on the device."""
+    """`loss.item()` and its kin, of what may be on the device.
+
+    Or of a loss's scale: `scaler.get_scale()`, which `scaler.state_dict()` reads too.
+    """
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
+    if node.func.attr in ("get_scale", "state_dict"):
+        return "scaler" in (dotted(node.func.value) or "").lower()
     its = script.where(node.func.value)
     read = node.func.attr in _READS and not node.args
     return read and bool(its & ~(Where.HOST | Where.PLAIN))

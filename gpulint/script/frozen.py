@@ -18,6 +18,10 @@ _ACTIVATION = re.compile(
     r"^torch\.nn\.((Log)?Soft(max|min|plus)(2d)?|LogSigmoid|Sigmoid|Tanh|(Leaky)?ReLU6?|"
     r"GELU|SiLU|ELU|Identity|Flatten|Upsample|\w*(Max|Avg)Pool[123]d|CosineSimilarity)$"
 )
+_READ_FROZEN = (
+    "torch.nn.Embedding.from_pretrained",
+    "torch.nn.EmbeddingBag.from_pretrained",
+)
 _OF_NUMBERS = ("int", "float", "len", "max", "min", "round", "range")
 _REGISTERS = ("register_parameter", "register_module", "add_module")
 _SWITCH = re.compile(r"\brequires_grad")
@@ -29,10 +33,24 @@ def is_frozen(script: Script, model: ast.expr) -> bool:
     `net.requires_grad_(False)`, a loop over `net.parameters()`, or a function of the
     project that has one; and nothing of the file switches any on again.
     """
+    if _is_read_frozen(script, model):
+        return True
     if not dotted(model) or "requires_grad" not in script.source.text:
         return False
     found = list(_switched(script, model))
     return bool(found) and not any(found)
+
+
+def _is_read_frozen(script: Script, model: ast.expr) -> bool:
+    """`nn.Embedding.from_pretrained(vectors)`, which freezes these by default."""
+    made = [o.call for o in script.resolver.origins(model)]
+    return bool(made) and all(
+        call is not None
+        and script.index.home(call).qualified(call.func) in _READ_FROZEN
+        and not any(k.arg in ("freeze", None) for k in call.keywords)
+        and len(call.args) == 1
+        for call in made
+    )
 
 
 def has_no_weights(script: Script, model: ast.expr) -> bool:

@@ -95,13 +95,15 @@ def _is_never_called(script: Script, method: Kept) -> bool:
     if not used or any(map(_asks_objects, users)):
         return False
     texts = (_COMMENT.sub("", text) for text in project.texts(name))
-    return sum(len(re.findall(rf"\b{name}\b", text)) for text in texts) == 1
+    named = re.compile(rf"(?<!\bdef )\b{name}\b")  # others may define the same
+    return not any(map(named.search, texts))
 
 
 def _asks_objects(index: FileIndex) -> bool:
     """Whether a file chooses among the attributes of an object, no imported module."""
     asked = (its[1] for its in _OF_OBJECT.finditer(index.source.text))
-    return any(name.partition(".")[0] not in index.imports for name in asked)
+    modules = {*index.imports, "torch"}
+    return any(name.partition(".")[0] not in modules for name in asked)
 
 
 def _around(index: FileIndex, row: int) -> Kept | None:

@@ -21,8 +21,10 @@ _MAKES_NAMES = re.compile(
 )
 _BUILT = re.compile(r"^_|version|_pb2|ext|cuda|cpp|native|build|generated")
 # Packages whose names projects have for folders of their own as well.
-_PACKAGES = frozenset("datasets evaluate tokenizers transformers keras".split())
+_PACKAGES = frozenset("datasets evaluate keras tokenizers torch transformers".split())
 MAX_IMPORTS = 3  # from a file to one that it imports, and so on
+LEAST_WORDS = 3  # of the name that a module and its class have
+_WORD = re.compile(r"[A-Z][a-z0-9]*")
 MAX_STARS = 3  # modules from which one takes all names, and these in turn
 
 
@@ -133,7 +135,7 @@ def _has_moved(index: FileIndex, statement: ast.ImportFrom) -> bool:
     if project is None or not head or project.owns(index, module):
         return False
     names = [alias.name for alias in statement.names]
-    if "*" in names or _is_required(index, head):
+    if "*" in names or head in _PACKAGES or _is_required(index, head):
         return False
     files = [p for p in project.mentioning(names[0]) if p.name == f"{last}.py"]
     found = [home for home in map(project.index, files) if home not in (None, index)]
@@ -141,13 +143,21 @@ def _has_moved(index: FileIndex, statement: ast.ImportFrom) -> bool:
 
 
 def _was_renamed(index: FileIndex, statement: ast.ImportFrom) -> bool:
-    """`from cut_simulator import Simulator`, where other modules define `Simulator`.
+    """`from graph_cut_simulator import SimulatorGraphCut`, which other modules define.
 
-    And nothing of the project is called `cut_simulator`: no file or requirement.
+    And nothing of the project is called `graph_cut_simulator`: no file or requirement.
+    One that is not called as its class may be a package with a class of that name.
     """
     project, module = index.project, statement.module or ""
     names = [alias.name for alias in statement.names]
-    if project is None or "_" not in module or "." in module or "*" in names:
+    words = set(module.split("_"))
+    if (
+        project is None
+        or len(words) < LEAST_WORDS
+        or not any(
+            {word.lower() for word in _WORD.findall(name)} == words for name in names
+        )
+    ):
         return False
     if project.owns(index, module) or _is_required(index, module):
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Definition, Function
@@ -13,6 +14,7 @@ from gpulint.index.walk import LOOPS, dotted, walk, whole_of
 from gpulint.script.every_step import EveryStep
 from gpulint.script.loops import Loop
 from gpulint.script.tf_names import name_of
+from gpulint.script.tf_pipelines import is_looked_at
 from gpulint.script.tf_steps import holds_tape, is_compiled, tapes
 from gpulint.script.waits import acts
 
@@ -43,8 +45,13 @@ def step_loops(script: Script) -> list[Loop]:
     least = [n for n in steps if not any(m is not n and m in walk(n) for m in steps)]
     inner = [n for n in least if isinstance(n, ast.For)]
     many = [n for n in inner if not (_is_epoch(n) or _takes_all(script, n))]
+    many = [n for n in many if not any(map(is_looked_at, _calls_in(n.iter)))]
     found = [script.loop_at(n) for n in many]
     return [loop for loop in found if loop is not None]
+
+
+def _calls_in(node: ast.expr) -> Iterator[ast.Call]:
+    return (part for part in walk(node) if isinstance(part, ast.Call))
 
 
 def updates_weights(script: Script) -> bool:

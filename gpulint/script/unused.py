@@ -29,6 +29,7 @@ _MAKES_BY_ANNOTATION = frozenset(
     "draccus jsonargparse lightning pydantic pytorch_lightning simple_parsing "
     "tyro".split()
 )
+_LISTED = re.compile(r"^__all__\s*\+?=\s*[\[(][^\])]*[\])]", re.MULTILINE)
 _SETS_UP = ("logger.", "logging.", "warnings.", "sys.path.")
 
 
@@ -63,7 +64,7 @@ def is_only_imported(script: Script, node: ast.AST, depth: int = MAX_USES) -> bo
         return False
     asked = "" if isinstance(kept, ast.ClassDef) else r"getattr\([^)]*"
     asks = re.compile(rf"{asked}['\"]{kept.name}['\"]")
-    if any(user.source.has(asks) for user in users):
+    if any(asks.search(_LISTED.sub("", user.source.text)) for user in users):
         return False
     reads = list(_reads_in(users, home, kept))
     return not reads or (

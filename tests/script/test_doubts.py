@@ -584,7 +584,7 @@ def test_packages_that_have_moved(
     assert found[12] is sure
 
 
-SIMULATOR = "class CutSimulator:\n    pass\n"
+SIMULATOR = "class SimulatorGraphCut:\n    pass\n"
 
 
 @pytest.mark.parametrize(
@@ -592,8 +592,11 @@ SIMULATOR = "class CutSimulator:\n    pass\n"
     [
         ({"tools/env.py": SIMULATOR}, LOW),
         ({"tools/env.py": "class Simulator:\n    pass\n"}, HIGH),
-        ({"tools/env.py": SIMULATOR, "old/cut_simulator.py": SIMULATOR}, HIGH),
-        ({"tools/env.py": SIMULATOR, "requirements.txt": "cut-simulator\n"}, HIGH),
+        ({"tools/env.py": SIMULATOR, "old/graph_cut_simulator.py": SIMULATOR}, HIGH),
+        (
+            {"tools/env.py": SIMULATOR, "requirements.txt": "graph-cut-simulator\n"},
+            HIGH,
+        ),
     ],
     ids=["renamed", "another name", "lies elsewhere", "a requirement"],
 )
@@ -601,7 +604,7 @@ SIMULATOR = "class CutSimulator:\n    pass\n"
 def test_modules_that_were_renamed(
     tmp_path: Path, files: dict[str, str], sure: Confidence, inside: bool
 ) -> None:
-    line = "from cut_simulator import CutSimulator\n"
+    line = "from graph_cut_simulator import SimulatorGraphCut\n"
     text = MAIN.replace("trainer.fit(", f"{line}trainer.fit(")
     given = {
         "engine.py": LOOP if inside else f"{line}{LOOP}",
@@ -610,6 +613,21 @@ def test_modules_that_were_renamed(
     }
     found = confidences(tmp_path, given | files)
     assert found[11 if inside else 12] is sure
+
+
+@pytest.mark.parametrize(
+    "line, made",
+    [
+        ("from graph_cuts import GraphCuts", "class GraphCuts:\n    pass\n"),
+        ("from torch_ema import MovingAverage", "class MovingAverage:\n    pass\n"),
+        ("from torch.utils.data import DataLoader", "class DataLoader:\n    pass\n"),
+    ],
+)
+def test_packages_with_a_class_that_a_project_has_too(
+    tmp_path: Path, line: str, made: str
+) -> None:
+    files = {"engine.py": f"{line}\n{LOOP}", "main.py": MAIN, "tools/data.py": made}
+    assert confidences(tmp_path, files | {".git/HEAD": ""})[12] is HIGH
 
 
 def test_a_package_of_which_a_file_has_a_class_of_its_own(tmp_path: Path) -> None:

@@ -469,6 +469,13 @@ def test_choices_of_an_option(
 
 
 PLAIN = "args.depth"
+SEEN = """\
+loader = model = optimizer = print
+
+
+def make_trainer(kind, args):
+    return kind(args)
+"""
 IN_TEST = "if args.depth:\n    print(1)"
 
 
@@ -512,15 +519,18 @@ def test_options_that_no_command_line_has(
     if "parse_args()" in more:
         text = text.replace("args = parser.parse_args()\n", "")
     text = text.replace("trainer.fit(", f"{lines}\ntrainer.fit(")
-    files = {"engine.py": LOOP, "main.py": text, ".git/HEAD": ""}
+    files = {"engine.py": LOOP, "main.py": text, "parts.py": SEEN, ".git/HEAD": ""}
     assert confidences(tmp_path, files)[11] is sure
 
 
 def test_a_parser_whose_name_then_holds_what_it_parsed(tmp_path: Path) -> None:
     text = MAIN.replace("parser = arg", "args = arg").replace("parser.", "args.")
     text = text.replace("trainer.fit(", "print(args)\nprint(args.depth)\ntrainer.fit(")
-    files = {"engine.py": LOOP, "main.py": text, ".git/HEAD": ""}
+    files = {"engine.py": LOOP, "main.py": text, "parts.py": SEEN, ".git/HEAD": ""}
     assert confidences(tmp_path, files)[11] is LOW
+    (tmp_path / "parts.py").unlink()
+    unseen = {name: text for name, text in files.items() if name != "parts.py"}
+    assert confidences(tmp_path, unseen)[11] is HIGH
     more = text.replace("args = args.parse", "more(args)\nargs = args.parse")
     assert confidences(tmp_path, files | {"main.py": more})[11] is HIGH
 
@@ -528,7 +538,7 @@ def test_a_parser_whose_name_then_holds_what_it_parsed(tmp_path: Path) -> None:
 def test_options_that_another_file_adds_or_sets(tmp_path: Path) -> None:
     text = MAIN.replace("trainer.fit(", "print(args.depth)\ntrainer.fit(")
     text = f"import others\n{text}"
-    files = {"engine.py": LOOP, "main.py": text, ".git/HEAD": ""}
+    files = {"engine.py": LOOP, "main.py": text, "parts.py": SEEN, ".git/HEAD": ""}
     for others, sure in [
         ("def widen(args):\n    args.width = 3\n", LOW),
         ("def deepen(args):\n    args.depth = 3\n", HIGH),

@@ -226,6 +226,7 @@ def found_in_method(folder: Path, added: str = "") -> bool:
 def test_a_method_that_nothing_names_is_left_alone(folder: Path) -> None:
     assert not found_in_method(folder)
     assert not found_in_method(folder, "import torch\nmake = getattr(torch, name)\n")
+    assert not found_in_method(folder, "class A:\n    def older(self, a):\n        0\n")
     assert not found_in_method(
         folder, "if batch is None:\n    # model.older(batch)\n    pass\n"
     )
@@ -297,6 +298,8 @@ def fit(*rates):
         ("from losses import Rater, fit\n\nrater: Rater = fit()\n", False),
         ("from losses import Rater, fit\n\n\ndef f(r: Rater):\n    fit(r)\n", False),
         ("from losses import Rater, fit\n\nrater: fit = Rater()\n", True),
+        ("from losses import Rater, fit\n\n__all__ = ['Rater', 'fit']\nfit()\n", False),
+        ("from losses import Rater, fit\n\nfit(['Rater'])\n", True),
         ("import tyro\nfrom losses import Rater\n\nrate: Rater = tyro.cli()\n", True),
         ("from losses import fit, rate_all\n\n\ndef a():\n    rate_all()\n", False),
         ("from losses import fit, rate_all as r\n\nfit(r)\n", True),
