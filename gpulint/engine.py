@@ -245,8 +245,8 @@ def _syntax(source: Source, error: SyntaxError) -> SourceError:
         message = "not analysed: a Databricks notebook with commands beside its Python"
         return SourceError(message, error.lineno or 1)
     wrong = SourceError(f"syntax error: {message}", error.lineno or 1, "GPU000")
-    if _OLD_EXCEPT.search(source.text):
-        return wrong
+    if _OLD_EXCEPT.search(source.text) or message.startswith("("):
+        return wrong  # `(unicode error)`: no Python reads such a text
     try:
         Tree(source)
     except (SourceError, LookupError):

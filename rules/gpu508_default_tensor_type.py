@@ -26,7 +26,8 @@ the loader draw, in another order than before.
 The default is taken back or chosen by the version of torch. Loaders, samplers and
 `random_split` that are given a generator, or do not shuffle. Without any of them only
 the deprecated call is reported, where the project allows torch 2.1; it costs nothing,
-so that its confidence is low. A default type or device on the CPU.
+so that its confidence is low. A default type or device on the CPU. What sets it in a
+function that nothing is seen to call is of low confidence.
 
 ## Source
 PyTorch documentation, `torch.set_default_tensor_type` ("deprecated as of PyTorch 2.1")
@@ -80,10 +81,13 @@ class DefaultTensorType(Rule):
 
     def _raises(self, script: Script, call: ast.Call, draws: list[ast.Call]) -> Finding:
         name = script.text(draws[0].func)
+        function = script.index.function(call)
+        called = function is None or bool(script.resolver.callers(function))
         return self.finding(
             script,
             call.func,
             f"new tensors are made on the GPU, where `{name}` cannot draw with a "
             "generator of the host: it raises when it shuffles",
             related=[(draw.func, "draws on the host") for draw in draws],
+            confidence=None if called else Confidence.LOW,
         )

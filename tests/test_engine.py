@@ -382,6 +382,12 @@ def test_a_newer_grammar_is_not_a_syntax_error(monkeypatch: pytest.MonkeyPatch) 
     assert (finding.code, "newer Python" in finding.message) == ("GPU001", True)
 
 
+def test_texts_that_no_python_reads_are_syntax_errors() -> None:
+    text = 'import torch\nhint = "C:\\new\\users\\uXXXX"\n'
+    (finding,) = check_source(source(text), Options(TROUBLE)).findings
+    assert (finding.code, finding.message[:12]) == ("GPU000", "syntax error")
+
+
 @pytest.mark.parametrize(
     "clause, codes",
     [

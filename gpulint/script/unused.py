@@ -64,11 +64,25 @@ def is_only_imported(script: Script, node: ast.AST, depth: int = MAX_USES) -> bo
         return False
     asked = "" if isinstance(kept, ast.ClassDef) else r"getattr\([^)]*"
     asks = re.compile(rf"{asked}['\"]{kept.name}['\"]")
-    if any(asks.search(_LISTED.sub("", user.source.text)) for user in users):
+    asking = [user for user in users if user.source.has(asks)]
+    if any(asks.search(_LISTED.sub("", user.source.text)) for user in asking):
         return False
+    if asking and _is_read_anywhere(project, kept):
+        return False  # who imports a package is not always seen
     reads = list(_reads_in(users, home, kept))
     return not reads or (
         depth > 0 and all(is_only_imported(script.of(n), n, depth - 1) for n in reads)
+    )
+
+
+def _is_read_anywhere(project: Project, kept: Kept) -> bool:
+    """Whether a file of the project reads anything of a name, but for its own lines."""
+    files = map(project.index, project.mentioning(kept.name))
+    return any(
+        not file.inside(node, kept)
+        for file in files
+        if file is not None
+        for node in file.reads.get(kept.name, ())
     )
 
 
