@@ -105,7 +105,9 @@ turns the whole model into float16, one whose files use an environment to play i
 models of Fourier transforms, that solve linear systems or differential equations, or
 with recurrent cells that make a step for each frame, or recurrent layers that take one
 token of one sample, or recurrent layers beside code that writes to rows of a tensor
-(`scatter_`, `index_copy_`), which raises where the two are of different formats.
+(`scatter_`, `index_copy_`), which raises where the two are of different formats; and
+steps with something in them that half precision breaks, as the reason says that is
+given instead of a fix.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and
@@ -123,7 +125,7 @@ from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.autocast import with_autocast
 from gpulint.script.doubtful import may_never_run
-from gpulint.script.edits import CannotFix
+from gpulint.script.edits import CannotFix, NotBorne
 from gpulint.script.graphs import is_graph_network
 from gpulint.script.half import RECURS, has_float32_kernels, recurs, scatters
 from gpulint.script.loops import imports_environments, steps_environment
@@ -207,6 +209,7 @@ class MissingAMP(Rule):
             fix = None if withheld else with_autocast(script, step)
         except CannotFix as error:
             withheld = str(error)
+            sure = sure and not isinstance(error, NotBorne)
         at = step.forward or step.backward
         name = f"`{script.text(step.forward.func)}`" if step.forward else "this step"
         found = self.finding(

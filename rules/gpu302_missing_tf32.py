@@ -70,16 +70,16 @@ whose layers may be narrower than 256 features and are neither of a package nor 
 convolutions or attention, and large ones whose linear layers are few beside
 convolutions or recurrent layers: those alone gain. So are models with recurrent cells,
 or layers that take one token of one sample, whose products are those of a single frame,
-layers of which no size is known, programs that name formats of 16 bits, and projects
-that no PyTorch from 1.7 on can run, the first with TF32. A constant switches the
-training off, or it is a trial: a few steps, or a search after which the optimizer is
-put back. The newest PyTorch that the project allows, or that can run its code, is one
-of 1.7 to 1.11, which multiplied in TF32 by default. The model is float64, the script
-runs on the CPU or on MPS, or the Hugging Face Trainer or another framework with
-settings of its own runs the training. Lightning only gives advice where nothing says
-the precision of products: its trainers count, at a `precision` of 32 bits.
-`torch.backends.cudnn.allow_tf32` is about convolutions and is on by default, so it
-changes nothing here.
+layers of which no size is known, programs that play in an environment, or that name
+formats of 16 bits, and projects that no PyTorch from 1.7 on can run, the first with
+TF32. A constant switches the training off, or it is a trial: a few steps, or a search
+after which the optimizer is put back. The newest PyTorch that the project allows, or
+that can run its code, is one of 1.7 to 1.11, which multiplied in TF32 by default. The
+model is float64, the script runs on the CPU or on MPS, or the Hugging Face Trainer or
+another framework with settings of its own runs the training. Lightning only gives
+advice where nothing says the precision of products: its trainers count, at a
+`precision` of 32 bits. `torch.backends.cudnn.allow_tf32` is about convolutions and is
+on by default, so it changes nothing here.
 
 ## Source
 PyTorch documentation, "CUDA semantics: TensorFloat-32 (TF32) on Ampere (and later)
@@ -99,9 +99,10 @@ from gpulint.script import Script
 from gpulint.script.amp_switches import off_flags
 from gpulint.script.covered import may_be_mixed
 from gpulint.script.half import exact_mathematics
-from gpulint.script.loops import steps_environment
+from gpulint.script.loops import imports_environments, steps_environment
 from gpulint.script.model_size import is_modest, is_tiny
 from gpulint.script.models import constructors, trained_models
+from gpulint.script.neighbours import run_together
 from gpulint.script.networks import (
     has_products,
     makes_gram_matrix,
@@ -226,6 +227,8 @@ def _may_be_small(script: Script) -> bool:
         return False
     if script.precision.named_amp is not None:
         return True  # a switch may make the whole model half
+    if any(map(imports_environments, run_together(script))):
+        return True  # small networks of many small operations
     return not surely_multiplies(script) or steps_by_cells(script)
 
 

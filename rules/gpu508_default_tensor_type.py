@@ -63,7 +63,7 @@ class DefaultTensorType(Rule):
         newest = script.newest_torch
         for call in gpu_defaults(script):
             if newest is None or newest >= RAISES:
-                draws = list(draws_on_host(script))
+                draws = list(draws_on_host(script, call))
                 if draws:
                     yield self._raises(script, call, draws)
                     continue

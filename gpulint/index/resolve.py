@@ -590,6 +590,8 @@ class Resolver:
             method = self._only_method(home, func.attr)
             if method is None or not self.takes(method, call):
                 return None
+            if home.owner(call) is home.parent(method):
+                return None  # what an object holds is seldom of its own class
             foreign = _sets_mode(home, func, call) or self._is_foreign(home, func.value)
             return None if foreign or home.inside(call, method) else method
         found = {f.node for d in self.module_member(func) for f in self.final(d)}

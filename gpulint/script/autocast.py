@@ -14,6 +14,7 @@ from gpulint.script.edits import (
     Edit,
     InsertAfter,
     InsertBefore,
+    NotBorne,
     ReplaceCode,
     Rewrite,
     Wrap,
@@ -42,16 +43,24 @@ _SHARDED = re.compile(
 
 def file_guard(script: Script) -> str | None:
     """What in this file keeps AMP from being inserted anywhere."""
-    index = script.index
-    for name in index.called_names:
+    return _not_borne(script) or _structure_guard(script)
+
+
+def _not_borne(script: Script) -> str | None:
+    """What of a file half precision breaks."""
+    for name in script.index.called_names:
         if name in ("torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy"):
             return f"`{name.rpartition('.')[2]}` raises under autocast"
+    exact = exact_mathematics(script)
+    return f"`{exact}` does not take half precision" if exact is not None else None
+
+
+def _structure_guard(script: Script) -> str | None:
+    """What of a file asks for another form of mixed precision."""
+    index = script.index
     for owner in index.classes.values():
         if "torch.autograd.Function" in script.resolver.base_names(owner):
             return f"`{owner.name}` is a custom autograd.Function"
-    exact = exact_mathematics(script)
-    if exact is not None:
-        return f"`{exact}` does not take half precision"
     for attribute in index.all(ast.Attribute):
         reason = _attribute_guard(script, attribute)
         if reason is not None:
@@ -79,8 +88,9 @@ def _attribute_guard(script: Script, node: ast.Attribute) -> str | None:
 
 def with_autocast(script: Script, step: Step) -> Rewrite:
     """The step under autocast with a gradient scaler; CannotFix names the guard."""
-    reason = why_protected(script, step) or file_guard(script)
-    if reason is not None:
+    if (reason := _not_borne(script)) is not None:
+        raise NotBorne(reason)
+    if (reason := why_protected(script, step) or file_guard(script)) is not None:
         raise CannotFix(reason)
     return _Inserter(script, step).rewrite()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function
 from gpulint.index.walk import dotted, walk, walk_scope
-from gpulint.script.edits import CannotFix
+from gpulint.script.edits import CannotFix, NotBorne
 from gpulint.script.half import Formats, hazard, reached
 from gpulint.script.half_outputs import Outputs
 from gpulint.script.training_step import (
@@ -41,7 +41,7 @@ def autocast_regions(
     outputs = Outputs(script, formats, tuple(s for region in regions for s in region))
     bad = outputs.misuse(calls, step.function or script.index.tree)
     if bad is not None:
-        raise CannotFix(f"`{bad}` may not take half precision")
+        raise NotBorne(f"`{bad}` may not take half precision")
     return regions, outputs.widened
 
 
@@ -57,7 +57,7 @@ def _region(script: Script, step: Step, formats: Formats) -> Statements:
     _check_flow(script, step, region)
     danger = hazard(script, region) or _foreign_loss(script, region)
     if danger is not None:
-        raise CannotFix(danger)
+        raise NotBorne(danger)
     second = script.precision.second_order
     if second and any(n in second for n in walk(*reached(script, region))):
         raise CannotFix("the model computes second derivatives")

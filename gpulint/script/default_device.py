@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import FileIndex, Target
 from gpulint.index.walk import dotted, walk
 from gpulint.script.loaders import POSITIONS
-from gpulint.script.neighbours import run_together
+from gpulint.script.neighbours import imported, programs
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -77,9 +77,17 @@ def asks_for_version(script: Script, call: ast.Call) -> bool:
     )
 
 
-def draws_on_host(script: Script) -> Iterator[ast.Call]:
-    """What shuffles with a generator of the host, in the files of the program."""
-    for index in run_together(script):
+def draws_on_host(script: Script, call: ast.Call) -> Iterator[ast.Call]:
+    """What shuffles with a generator of the host, where a call puts tensors elsewhere.
+
+    In the file itself, what it imports, and files that import it and name what the call
+    stands in: what else is there may be for another run.
+    """
+    around = [a for a in script.index.ancestors(call) if a in script.index.tree.body]
+    name = getattr(around[0], "name", None) if around else None
+    users = [u for u in programs(script) if name is None or u.reads.get(name)]
+    own = [script.index, *imported(script, script.index)]
+    for index in dict.fromkeys([*own, *users]):
         yield from _draws_in(script, index)
 
 

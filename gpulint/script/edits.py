@@ -13,6 +13,10 @@ class CannotFix(Exception):
     """A rewrite that this text does not allow; the message names the reason."""
 
 
+class NotBorne(CannotFix):
+    """A rewrite that values of this text may not bear: it would raise, or go wrong."""
+
+
 class Replace(NamedTuple):
     """Replace an expression by what `build` makes of its text.
 

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpulint.index import Definition, Move, Target, Where
+from gpulint.index import Definition, Function, Move, Target, Where
 from gpulint.index.build import last_name
+from gpulint.index.flow import enclosing_function
 from gpulint.index.walk import COMPREHENSIONS, dotted, walk
 from gpulint.script.reads import SHARES
 
@@ -53,7 +54,7 @@ def find_early_reads(script: Script) -> Iterator[EarlyRead]:
         may_be_there = where & (Where.DEVICE | Where.UNKNOWN)
         if not may_be_there or script.tensors.is_module(move.receiver):
             continue
-        if _is_for_a_stream(script, move):
+        if _is_for_a_stream(script, move) or _is_for_others(script, move):
             continue
         reads = [r for r in _reads(script, move.call, 0) if _follows(r, move.call)]
         for read in sorted(reads, key=_end):
@@ -66,6 +67,19 @@ def is_set(script: Script, move: Move) -> bool:
     """Whether a move is surely given `non_blocking=True`."""
     given = move.non_blocking
     return given is not None and script.evaluator.values(given).all_in(True)
+
+
+def _is_for_others(script: Script, move: Move) -> bool:
+    """Whether the device is a parameter of a function that other code may call."""
+    device = move.device
+    if not isinstance(device, ast.Name):
+        return False
+    given = [d for d in script.definitions(device) if d.kind == "parameter"]
+    functions = (enclosing_function(script.index, d) for d in given)
+    return any(
+        isinstance(function, Function) and script.evaluator.outside.handed_on(function)
+        for function in functions
+    )
 
 
 # Where the values are read
