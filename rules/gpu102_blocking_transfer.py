@@ -48,15 +48,16 @@ that are not pinned and that GPU202 leaves so. Batches of loaders that are told 
 own `to` does not take the option. Slices of one tensor that are moved one by one are
 GPU101.
 
-Of low confidence: loaders without workers that are not pinned, as the process that
-trains would pin itself, one more copy; batches that a function is given of which no
-call is seen, be they pinned or not; objects of a class that is not known, whose `to`
-may not take the option, also where another file makes parts of batches from a class
-whose `to` does not; batches all of which are cast on the host first (`x.float()`), to
-memory that nobody pins unless they are of that type; parts of a batch behind a model
-that was given all of it, and may have moved it in place; and an evaluation that takes
-the time around waits for the device: it waits anyway, and a copy that is only queued
-would count as work of the model.
+Of low confidence: parts with gaps (`x[:, 3:]`), which PyTorch lays out anew in ordinary
+memory before it copies them, loaders without workers that are not pinned, as the
+process that trains would pin itself, one more copy; batches that a function is given of
+which no call is seen, be they pinned or not; objects of a class that is not known,
+whose `to` may not take the option, also where another file makes parts of batches from
+a class whose `to` does not; batches all of which are cast on the host first
+(`x.float()`), to memory that nobody pins unless they are of that type; parts of a batch
+behind a model that was given all of it, and may have moved it in place; and an
+evaluation that takes the time around waits for the device: it waits anyway, and a copy
+that is only queued would count as work of the model.
 
 ## Source
 PyTorch tutorial "A guide on good usage of `non_blocking` and `pin_memory()`";
@@ -76,7 +77,7 @@ from gpulint.script import Script
 from gpulint.script.branches import branches_of, most_in_one_pass
 from gpulint.script.edits import Edit, InsertBefore, Replace, Rewrite
 from gpulint.script.loops import Loop
-from gpulint.script.pageable import cast_on_host
+from gpulint.script.pageable import cast_on_host, is_strided
 from gpulint.script.pinning import (
     is_given_unseen,
     loads_unpinned_alone,
@@ -121,6 +122,7 @@ class BlockingTransfer(Rule):
         waits |= cast_on_host(script, [loop])  # to memory that nobody has pinned
         waits |= not loop.train and is_timed(script, loop)
         waits |= is_given_unseen(script, loop)  # by whom, and pinned or not
+        waits |= all(is_strided(script, t.source) for t in found)  # laid out before
         waits |= all(foreign(script, t) is not None for t in found)
         waits |= all(follows_the_model(script, t) for t in found)
         return self.finding(

@@ -65,8 +65,9 @@ nothing runs them, functions that say nothing of devices beside others that do, 
 that move nothing beside others that do, scripts for the CPU or MPS, and
 `pin_memory=False` with a comment that gives a reason. Batches that a dataset has made
 by objects it holds, in the training process perhaps by a model on the GPU, are of low
-confidence, as are those of which a collate function puts a part into an object that is
-not pinned (`NestedTensor`).
+confidence, as are those of which loops send parts with gaps alone (`x[:, 3:]`), which
+PyTorch lays out anew in ordinary memory before it copies them, and those of which a
+collate function puts a part into an object that is not pinned (`NestedTensor`).
 
 ## Source
 PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on
@@ -86,7 +87,11 @@ from gpulint.script.beyond import loops_beyond
 from gpulint.script.edits import Edit, Replace, ReplaceCode, Rewrite
 from gpulint.script.generated import made_by_objects
 from gpulint.script.loader_options import DERIVED, takes_any_options
-from gpulint.script.pageable import cast_on_host, sends_labels_alone
+from gpulint.script.pageable import (
+    cast_on_host,
+    sends_labels_alone,
+    sends_strided_alone,
+)
 from gpulint.script.pinning import (
     changed_in_dataset,
     compared_device,
@@ -162,6 +167,7 @@ def _may_not_gain(script: Script, loader: Loader) -> bool:
         or (joined is not None and script.text(joined) == "list")
         or cast_on_host(script, loops)
         or sends_labels_alone(script, loops)
+        or sends_strided_alone(script, loops)
         or made_by_objects(script, loader) is not None
         or puts_in_object(script, loader)
     )

@@ -102,7 +102,7 @@ from gpulint.script.half import exact_mathematics
 from gpulint.script.loops import imports_environments, steps_environment
 from gpulint.script.model_size import is_modest, is_tiny
 from gpulint.script.models import constructors, trained_models
-from gpulint.script.neighbours import run_together
+from gpulint.script.neighbours import programs
 from gpulint.script.networks import (
     has_products,
     makes_gram_matrix,
@@ -227,7 +227,7 @@ def _may_be_small(script: Script) -> bool:
         return False
     if script.precision.named_amp is not None:
         return True  # a switch may make the whole model half
-    if any(map(imports_environments, run_together(script))):
+    if any(map(imports_environments, programs(script))):
         return True  # small networks of many small operations
     return not surely_multiplies(script) or steps_by_cells(script)
 

@@ -33,7 +33,8 @@ def nothing_to_pin(script: Script, loader: Loader) -> bool:
 def puts_in_object(script: Script, loader: Loader) -> bool:
     """Whether collate functions make such an object of a part of each batch.
 
-    `batch[0] = nested_tensor(batch[0])`: of the batch only the rest can be pinned.
+    `batch[0] = nested_tensor(batch[0])`, or `return image_list(images), labels`: of the
+    batch only the rest can be pinned.
     """
     made = _collators(script, loader)
     return bool(made) and all(
@@ -54,6 +55,8 @@ def _collators(script: Script, loader: Loader) -> list[list[ast.AST]]:
 def _sets_object(script: Script, function: ast.AST) -> bool:
     sets = [n for n in walk(function) if isinstance(n, ast.Assign)]
     parts = [n.value for n in sets if isinstance(n.targets[0], ast.Subscript)]
+    for returned in (n.value for n in walk(function) if isinstance(n, ast.Return)):
+        parts += returned.elts if isinstance(returned, ast.Tuple) else []
     made = [o.expression for v in parts for o in script.resolver.origins(v)]
     return any(m is not None and _is_object(script, m) for m in made)
 

@@ -142,6 +142,48 @@ def cast_on_host(script: Script, loops: Iterable[Loop]) -> bool:
     return bool(cast) and all(cast)
 
 
+def sends_strided_alone(script: Script, loops: Iterable[Loop]) -> bool:
+    """Whether all that loops copy is `x[:, 3:]` or the like, which no memory is of.
+
+    PyTorch lays out a part with gaps anew before it copies that, in ordinary memory
+    (`copy_requires_temporaries` in ATen's Copy.cu).
+    """
+    sent = [_is_strided(its, node, 0) for its, node in _sent(script, loops)]
+    return bool(sent) and all(sent)
+
+
+def is_strided(script: Script, node: ast.expr) -> bool:
+    """Whether an expression is a part with gaps, of whatever it is cut from."""
+    return _is_strided(script, node, 0)
+
+
+def _is_strided(script: Script, node: ast.expr, depth: int) -> bool:
+    if isinstance(node, ast.Name) and depth < 3:
+        made = script.definitions(node)
+        return bool(made) and all(
+            d.kind == "assign"
+            and d.value is not None
+            and not d.path
+            and _is_strided(script, d.value, depth + 1)
+            for d in made
+        )
+    cut = node.slice if isinstance(node, ast.Subscript) else None
+    if not isinstance(cut, ast.Tuple) or len(cut.elts) < 2 or not _is_all(cut.elts[0]):
+        return False
+    later = cut.elts[1:]
+    known = all(
+        isinstance(its, (ast.Slice, ast.Constant, ast.UnaryOp)) for its in later
+    )
+    return known and not all(map(_is_all, later))
+
+
+def _is_all(part: ast.expr) -> bool:
+    """`:` or `...`, of which nothing is left out."""
+    if isinstance(part, ast.Slice):
+        return part.lower is part.upper is part.step is None
+    return isinstance(part, ast.Constant) and part.value is Ellipsis
+
+
 def read_as_arrays(script: Script, loop: Loop) -> bool:
     """Whether all that a loop passes batches to makes arrays of them first.
 

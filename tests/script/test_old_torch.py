@@ -125,6 +125,51 @@ def test_views_of_turned_predictions(
     assert not runs_only_before(script(text), (1, 6))
 
 
+TWO_PASSES = """
+import torch
+
+
+def train(vae, net_d, loader, optim_vae, optim_d):
+    for x in loader:
+        z = vae(x)
+        score = net_d(z{kept})
+        vae_loss = score.mean()
+        optim_vae.zero_grad()
+        vae_loss.backward(retain_graph={retained})
+        optim_vae.step(){again}
+        d_loss = score.sum()
+        d_loss.backward()
+        optim_d.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "changes, old",
+    [
+        ({}, True),
+        ({"retained": "False"}, False),
+        ({"again": "\n        score = net_d(z.detach())"}, False),
+        ({"again": "\n        score = vae.scale * x"}, False),
+    ],
+)
+def test_steps_between_two_passes(changes: dict[str, str], old: bool) -> None:
+    text = TWO_PASSES.format(**{"kept": "", "retained": "True", "again": ""} | changes)
+    assert runs_only_before(script(text), (1, 5)) is old
+    assert not runs_only_before(script(text), (1, 4))
+
+
+def test_torch_refuses_such_a_step() -> None:
+    """The fact behind it."""
+    text = TWO_PASSES.format(kept="", retained="True", again="")
+    names: dict[str, object] = {}
+    exec(compile(text, "passes", "exec"), names)
+    vae, net = torch.nn.Linear(4, 4), torch.nn.Sequential(torch.nn.Linear(4, 4))
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (vae, net)]
+    together = torch.optim.SGD([*vae.parameters(), *net.parameters()], lr=0.1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        names["train"](vae, net, [torch.rand(2, 4)], together, optimizers[1])  # type: ignore[operator]
+
+
 def test_torch_refuses_that_view() -> None:
     """The fact behind it; a torch that gives the view must not count as too new."""
     text = ACCURACY.format(default="(1,)", given="(1, 5)", turned=".t()", view="view")
