@@ -33,7 +33,8 @@ gives this rank's share of the CPUs that are usable, at most 8.
 ## When not
 Up to 16 workers: servers for training have 14 to 16 cores for each GPU. Numbers that
 are compared with what there is, `min(os.cpu_count(), 8)`, divided, or that settings
-files give; a comment that gives a reason.
+files give; a comment that gives a reason. Of low confidence where no loop over the
+batches trains or evaluates: a program that prepares files has the CPUs for itself.
 
 ## Source
 PyTorch source, `torch/utils/data/dataloader.py`, the warning "This DataLoader will
@@ -46,7 +47,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.loader_options import fed_by_framework, has_reason, trains_on_cpu
@@ -80,7 +81,16 @@ class TooManyWorkers(Rule):
                     loader.call.func,
                     message,
                     related=[(node, "the number of workers")],
+                    confidence=Confidence.LOW if _runs_no_model(loader) else None,
                 )
+
+
+def _runs_no_model(loader: Loader) -> bool:
+    """Whether no loop over its batches trains or evaluates: it prepares files, say.
+
+    Then its workers may have the CPUs for themselves.
+    """
+    return bool(loader.loops) and not any(x.train or x.eval for x in loader.loops)
 
 
 def _too_many(loader: Loader) -> tuple[ast.expr, str] | None:

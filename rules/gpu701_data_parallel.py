@@ -55,7 +55,8 @@ for which `DataParallel` is a plain call. Programs that train nothing. A wrapper
 only loads or saves weights, is asked for its devices, or whose `module` makes all
 passes, or of a module without weights, or one that is called a transform. Where the
 same file has `DistributedDataParallel`, this may be the way for machines without a
-launcher: a note of low confidence.
+launcher, and where all known commands for its programs say `CUDA_VISIBLE_DEVICES=0` or
+the like it is a plain call: notes of low confidence.
 
 ## Source
 PyTorch documentation, `torch.nn.DataParallel`: "It is recommended to use
@@ -75,6 +76,7 @@ from gpulint.index.walk import dotted, walk
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.branches import branches_of
+from gpulint.script.commands import name_one_card
 from gpulint.script.frozen import has_no_weights
 from gpulint.script.named_cards import leaves_one_card
 from gpulint.script.neighbours import imported, run_together, used_by
@@ -104,6 +106,7 @@ class DataParallel(Rule):
         if not calls or leaves_one_card(script) or not trains(script):
             return
         also = any(name in script.index.calls_by_name for name in BETTER)
+        also = also or name_one_card(script)
         for call in calls:
             if names_one_card(script, call) or is_never_run(script, call):
                 continue

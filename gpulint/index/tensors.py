@@ -486,8 +486,9 @@ class Tensors:
         numbers = (_is_number(self.resolver.origins(part)) for part in known)
         if all(numbers) and not any(self._is_filled(part) for part in known):
             return Where.PLAIN
-        its = _union(map(self.where, known)) if function is not None else Where.PLAIN
-        return its if its & ~Where.PLAIN else None
+        if function is not None:
+            return _union(map(self.where, known)) or Where.UNKNOWN
+        return None
 
     def _is_filled(self, name: ast.expr) -> bool:
         """Whether a function stores more in a dict of its own: `log["acc"] = acc`."""

@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
+from gpulint.script.neighbours import programs
 from gpulint.torch_prose import prose, text_of
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ _COMMAND = re.compile(
     r"(?m)^[ \t]*(?:--|.*\b(?:python[\d.]*|torchrun|accelerate launch|deepspeed)\b)"
     r"[^\n]*(?:\\\n[^\n]*)*"
 )
+_CARDS = re.compile(r"CUDA_VISIBLE_DEVICES=['\"]?([\w,$]*)")
 _INNER = ("scripts", "script")  # folders of shell scripts, beside the programs
 MAX_FOLDERS = 6  # from a file up to the root of its project
 
@@ -62,6 +64,28 @@ def passes_option(script: Script, node: ast.AST, option: str) -> bool:
         if any(given.search(command[0]) for command in commands):
             return True
     return False
+
+
+def name_one_card(script: Script) -> bool:
+    """Whether all known commands for a file's programs leave one GPU visible.
+
+    `CUDA_VISIBLE_DEVICES=0 python train.py`, or an `export` of it before.
+    """
+    project = script.index.project
+    if project is None:
+        return False
+    names = {index.source.path.name for index in programs(script)}
+    named = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, sorted(names)))})\b")
+    found = []
+    for path in _texts(project, script.source.path):
+        project.noted.files.add(path)
+        text = text_of(path)
+        for command in _COMMAND.finditer(text):
+            if named.search(command[0]):
+                asked = _CARDS.findall(text[: command.end()])
+                inline = _CARDS.findall(command[0])
+                found.append([*asked, *inline][-1] if asked or inline else "")
+    return bool(found) and all(card.isdigit() for card in found)
 
 
 def _texts(project: Project, path: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from gpulint.index import FileIndex, Target
 from gpulint.index.walk import dotted, walk
 from gpulint.script.loaders import POSITIONS
 from gpulint.script.neighbours import imported, programs
+from gpulint.script.worker_state import main_guard
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -86,6 +87,8 @@ def draws_on_host(script: Script, call: ast.Call) -> Iterator[ast.Call]:
     around = [a for a in script.index.ancestors(call) if a in script.index.tree.body]
     name = getattr(around[0], "name", None) if around else None
     users = [u for u in programs(script) if name is None or u.reads.get(name)]
+    if main_guard(script, call) is not None:
+        users = []  # who imports the file does not come there
     own = [script.index, *imported(script, script.index)]
     for index in dict.fromkeys([*own, *users]):
         yield from _draws_in(script, index)

@@ -434,7 +434,18 @@ def _is_of_model(value: ast.expr) -> bool:
     return name.isidentifier() and bool(_MODEL.search(name))
 
 
+def _takes_parts_of_information(files: list[FileIndex]) -> bool:
+    """`torchaudio.info(path)[0]`: one object since torchaudio 0.8, of torch 1.8."""
+    return any(
+        isinstance(above, ast.Subscript) and above.value is call
+        for index, call in _calls_of("info", files)
+        if index.qualified(call.func) == "torchaudio.info"
+        for above in [index.parent(call)]
+    )
+
+
 _SIGNS = (
+    _Sign("torchaudio.info(", (1, 7), _takes_parts_of_information),
     _Sign("retain_graph=True", (1, 4), _steps_between_passes),
     _Sign("data_tensor", (0, 3), _keeps_data_and_targets),
     _Sign(".data[0]", (0, 4), _takes_an_element),

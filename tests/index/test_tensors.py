@@ -98,6 +98,7 @@ def test_on_the_host(text: str) -> None:
         "for i, x in enumerate(d):\n  use(i)", "for i in range(3):\n  use(i)",
         "use(model.state_dict())", "use(d.tolist())", "use(nn.Linear(2, 2))",
         "def f(m):\n  for k in m:\n    print(m[k])\n    use(k)\nf(model(d))",
+        "def f(x, k):\n  return x.to(device), k\na, b = f(h, ['a'])\nuse(b)",
     ],
 )  # fmt: skip
 def test_no_tensor(text: str) -> None:
@@ -115,6 +116,7 @@ def test_no_tensor(text: str) -> None:
         "f = lambda x: use(x)", "use(torch.zeros(3, device=x))", "use(h or d)",
         "for k, (v, w) in model(d).items():\n  use(w)",
         "def f():\n  x = yield\n  use(x)",
+        "def f(x, n):\n  n += 1\n  return x.to(device), n\nn = 0\nwhile d:\n  a, n = f(h, n)\nuse(n)",
         "o = SGD(model.parameters())\nuse(model.linear_dim)",
     ],
 )  # fmt: skip

@@ -48,6 +48,8 @@ def test_declared_release(newest: tuple[int, int] | None, old: bool) -> None:
         ("import torchtext\ntext = torchtext.legacy.data.Field()", True),
         ("from torchvision.models.utils import load_state_dict_from_url", True),
         ("from torchvision.transforms import functional_tensor", True),
+        ("import torchaudio\nlength = torchaudio.info(path)[0].length", True),
+        ("import torchaudio\nlength = torchaudio.info(path).num_frames", False),
         ("spectrum = torch.fft(x, 2)", True),
         ("spectrum = torch.ifft(x, 2)", True),
         ("spectrum = torch.fft.fft(x)", False),
