@@ -486,9 +486,16 @@ class Tensors:
         numbers = (_is_number(self.resolver.origins(part)) for part in known)
         if all(numbers) and not any(self._is_filled(part) for part in known):
             return Where.PLAIN
-        if function is not None:
-            return _union(map(self.where, known)) or Where.UNKNOWN
-        return None
+        its = _union(map(self.where, known)) if function is not None else Where.PLAIN
+        if function is not None and all(map(self._is_passed_on, known)):
+            return its or Where.UNKNOWN
+        return its if its & ~Where.PLAIN else None
+
+    def _is_passed_on(self, node: ast.expr) -> bool:
+        """Whether a function gives back what it was given, or has counted up."""
+        made = self.resolver.definitions(node) if isinstance(node, ast.Name) else ()
+        kinds = {definition.kind for definition in made}
+        return "parameter" in kinds and kinds <= {"parameter", "augment"}
 
     def _is_filled(self, name: ast.expr) -> bool:
         """Whether a function stores more in a dict of its own: `log["acc"] = acc`."""
