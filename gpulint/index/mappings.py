@@ -65,8 +65,9 @@ class Mappings:
             return self._known[key]
         self._busy.add(node)
         try:
-            whole = one_of([self._of_origin(o) for o in origins])
-            whole = self._written(whole, node)
+            parts = [self._of_origin(o) for o in origins]
+            parts += [UNKNOWN for o in origins if self._may_be_another(o)]
+            whole = self._written(one_of(parts), node)
         finally:
             self._busy.discard(node)
         if alone:  # else it may lack what is being looked for
@@ -96,6 +97,20 @@ class Mappings:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
             return _merged([self.of(node.left), self.of(node.right)])
         return UNKNOWN
+
+    def _may_be_another(self, origin: Origin) -> bool:
+        """Whether an origin is the default of a parameter that calls elsewhere may set.
+
+        Without a call in its own file, others than those of this project may call it.
+        """
+        definition = origin.definition
+        if not origin.default or definition is None or definition.kind != "parameter":
+            return False
+        function = enclosing_function(self.index, definition)
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        home = self.index.home(function)
+        return not any(map(home.holds, self.resolver.callers(function)))
 
     # What makes a mapping
 
