@@ -18,7 +18,7 @@ from gpulint.index import Definition, Function
 from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk, walk_scope
 from gpulint.script.batch_parts import unpacks_other_parts
 from gpulint.script.decorators import has_plain_decorators
-from gpulint.script.missing_imports import imports_nothing
+from gpulint.script.missing_imports import is_missing
 from gpulint.source import NOTEBOOK
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _raises(script: Script, statement: ast.stmt, depth: int, names: bool) -> boo
         if any(_raises(script, inner, depth, names) for inner in body):
             return True
     if isinstance(statement, ast.ImportFrom):
-        return imports_nothing(script.index, statement, guess=True)
+        return is_missing(script.index, statement)
     if _unpacks_another_number(script, statement):
         return True
     if unpacks_other_parts(script, statement):

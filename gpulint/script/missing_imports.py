@@ -69,7 +69,7 @@ def _cannot_be_imported(index: FileIndex, guess: bool) -> bool:
     `guess`: also what only looks as if it had been the project's.
     """
     return index.project is not None and any(
-        imports_nothing(index, statement, guess) for statement in _needed(index)
+        _imports_nothing(index, statement, guess) for statement in _needed(index)
     )
 
 
@@ -84,11 +84,20 @@ def _needed(index: FileIndex) -> Iterator[ast.ImportFrom]:
             yield from (s for s in statement.body if isinstance(s, ast.ImportFrom))
 
 
-def imports_nothing(index: FileIndex, statement: ast.ImportFrom, guess: bool) -> bool:
-    """Whether an import raises: the project has no such module, or it no such name.
+def is_missing(index: FileIndex, statement: ast.ImportFrom) -> bool:
+    """Whether an import raises: the project has no such module, or it no such name."""
+    project = index.project
+    if project is None:
+        return False
 
-    `guess`: also what only looks as if it had been the project's.
-    """
+    def found() -> bool:
+        return _imports_nothing(index, statement, guess=True)
+
+    return project.remembered("is missing", statement, found)
+
+
+def _imports_nothing(index: FileIndex, statement: ast.ImportFrom, guess: bool) -> bool:
+    """The same; `guess`: also of what only looks as if it had been the project's."""
     module = _module_of(statement)
     if _is_missing(index, module) or _is_not_beside(index, statement):
         return True
