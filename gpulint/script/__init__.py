@@ -12,7 +12,7 @@
   would not see;
   `backpropagated`: what has a graph; `test_code`: what is no training; `doubts`, with
   `failures`, `left_over`, `unused`, `offered`, `by_name`, `decorators`, `unmoved`,
-  `missing_imports`: what no program comes to
+  `missing_imports`: what no program comes to; `named_calls`: what may be called
 - one topic each, for the rule that asks: `columns`, `column_uses`, `column_fates`
   (GPU101), `transfers` (102), `host_arrays`, `residency` (103), `at_creation` (104),
   `hoists`, `module_moves` (105), `waits`, `timed`, `drained`, `members`,
@@ -28,8 +28,9 @@
   `compiled`, `ragged` (209), `unguarded` (204, 210), `illegal_options`,
   `repeated_samples` (212),
   `autocast`, `autocast_region`, `scaled_update`, `half`, `half_outputs`, `beside`,
-  `named_devices`, `covered` (301), `old_amp`, `old_torch` (303), `amp_switches`,
-  `amp_guards` (306), `evaluation`, `single_pass` (403), `retained` (404), `zeroing`,
+  `named_devices`, `covered` (301), `old_amp`, `old_torch` with `two_passes` (303),
+  `amp_switches`, `amp_guards` (306), `evaluation`, `single_pass` (403), `retained`
+  (404), `zeroing`,
   `gradients` (405), `small_batches`, `small_samples`, `picture_sizes`,
   `batch_size_reasons`, `larger_batch`, `learning_rates` (401), `evaluation_batches`
   (402), `compilable`, `compiled_in_place`, `deep_networks`, `placed_models` (501),

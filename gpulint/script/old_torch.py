@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import FileIndex
-from gpulint.index.walk import children, walk, walk_scope
+from gpulint.index.walk import walk_scope
 from gpulint.script.extensions import builds_only_until
 from gpulint.script.neighbours import run_together
+from gpulint.script.two_passes import steps_between_passes
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -51,10 +52,6 @@ _GONE_NAMES = {
 # How programs ask for what a release has, and do something else without it.
 _ASKS = re.compile(r"hasattr\(torch|torch\.__version__|torch_version|TORCH_VERSION")
 _BINARY = ("torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy")
-# How models are called that one trains beside others.
-_MODEL = re.compile(
-    r"(?i)(^|_)(net|model|[dg]|disc\w*|gen\w*|vae|enc\w*|critic)(_?\w{,2})?$"
-)
 _ADDRESSES = re.compile(r"^torchvision\.models\.\w+\.model_urls$")
 FIRST_TORCH = (1, 0)  # the first release that gpulint speaks of
 # What a loss is until torch 0.4: later, it has no element to take.
@@ -353,87 +350,6 @@ def _keeps_data_and_targets(files: list[FileIndex]) -> bool:
     )
 
 
-def _steps_between_passes(files: list[FileIndex]) -> bool:
-    """Weights that change between two passes back through a graph: an error since 1.5.
-
-    `loss.backward(retain_graph=True)`, `optimizer.step()`, and another loss of what a
-    model gave before both.
-    """
-    return any(
-        _passes_twice(index, call)
-        for index, call in _calls_of("backward", files)
-        if any(k.arg == "retain_graph" and _is_true(k.value) for k in call.keywords)
-    )
-
-
-def _is_true(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
-
-
-def _passes_twice(index: FileIndex, first: ast.Call) -> bool:
-    statement = index.statement(first)
-    above = index.parent(statement)
-    block = getattr(above, "body", [])
-    if not isinstance(above, (ast.For, ast.While, ast.With)) or statement not in block:
-        return False
-    before, after = block[: block.index(statement)], block[block.index(statement) + 1 :]
-    steps = [s for s in after if _is_called(s, "step")]
-    if not steps:
-        return False
-    later = [
-        s for s in after if _is_called(s, "backward") and s.lineno > steps[0].lineno
-    ]
-    made = _made_in(before)
-    kept = _reached(first, made) & set(made)
-    for other in later[:1]:
-        between = _made_in(after[: after.index(other)])
-        shared = _reached(other, made | between) & kept - between.keys()
-        return any(_is_of_model(made[name]) for name in shared)
-    return False
-
-
-def _is_called(statement: ast.stmt, method: str) -> bool:
-    """Whether a statement is `x.method(…)`; no scheduler's."""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    func = call.func if isinstance(call, ast.Call) else None
-    if not isinstance(func, ast.Attribute) or func.attr != method:
-        return False
-    return "sched" not in ast.unparse(func.value).lower()
-
-
-def _made_in(block: list[ast.stmt]) -> dict[str, ast.expr]:
-    """What the assignments of a block last give each name."""
-    return {
-        name.id: statement.value
-        for statement in block
-        if isinstance(statement, ast.Assign)
-        for target in statement.targets
-        for name in walk(target)
-        if isinstance(name, ast.Name)
-    }
-
-
-def _reached(node: ast.AST, made: dict[str, ast.expr]) -> set[str]:
-    """The names whose graph a value has, and what these are made of, in a block."""
-    found: set[str] = set()
-    todo: list[ast.AST] = [node]
-    while todo:
-        part = todo.pop()
-        if isinstance(part, ast.Name) and part.id not in found:
-            found.add(part.id)
-            todo += [made[part.id]] if part.id in made else []
-        elif getattr(getattr(part, "func", None), "attr", "") != "detach":
-            todo += children(part)
-    return found
-
-
-def _is_of_model(value: ast.expr) -> bool:
-    """`self.net(z)` or `net(z)` that keeps its graph, as models are called."""
-    func = value.func if isinstance(value, ast.Call) else None
-    name = (ast.unparse(func) if func is not None else "").removeprefix("self.")
-    return name.isidentifier() and bool(_MODEL.search(name))
-
-
 def _takes_parts_of_information(files: list[FileIndex]) -> bool:
     """`torchaudio.info(path)[0]`: one object since torchaudio 0.8, of torch 1.8."""
     return any(
@@ -446,7 +362,7 @@ def _takes_parts_of_information(files: list[FileIndex]) -> bool:
 
 _SIGNS = (
     _Sign("torchaudio.info(", (1, 7), _takes_parts_of_information),
-    _Sign("retain_graph=True", (1, 4), _steps_between_passes),
+    _Sign("retain_graph=True", (1, 4), steps_between_passes),
     _Sign("data_tensor", (0, 3), _keeps_data_and_targets),
     _Sign(".data[0]", (0, 4), _takes_an_element),
     _Sign(".numpy()[0]", (0, 4), _takes_an_element),
