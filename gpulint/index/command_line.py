@@ -32,7 +32,7 @@ _SETS_OPTIONS = re.compile(
 )
 # What a call with options is named that only looks at them.
 _SHOWS = re.compile(
-    r"(?i)^(v?ars|str|repr|dict|type|isinstance|getattr|hasattr|len|format|init|update|"
+    r"(?i)^(vars|str|repr|dict|type|isinstance|getattr|hasattr|len|format|init|update|"
     r"p?print|pformat|info|debug|warning|error|log\w*|write|dump|save\w*|copy|deepcopy|"
     r"add_text|add_hparams|asdict|config|OmegaConf|create|spawn|partial|seed\w*)$"
 )

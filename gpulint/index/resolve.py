@@ -627,7 +627,8 @@ class Resolver:
         given = {k.arg for k in call.keywords}
         if len(call.args) > len(names) and args.vararg is None and not spread:
             return False
-        if not spread and given & set(names[: len(call.args)]):
+        placed = set(names[: len(call.args)]) - {a.arg for a in args.posonlyargs}
+        if not spread and given & placed:
             return False  # by position and by name
         known = {*names, *(a.arg for a in args.kwonlyargs), None}
         if not given <= known and args.kwarg is None:

@@ -22,6 +22,7 @@ _COMMAND = re.compile(
     r"[^\n]*(?:\\\n[^\n]*)*"
 )
 _CARDS = re.compile(r"CUDA_VISIBLE_DEVICES=['\"]?([\w,$]*)")
+_EXPORTED = re.compile(rf"export {_CARDS.pattern}")
 _INNER = ("scripts", "script")  # folders of shell scripts, beside the programs
 MAX_FOLDERS = 6  # from a file up to the root of its project
 
@@ -82,10 +83,9 @@ def name_one_card(script: Script) -> bool:
         text = text_of(path)
         for command in _COMMAND.finditer(text):
             if named.search(command[0]):
-                asked = _CARDS.findall(text[: command.end()])
-                inline = _CARDS.findall(command[0])
-                found.append([*asked, *inline][-1] if asked or inline else "")
-    return bool(found) and all(card.isdigit() for card in found)
+                kept = _EXPORTED.findall(text[: command.start()])
+                found.append([*kept, *_CARDS.findall(command[0])])
+    return bool(found) and all(cards and cards[-1].isdigit() for cards in found)
 
 
 def _texts(project: Project, path: Path) -> list[Path]:

@@ -121,7 +121,7 @@ def always_without_grad(script: Script, function: Function, depth: int = 0) -> b
     callers = script.resolver.callers(function)
     if not callers:
         named = named_calls(script, function)
-        return any(script.of(call).without_grad(call) for call in named)
+        return any(map(script.without_grad, named))
     return all(
         script.without_grad(call) or _caller_without_grad(script, call, depth)
         for call in callers

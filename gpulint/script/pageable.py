@@ -178,10 +178,10 @@ def _is_strided(script: Script, node: ast.expr, depth: int) -> bool:
 
 
 def _is_all(part: ast.expr) -> bool:
-    """`:` or `...`, of which nothing is left out."""
+    """`:`, `...` or a new axis, of which nothing is left out."""
     if isinstance(part, ast.Slice):
         return part.lower is part.upper is part.step is None
-    return isinstance(part, ast.Constant) and part.value is Ellipsis
+    return isinstance(part, ast.Constant) and part.value in (Ellipsis, None)
 
 
 def read_as_arrays(script: Script, loop: Loop) -> bool:

@@ -41,17 +41,15 @@ def _passes_twice(index: FileIndex, first: ast.Call) -> bool:
     before, after = block[: block.index(statement)], block[block.index(statement) + 1 :]
     steps = [s for s in after if _is_called(s, "step")]
     if not steps:
+        return False  # nothing changes in between
+    later = [s for s in after if _is_called(s, "backward")]
+    other = next((s for s in later if s.lineno > steps[0].lineno), None)
+    if other is None:
         return False
-    later = [
-        s for s in after if _is_called(s, "backward") and s.lineno > steps[0].lineno
-    ]
-    made = _made_in(before)
-    kept = _reached(first, made) & set(made)
-    for other in later[:1]:
-        between = _made_in(after[: after.index(other)])
-        shared = _reached(other, made | between) & kept - between.keys()
-        return any(_is_of_model(made[name]) for name in shared)
-    return False
+    made, between = _made_in(before), _made_in(after[: after.index(other)])
+    kept = _reached(first, made) & made.keys() - between.keys()
+    shared = _reached(other, made | between) & kept
+    return any(_is_of_model(made[name]) for name in shared)
 
 
 def _is_called(statement: ast.stmt, method: str) -> bool:

@@ -84,3 +84,27 @@ def test_numbers_of_workers_that_commands_give(
     options = Options(select_rules(("GPU201",)), projects=projects)
     found = check_path(tmp_path / "train.py", options).findings
     assert [f.confidence for f in found] == [sure]
+
+
+@pytest.mark.parametrize(
+    "text, sure",
+    [
+        ("CUDA_VISIBLE_DEVICES=0 python train.py\n", Confidence.LOW),
+        ("CUDA_VISIBLE_DEVICES='1' python train.py --a \\\n  --b\n", Confidence.LOW),
+        ("export CUDA_VISIBLE_DEVICES=0\npython train.py\n", Confidence.LOW),
+        ("export CUDA_VISIBLE_DEVICES=0; python train.py\n", Confidence.LOW),
+        ("CUDA_VISIBLE_DEVICES=0,1 python train.py\n", Confidence.HIGH),
+        ("CUDA_VISIBLE_DEVICES=$1 python train.py\n", Confidence.HIGH),
+        ("CUDA_VISIBLE_DEVICES=0 python train.py\npython train.py\n", Confidence.HIGH),
+        ("CUDA_VISIBLE_DEVICES=0 python test.py\n", Confidence.HIGH),
+    ],
+)
+def test_cards_that_commands_leave(tmp_path: Path, text: str, sure: Confidence) -> None:
+    wrapped = Path(__file__).parents[2] / "fixtures/gpu701_data_parallel/bad.py"
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "train.py").write_text(wrapped.read_text())
+    (tmp_path / "run.sh").write_text(text)
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options(select_rules(("GPU701",)), projects=projects)
+    found = check_path(tmp_path / "train.py", options).findings
+    assert {f.confidence for f in found} == {sure}

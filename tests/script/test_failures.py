@@ -54,6 +54,10 @@ def returns_or_raises(path):
     make()
 
 
+def placed(width, /, **more):
+    return width, more
+
+
 def some(path):
     return (path, 1) if path else None
 
@@ -226,6 +230,7 @@ FAIL = [
 RUN = [
     "make(*args.widths, width=2)",
     "returns_or_raises(2)",
+    "placed(1, width=2)",
     "loss, scores, parts = named_triple(1)",
     "loss, *others = named_triple(1)",
     "make(1)",
