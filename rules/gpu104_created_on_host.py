@@ -117,7 +117,7 @@ class CreatedOnHost(Rule):
             listed = made_of_list(script, receiver) if made is None else None
             if made is None and listed is None:
                 continue
-            move = script.tensors.move(call)
+            move = script.devices.move(call)
             if move is None or move.target in (Target.CPU, Target.MPS):
                 continue
             if _is_of_host(script, move.device):
@@ -210,7 +210,7 @@ def _draws_on_host(script: Script, call: ast.Call) -> bool:
         if made is None or script.index.qualified(made.func) != "torch.Generator":
             return False
         device = [*made.args, *(k.value for k in made.keywords)]
-        if any(script.tensors.target(d) is not Target.CPU for d in device):
+        if any(script.devices.target(d) is not Target.CPU for d in device):
             return False
     return bool(given)
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from gpulint.index.build import FileIndex, Function, build_index
+from gpulint.index.devices import Devices, Move, Target, Where
 from gpulint.index.flow import Definition, Flow
 from gpulint.index.known import Argument, Mapping, Value, Values
+from gpulint.index.modules import Modules
 from gpulint.index.project import SETTINGS, Project, Projects
 from gpulint.index.resolve import Origin, Resolver
-from gpulint.index.tensors import Move, Target, Tensors, Where
+from gpulint.index.tensors import Tensors
 from gpulint.index.values import Evaluator
 
 __all__ = [
     "SETTINGS",
     "Argument",
     "Definition",
+    "Devices",
     "Evaluator",
     "FileIndex",
     "Flow",
     "Function",
     "Mapping",
+    "Modules",
     "Move",
     "Origin",
     "Project",

@@ -3,80 +3,25 @@
 from __future__ import annotations
 
 import ast
-import enum
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from gpulint.index.appended import appended_to
 from gpulint.index.build import FileIndex, Function, last_name
-from gpulint.index.flow import Definition, enclosing_function
-from gpulint.index.known import Value
+from gpulint.index.devices import Devices, Target, Where
+from gpulint.index.flow import Definition
 from gpulint.index.measured import measured
+from gpulint.index.modules import Modules
 from gpulint.index.objects import Callers, Made, callers_of, made_by
 from gpulint.index.resolve import OF_MODULES, Origin, Resolver
 from gpulint.index.values import Evaluator
-from gpulint.index.walk import FUNCTIONS, dotted, walk
-
-
-class Where(enum.Flag):
-    """What a value can be; several flags: on different paths."""
-
-    NOTHING = 0
-    PLAIN = enum.auto()  # a Python value, no tensor
-    HOST = enum.auto()  # a host tensor or an array
-    DEVICE = enum.auto()
-    UNKNOWN = enum.auto()
-
-    @property
-    def device(self) -> bool:
-        """On the device, on every path on which it is a tensor."""
-        return Where.DEVICE in self and not self & (Where.HOST | Where.UNKNOWN)
-
-    @property
-    def host(self) -> bool:
-        """On the host, on every path on which it is a tensor."""
-        return Where.HOST in self and not self & (Where.DEVICE | Where.UNKNOWN)
-
+from gpulint.index.walk import dotted, walk
 
 MAX_LINKS = 600  # of what a value is made of, through all files that lead to it
 NEAR = 40  # links from a question, up to which calls are told apart
 MAX_ALONE = 2  # calls that are taken for the only ones, one within another
 _FILLS = frozenset("update setdefault".split())
 _NUMBERS = frozenset("item float int len bool round".split())
-
-
-class Target(enum.Enum):
-    """What the device argument of a move names."""
-
-    CPU = "cpu"
-    CUDA = "cuda"
-    MPS = "mps"
-    ANY = "any"  # decided at run time, meant to be an accelerator
-    NOT_A_DEVICE = "not a device"
-    UNKNOWN = "unknown"
-
-
-class Move(NamedTuple):
-    """A call that moves a tensor or module: `.to(…)`, `.cuda()`.
-
-    `device` is the device expression as written (None for a bare `.cuda()`),
-    `dtype` whether it converts as well.
-    """
-
-    call: ast.Call
-    receiver: ast.expr
-    device: ast.expr | None
-    target: Target
-    non_blocking: ast.expr | None
-    dtype: bool
-
-
-DTYPES = frozenset(
-    "float32 float float64 double float16 half bfloat16 int8 uint8 int16 short int32 "
-    "int int64 long bool complex64 complex128 cfloat cdouble uint16 uint32 "
-    "uint64".split()
-)
 FACTORIES = frozenset(
     f"torch.{n}"
     for n in (
@@ -106,32 +51,12 @@ _PLAIN_ATTRIBUTES = frozenset(
     "is_sparse itemsize nbytes __class__ __name__ training".split()
 )
 _TENSOR_ATTRIBUTES = frozenset("data grad T mT H mH real imag values indices".split())
-_DEVICE_NAME = re.compile(
-    r"^_?(dev|gpu|gpus|cuda|rank|local_rank|gpu_id|device_id|devices|.*device|.*_dev|"
-    r"device.*|.*_gpu|.*local_rank|cuda_.*)$",
-    re.IGNORECASE,
-)
 _GPU = re.compile(r"gpu|cuda", re.IGNORECASE)
-# Classes that are loaded as models are, and are none.
-_NO_MODEL = re.compile(r"Tokenizer|Processor|Config|Extractor|Scheduler\b")
-_MODULE_NAME = re.compile(
-    r"^(?!_?(?:unwrap|get|build|load|make|create|save|init|setup|prepare)_)"
-    r"_?(model\w*|net\w*|\w*_?(model|net|network|module|loss|loss_fn|loss_func|"
-    r"criterion|encoder|decoder|backbone|generator|discriminator|critic|actor|policy|"
-    r"classifier|head|embedder|student|teacher|transformer|layer|unet|vae|gan|cnn|rnn|"
-    r"lstm|mlp|resnet|bert|gpt|vgg\w*|embedding|ema|agent)\d?|criterion\w*|loss_\w+|"
-    r"criteria|crit|ce|bce|mse|l1|net_?[dg]|[dg]|d_?[ab]|g_?(ab|ba)|loss|objective|"
-    r"generator\w*|discriminator\w*|encoder\w*|decoder\w*|self|fc\d*|conv\d*)$",
-    re.IGNORECASE,
-)
-
-
 _TYPE = re.compile(r"\w+")
 # Declared so, a parameter gets no tensor; what is declared as `float` often does.
 _NO_TENSORS = frozenset({"int", "str", "bool"})
 _PLAIN_COMPARISONS = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _DISPLAYS = (ast.List, ast.Tuple, ast.ListComp)
-MAX_NAMES = 3  # from a test back to what decides it
 
 
 class Tensors:
@@ -141,191 +66,13 @@ class Tensors:
         self.resolver = resolver
         self.evaluator = evaluator
         self.index = resolver.index
+        self.devices = Devices(resolver, evaluator, self.where)
+        self.modules = Modules(resolver)
         self._where: dict[ast.AST, Where] = {}
         self._depth = 0  # of questions for where a value lives
-        self._moves: dict[ast.Call, Move | None] = {}
-        self._targets: dict[ast.expr, Target] = {}
         self._objects: dict[Made, Tensors] = {}
         self.assumed: dict[ast.AST, Where] = {}  # set by the script model: batches
         self._alone: frozenset[ast.Call] = frozenset()  # what functions run for, if any
-
-    # Devices and moves
-
-    def move(self, call: ast.Call) -> Move | None:
-        """The move that a call is, None for anything else (`.to(dtype)` too)."""
-        if call not in self._moves:
-            self._moves[call] = self._read_move(call)
-        return self._moves[call]
-
-    def _read_move(self, call: ast.Call) -> Move | None:
-        func = call.func
-        if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
-            return None
-        if dotted(func) == "torch.cuda" or self._is_import(func.value):
-            return None
-        keywords = {k.arg: k.value for k in call.keywords}
-        non_blocking = keywords.get("non_blocking")
-        if func.attr == "cuda":
-            device = call.args[0] if call.args else keywords.get("device")
-            if non_blocking is None and len(call.args) > 1:
-                non_blocking = call.args[1]
-            if isinstance(device, ast.Constant) and isinstance(device.value, bool):
-                device, non_blocking = None, device  # the old `async` position
-            return Move(call, func.value, device, Target.CUDA, non_blocking, False)
-        return self._read_to(call, func.value, keywords, non_blocking)
-
-    def _read_to(
-        self,
-        call: ast.Call,
-        receiver: ast.expr,
-        keywords: dict[str | None, ast.expr],
-        non_blocking: ast.expr | None,
-    ) -> Move | None:
-        if any(isinstance(a, ast.Starred) for a in call.args) or None in keywords:
-            return None
-        device = keywords.get("device")
-        dtype = "dtype" in keywords
-        positional = list(call.args)
-        if device is None and positional:
-            if self.is_dtype(positional[0]):
-                return None
-            device = positional.pop(0)
-        if device is None:
-            return None
-        target = self.target(device)
-        if target in (Target.NOT_A_DEVICE, Target.UNKNOWN):
-            return None
-        if positional:
-            dtype = True
-        if non_blocking is None and len(positional) > 1:
-            non_blocking = positional[1]
-        return Move(call, receiver, device, target, non_blocking, dtype)
-
-    def _is_import(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Name) and node.id in self.index.home(node).imports
-
-    def is_dtype(self, node: ast.expr) -> bool:
-        """Whether an argument of `.to` is a dtype: `torch.float32`, `x.dtype`."""
-        name = self.index.qualified(node) or dotted(node) or ""
-        head, _, last = name.rpartition(".")
-        if head == "torch":
-            return last in DTYPES
-        return last.endswith("dtype") or last.startswith("dtype")
-
-    def target(self, node: ast.expr) -> Target:
-        """What a device expression names, on all paths together."""
-        if isinstance(node, ast.IfExp) and _asks_for_gloo(node.test):
-            return Target.CPU
-        if node not in self._targets:
-            self._targets[node] = Target.UNKNOWN
-            origins = self.resolver.origins(node)
-            named = [o for o in origins if self._is_meant(o)] or origins
-            found = {self._origin_target(o) for o in named}
-            if Target.UNKNOWN in found or not found:
-                last = (dotted(node) or "").rpartition(".")[2]
-                others = found - {Target.UNKNOWN}
-                if Target.NOT_A_DEVICE in others:
-                    result = Target.NOT_A_DEVICE
-                else:
-                    meant = _DEVICE_NAME.match(last) or others
-                    result = Target.ANY if meant else Target.UNKNOWN
-            elif found == {Target.MPS, Target.CPU}:
-                result = Target.MPS  # no path leads to another accelerator
-            else:
-                result = found.pop() if len(found) == 1 else Target.ANY
-            self._targets[node] = result
-        return self._targets[node]
-
-    def _origin_target(self, origin: Origin) -> Target:
-        node = origin.node
-        if origin.kind == "parameter":
-            # A default such as "cpu" comes as an origin of its own.
-            name = node.arg if isinstance(node, ast.arg) and not origin.path else ""
-            return Target.ANY if _DEVICE_NAME.match(name) else Target.UNKNOWN
-        if isinstance(node, ast.Constant):
-            named = _named_target(node.value)
-            free = named is Target.CPU and self._is_open_default(origin)
-            return Target.ANY if free else named
-        if isinstance(node, ast.JoinedStr):
-            first = node.values[0] if node.values else None
-            return _named_target(getattr(first, "value", None))
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            return self.target(node.left)
-        if isinstance(node, ast.Call):
-            return self._called_target(node)
-        if isinstance(node, ast.Attribute) and node.attr == "device":
-            made = isinstance(self.index.parent(node), ast.keyword)
-            beside = self.where(node.value) if made else Where.UNKNOWN
-            return Target.CPU if beside is Where.HOST else Target.ANY
-        if isinstance(node, ast.expr) and self.is_dtype(node):
-            return Target.NOT_A_DEVICE
-        if isinstance(node, ast.expr):
-            its = self.evaluator.values(node)
-            if its.known:
-                return _one_target(its.known)
-        return Target.UNKNOWN
-
-    def _is_meant(self, origin: Origin) -> bool:
-        """Whether a value is no None that callers may leave out, and ever taken."""
-        node = origin.node
-        if not isinstance(node, ast.Constant):
-            return True
-        above = self.index.parent(node)
-        if isinstance(above, ast.IfExp) and node is above.body:
-            return not self._never_holds(above.test)
-        function = self._defaulting(origin) if node.value is None else None
-        return function is None or not self.resolver.callers(function)
-
-    def _never_holds(self, test: ast.expr, depth: int = 0) -> bool:
-        """Whether nothing that a user or caller gives can make a test true.
-
-        `not args.no_cuda and …`, where `--no-cuda` stores what it is by default.
-        """
-        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-            return any(self._never_holds(part, depth) for part in test.values)
-        its = self.evaluator.values(test)
-        if its.known and its.complete:
-            return not any(v.constant or v.default for v in its.known)
-        chain = isinstance(test, (ast.Name, ast.Attribute)) and depth < MAX_NAMES
-        reached = self.resolver.definitions(test) if chain else ()
-        return bool(reached) and all(
-            d.kind == "assign"
-            and not d.path
-            and d.value is not None
-            and self._never_holds(d.value, depth + 1)
-            for d in reached
-        )
-
-    def _is_open_default(self, origin: Origin) -> bool:
-        """Whether a value is the default of a function that other files call."""
-        function = self._defaulting(origin)
-        return function is not None and not self.resolver.callers(function)
-
-    def _defaulting(self, origin: Origin) -> Function | None:
-        """The function of a parameter's default."""
-        if not origin.default or origin.definition is None:
-            return None
-        function = enclosing_function(self.index, origin.definition)
-        return function if isinstance(function, Function) else None
-
-    def _called_target(self, call: ast.Call) -> Target:
-        name = self.index.qualified(call.func) or ""
-        if name == "torch.device" and (call.args or call.keywords):
-            inner = call.args[0] if call.args else call.keywords[0].value
-            found = self.target(inner)
-            return Target.ANY if found is Target.UNKNOWN else found
-        if name == "torch.cuda.current_device":
-            return Target.CUDA
-        if name.endswith(("runtime.device", "get_device", "current_accelerator")):
-            return Target.ANY
-        its = self.evaluator.values(call)
-        if its.known:
-            return _one_target(its.known)
-        if name.rpartition(".")[2] in ("zeros", "ones", "tensor", "stack", "cat"):
-            return Target.NOT_A_DEVICE
-        return Target.UNKNOWN
-
-    # Where a value lives
 
     def where(self, node: ast.AST) -> Where:
         """Host, device, plain Python or unknown, for one expression."""
@@ -635,7 +382,7 @@ class Tensors:
         return self._objects[made]._defined(definitions)
 
     def _call(self, call: ast.Call) -> Where:
-        move = self.move(call)
+        move = self.devices.move(call)
         if move is not None:
             return Where.HOST if move.target is Target.CPU else Where.DEVICE
         name = self.index.qualified(call.func) or ""
@@ -662,7 +409,7 @@ class Tensors:
     def _torch(self, call: ast.Call, name: str) -> Where:
         if name.endswith("nn.Parameter") or name == "torch.nn.parameter.Parameter":
             owner = self.index.owner(call)
-            own = owner is not None and self.is_module_class(owner)
+            own = owner is not None and self.modules.is_module_class(owner)
             if call.args and not own and self.where(call.args[0]) == Where.HOST:
                 return Where.HOST
             return Where.UNKNOWN  # goes where its module goes
@@ -676,7 +423,7 @@ class Tensors:
             return Where.DEVICE
         for keyword in call.keywords:
             if keyword.arg == "device":
-                return _on(self.target(keyword.value))
+                return _on(self.devices.target(keyword.value))
         if name in FACTORIES:
             if name in ("torch.tensor", "torch.as_tensor") and call.args:
                 inner = self.where(call.args[0])
@@ -759,9 +506,9 @@ class Tensors:
         found = self._arguments(call)
         if self._augments(callee):
             return found
-        if Where.DEVICE in found and self.is_module(callee):
+        if Where.DEVICE in found and self.modules.is_module(callee):
             return Where.DEVICE
-        if found == Where.HOST and self.is_module(callee):
+        if found == Where.HOST and self.modules.is_module(callee):
             return Where.HOST
         return Where.UNKNOWN
 
@@ -774,52 +521,6 @@ class Tensors:
             and (self.index.qualified(o.node.func) or "").endswith("split_augmentation")
             for o in origins
         )
-
-    def is_module(self, callee: ast.expr) -> bool:
-        """Whether a callee is a model or loss, by how it is made or by its name."""
-        if isinstance(callee, ast.Subscript):
-            callee = callee.value
-        origins = self.resolver.origins(callee)
-        for origin in origins:
-            made = origin.call
-            while made is not None and not self.makes_module(made):
-                made = self._passed_through(made)
-            if made is not None:
-                return True
-        if origins and all(isinstance(o.node, FUNCTIONS) for o in origins):
-            return False
-        name = (dotted(callee) or "").rpartition(".")[2]
-        return (
-            bool(name and _MODULE_NAME.match(name))
-            and name not in self.index.home(callee).imports
-        )
-
-    @staticmethod
-    def _passed_through(call: ast.Call) -> ast.Call | None:
-        """`Net()` of `Net().to(device)`."""
-        passes = isinstance(call.func, ast.Attribute) and call.func.attr in (
-            "to", "cuda", "train", "eval", "float", "half", "double", "apply",
-            "requires_grad_",
-        )  # fmt: skip
-        inner = call.func.value if passes else None  # type: ignore[attr-defined]
-        return inner if isinstance(inner, ast.Call) else None
-
-    def makes_module(self, call: ast.Call) -> bool:
-        """Whether a call constructs an `nn.Module` (or wraps one)."""
-        name = self.index.qualified(call.func) or ""
-        if name.startswith(("torch.nn.", "torchvision.models.", "timm.create_model")):
-            return not name.startswith(("torch.nn.functional.", "torch.nn.utils."))
-        if name in ("torch.compile", "torch.jit.script", "torch.hub.load"):
-            return True
-        if name.endswith((".from_pretrained", ".from_config")):
-            return _NO_MODEL.search(name) is None
-        owner = self.resolver.class_of(call.func)
-        return owner is not None and self.is_module_class(owner)
-
-    def is_module_class(self, owner: ast.ClassDef) -> bool:
-        """Whether a class of this file derives from `nn.Module`."""
-        names = self.resolver.base_names(owner)
-        return any(n.startswith("torch.nn.") or n.endswith("Module") for n in names)
 
 
 def _declared(definition: Definition) -> set[str]:
@@ -884,21 +585,6 @@ def _is_items(call: ast.Call) -> bool:
     return isinstance(func, ast.Attribute) and func.attr == "items" and not call.args
 
 
-def _named_target(name: object) -> Target:
-    if isinstance(name, bool) or name is None:
-        return Target.UNKNOWN
-    if isinstance(name, int):
-        return Target.CUDA
-    if not isinstance(name, str):
-        return Target.UNKNOWN
-    kind = name.partition(":")[0].strip()
-    if kind in ("cuda", "cpu", "mps"):
-        return Target(kind)
-    return (
-        Target.ANY if kind in ("xpu", "hip", "npu", "gpu", "auto") else Target.UNKNOWN
-    )
-
-
 def _asks_for_gpu(test: ast.expr) -> bool:
     """`cfg.num_gpus`, `torch.cuda.is_available()`."""
     names = (dotted(n) or "" for n in ast.walk(test))
@@ -909,21 +595,6 @@ def _comes_back(node: ast.expr) -> bool:
     """`preds.detach().cpu()`."""
     func = node.func if isinstance(node, ast.Call) else None
     return isinstance(func, ast.Attribute) and func.attr == "cpu"
-
-
-def _asks_for_gloo(test: ast.expr) -> bool:
-    """`backend == "gloo"`: what objects are gathered through lies on the host then."""
-    constants = (n.value for n in ast.walk(test) if isinstance(n, ast.Constant))
-    return "gloo" in constants
-
-
-def _one_target(values: Iterable[Value]) -> Target:
-    """The target of all these values; a user may replace an option's `"cpu"`."""
-    targets = {
-        Target.ANY if v.default and v.constant == "cpu" else _named_target(v.constant)
-        for v in values
-    }
-    return targets.pop() if len(targets) == 1 else Target.ANY
 
 
 def _on(target: Target) -> Where:

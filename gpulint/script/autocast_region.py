@@ -161,7 +161,7 @@ def _called(script: Script, region: Statements) -> list[Function]:
             owner = script.index.parent(function) if function is not None else None
             if function is None or function in found or len(found) > 20:
                 continue
-            if isinstance(owner, ast.ClassDef) and script.tensors.is_module_class(
+            if isinstance(owner, ast.ClassDef) and script.modules.is_module_class(
                 owner
             ):
                 continue

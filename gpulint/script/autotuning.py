@@ -76,7 +76,7 @@ def _resizes(script: Script, loop: Loop) -> bool:
     helpers = (
         function
         for function, owner in owners
-        if owner is None or not script.tensors.is_module_class(owner)
+        if owner is None or not script.modules.is_module_class(owner)
     )
     calls = (n for n in walk(loop.node, *helpers) if isinstance(n, ast.Call))
     return any(last_name(call) in _RESIZERS for call in calls)

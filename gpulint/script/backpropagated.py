@@ -50,7 +50,7 @@ class Backpropagated:
         """
         return any(
             isinstance(n, ast.Call)
-            and self.script.tensors.move(n) is None
+            and self.script.devices.move(n) is None
             and self.index.inside(n, node)
             for n in self._nodes
         )

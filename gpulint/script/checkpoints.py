@@ -125,7 +125,7 @@ def _is_of_model(script: Script, call: ast.Call) -> bool:
         for n in words
         if isinstance(n, (ast.Attribute, ast.Name))
     }
-    return script.tensors.is_module(value) or any(map(_MODEL.search, names))
+    return script.modules.is_module(value) or any(map(_MODEL.search, names))
 
 
 def is_pretrained(script: Script, call: ast.Call) -> bool:

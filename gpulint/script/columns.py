@@ -85,7 +85,7 @@ def find_columns(script: Script) -> tuple[Columns, ...]:
     groups: dict[object, list[Column]] = defaultdict(list)
     blocks: dict[object, tuple[ast.stmt, ...]] = {}
     for call in script.move_calls:
-        move = script.tensors.move(call) if _may_be_sliced(call) else None
+        move = script.devices.move(call) if _may_be_sliced(call) else None
         column = _column(script, move) if move is not None else None
         if column is None:
             continue
@@ -164,7 +164,7 @@ def root_of(node: ast.expr) -> ast.Name | None:
 def receiver(script: Script, node: ast.expr) -> ast.expr:
     """What a chain of casts and changes of shape is called on."""
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr not in SAME_VALUES or script.tensors.move(node) is not None:
+        if node.func.attr not in SAME_VALUES or script.devices.move(node) is not None:
             break
         node = node.func.value
     return node
@@ -289,7 +289,7 @@ def _moved_in_place(script: Script, root: ast.expr) -> bool:
     name = dotted(root)
     for node in walk(script.index.scope(root)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            move = script.tensors.move(node.value)
+            move = script.devices.move(node.value)
             if move is not None and dotted(move.receiver) == name:
                 return True
     return False
@@ -314,7 +314,7 @@ def _on_host(script: Script, tensor: ast.expr) -> bool:
 def _given_on_device(script: Script, function: ast.AST) -> bool:
     """Whether a framework or model calls the function with tensors on the device."""
     owner = script.index.parent(function)
-    if isinstance(owner, ast.ClassDef) and script.tensors.is_module_class(owner):
+    if isinstance(owner, ast.ClassDef) and script.modules.is_module_class(owner):
         return True
     name = getattr(function, "name", "")
     return script.sends_modules or name in ("forward", "__call__", "loss_fn", "closure")

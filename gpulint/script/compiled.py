@@ -82,7 +82,7 @@ def _compiled_in_place(script: Script, model: ast.expr) -> ast.Call | None:
         if any(keyword.arg not in _OPTIONS for keyword in call.keywords):
             continue
         origins = script.resolver.origins(func.value)
-        if made & {o.node for o in origins} and script.tensors.is_module(func.value):
+        if made & {o.node for o in origins} and script.modules.is_module(func.value):
             return call
     return None
 

@@ -246,7 +246,7 @@ def _casts_only(script: Script, method: ast.Call) -> bool:
     """Whether `.to` or `.type` gets a dtype, not a tensor or a class such as
     `torch.FloatTensor`, which mean the host."""
     given = [*method.args, *(k.value for k in method.keywords)]
-    if len(given) != 1 or not script.tensors.is_dtype(given[0]):
+    if len(given) != 1 or not script.devices.is_dtype(given[0]):
         return False
     name = script.index.qualified(given[0]) or ""
     return (

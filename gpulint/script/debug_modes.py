@@ -333,7 +333,7 @@ def _run_with(script: Script) -> list[FileIndex]:
 
 def _defines_model(script: Script) -> bool:
     """Whether a file is the home of models, which other programs train."""
-    models = map(script.tensors.is_module_class, script.index.classes.values())
+    models = map(script.modules.is_module_class, script.index.classes.values())
     return not is_started(script) and any(models)
 
 

@@ -52,7 +52,7 @@ def _is_on_gpu(script: Script, call: ast.Call) -> bool:
     if len(given) != 1:
         return False
     if script.index.qualified(call.func) == DEVICE:
-        return script.tensors.target(given[0]) in (Target.CUDA, Target.ANY)
+        return script.devices.target(given[0]) in (Target.CUDA, Target.ANY)
     values = [v.constant for v in script.evaluator.values(given[0]).known]
     names = [script.index.qualified(given[0]) or "", *map(str, values)]
     return any(map(_CUDA_TYPE.match, names))

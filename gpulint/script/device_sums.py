@@ -89,7 +89,7 @@ def _device(script: Script, loop: Loop, starts: list[ast.Assign]) -> tuple[str, 
         raise CannotFix(f"`{script.text(device)}` may be None")
     if not all(_same_device(script, m.device, starts[0]) for m in moves if m.device):
         raise CannotFix("no device can be named before the loop")
-    return script.text(device), script.tensors.target(device) is Target.CUDA
+    return script.text(device), script.devices.target(device) is Target.CUDA
 
 
 def _is_set(

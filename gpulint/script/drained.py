@@ -130,7 +130,7 @@ def _runs_model(script: Script, call: ast.Call) -> bool:
     if is_backward(call) or is_step(call):
         return True
     callee = called_module(call)
-    return script.tensors.is_module(callee) and not is_loss(script, callee)
+    return script.modules.is_module(callee) and not is_loss(script, callee)
 
 
 def queues(script: Script, node: ast.AST) -> bool:
@@ -166,7 +166,7 @@ def _may_run(script: Script, call: ast.Call) -> bool:
     if isinstance(func, ast.Attribute) and Where.DEVICE in script.where(func.value):
         return True
     on_host = Where.PLAIN | Where.HOST
-    return script.tensors.is_module(func) or any(
+    return script.modules.is_module(func) or any(
         script.where(value) & ~on_host for value in given
     )
 

@@ -94,7 +94,7 @@ def is_evaluation(script: Script, loop: Loop) -> bool:
         and isinstance(call.func, ast.Attribute)
         and call.func.attr in ("eval", "train")
         and call.lineno < loop.node.lineno
-        and script.tensors.is_module(call.func.value)
+        and script.modules.is_module(call.func.value)
     ]
     last = max(modes, key=lambda c: c.lineno, default=None)
     if last is None:
@@ -221,14 +221,14 @@ def _strange(script: Script, loop: Loop) -> bool:
     That may differentiate: attacks and explanations are made so.
     """
     for call in loop.calls:
-        if script.tensors.is_module(call.func):
+        if script.modules.is_module(call.func):
             continue
         for origin in script.resolver.origins(call.func):
             made = origin.call
             if made is None or not _is_foreign(script, made.func):
                 continue
             given = [*made.args, *(k.value for k in made.keywords)]
-            if any(script.tensors.is_module(g) for g in given):
+            if any(script.modules.is_module(g) for g in given):
                 return True
     return False
 
@@ -251,7 +251,7 @@ def _is_foreign(script: Script, callee: ast.expr) -> bool:
 def forwards(script: Script) -> Iterator[Function]:
     """Methods of every module class of the file: the model may be any of them."""
     for owner in script.index.classes.values():
-        if script.tensors.is_module_class(owner):
+        if script.modules.is_module_class(owner):
             yield from script.resolver.methods(owner).values()
 
 
@@ -302,7 +302,7 @@ def leaves_evaluation(script: Script, loop: Loop, function: Function) -> bool:
         callee is None
         and _is_foreign(script, call.func)
         and (dotted(call.func) or "").partition(".")[0] in script.index.imports
-        and any(script.tensors.is_module(a) for a in call.args)
+        and any(script.modules.is_module(a) for a in call.args)
         for call, callee in zip(calls, called, strict=True)
     )
 
@@ -326,7 +326,7 @@ def model_calls(script: Script, loop: Loop) -> Iterator[ast.Call]:
         tensors = any(script.where(a) is not Where.PLAIN for a in given)
         if (
             tensors
-            and script.tensors.is_module(callee)
+            and script.modules.is_module(callee)
             and not _is_loss(script, callee)
         ):
             yield node

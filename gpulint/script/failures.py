@@ -528,7 +528,7 @@ def _of_network(script: Script, func: ast.expr) -> list[Function]:
     resolver, found = script.resolver, []
     for origin in resolver.origins(func):
         classes = resolver.classes_of(origin.call) if origin.call is not None else []
-        if len(classes) != 1 or not script.tensors.is_module_class(classes[0]):
+        if len(classes) != 1 or not script.modules.is_module_class(classes[0]):
             return []
         methods = resolver.methods(classes[0])
         forward = methods.get("forward")

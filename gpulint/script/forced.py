@@ -152,7 +152,7 @@ def _is_timer(call: ast.Call) -> bool:
 
 def _is_copied_later(script: Script, call: ast.Call) -> bool:
     """`x.to("cpu", non_blocking=True)`, which is complete after a wait."""
-    move = script.tensors.move(call)
+    move = script.devices.move(call)
     if move is not None:
         return move.target is Target.CPU and move.non_blocking is not None
     given = {k.arg for k in call.keywords}

@@ -84,7 +84,7 @@ def _sends(script: Script, move: Move) -> bool:
     if move.target not in _ON_GPU:
         return False
     batch = script.batches.loop_of(move.receiver) is not None
-    return batch or script.tensors.is_module(move.receiver)
+    return batch or script.modules.is_module(move.receiver)
 
 
 def _is_plain(script: Script, call: ast.Call) -> bool:
@@ -208,7 +208,7 @@ def _moved_when_made(script: Script, model: ast.expr, depth: int) -> Move | None
         call = origin.call
         if call is None or not depth:
             return None
-        move = script.tensors.move(call)
+        move = script.devices.move(call)
         inner = wrapped(script, call)
         if move is not None and move.target in _ON_GPU:
             moves.append(move)

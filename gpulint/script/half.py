@@ -253,7 +253,7 @@ class Formats:
         owners = self.script.resolver.classes_of(call.func)
         if len(owners) != 1:
             return None
-        is_module = self.script.tensors.is_module_class(owners[0])
+        is_module = self.script.modules.is_module_class(owners[0])
         name = "forward" if is_module else "__call__"
         return self.script.resolver.methods(owners[0]).get(name)
 
@@ -297,7 +297,7 @@ def reached(script: Script, statements: Iterable[ast.AST]) -> list[ast.AST]:
     """
     roots: list[ast.AST] = list(statements)
     classes = script.index.classes.values()
-    roots += [c for c in classes if script.tensors.is_module_class(c)]
+    roots += [c for c in classes if script.modules.is_module_class(c)]
     return reached_from(script, roots)
 
 
@@ -342,7 +342,7 @@ def _runs(script: Script, call: ast.Call) -> list[ast.AST]:
     owners = [made] if made is not None else script.resolver.classes_of(call.func)
     parts: list[ast.AST] = []
     for owner in owners:
-        if script.tensors.is_module_class(owner):
+        if script.modules.is_module_class(owner):
             parts += script.resolver.bases(owner)
         elif made is None and (own := _called(script, owner)) is not None:
             parts.append(own)
@@ -506,7 +506,7 @@ def _is_probability(script: Script, formats: Formats, node: ast.expr) -> bool:
 
 def runs_a_model(script: Script, call: ast.Call) -> bool:
     """Whether a call is of a module, which may return probabilities."""
-    return script.tensors.is_module(call.func)
+    return script.modules.is_module(call.func)
 
 
 def _number(script: Script, node: ast.expr) -> float | None:

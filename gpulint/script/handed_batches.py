@@ -39,7 +39,7 @@ def _is_moved(script: Script, call: ast.Call, given: ast.expr, depth: int) -> bo
 def _moves(script: Script, function: Function, name: str, depth: int) -> bool:
     its = script.of(function)
     for call in its.index.calls_below(function):
-        move = its.tensors.move(call)
+        move = its.devices.move(call)
         to_gpu = move is not None and move.target in (Target.CUDA, Target.ANY)
         if move is not None and to_gpu and _root(move.receiver) == name:
             return True

@@ -142,7 +142,7 @@ def _is_on_host(script: Script, argument: Argument) -> bool:
 def _moves_model(script: Script, call: ast.Call) -> bool:
     assert isinstance(call.func, ast.Attribute)
     moved = call.func.value
-    return script.tensors.is_module(moved) or "model" in (dotted(moved) or "")
+    return script.modules.is_module(moved) or "model" in (dotted(moved) or "")
 
 
 def _is_changed_while_training(script: Script, trainer: HfTrainer) -> bool:

@@ -33,7 +33,7 @@ def find_hoists(script: Script) -> Iterator[Hoist]:
     """All of them, in source order."""
     groups: dict[tuple[ast.AST, str], tuple[Loop, list[Move]]] = {}
     for call in script.move_calls:
-        move = script.tensors.move(call) if _is_repeated(script, call) else None
+        move = script.devices.move(call) if _is_repeated(script, call) else None
         if move is None or move.target in (Target.CPU, Target.MPS):
             continue
         name = dotted(move.receiver) or ""

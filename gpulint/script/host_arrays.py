@@ -265,7 +265,7 @@ class HostArrays:
                 break
             if call.func is not method:
                 break
-            move = self.script.tensors.move(call)
+            move = self.script.devices.move(call)
             if move is not None:
                 wanted = move.target not in (Target.CPU, Target.MPS)
                 return (move,) if wanted else ()

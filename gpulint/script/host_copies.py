@@ -52,7 +52,7 @@ def find_early_reads(script: Script) -> Iterator[EarlyRead]:
             continue
         where = script.where(move.receiver)
         may_be_there = where & (Where.DEVICE | Where.UNKNOWN)
-        if not may_be_there or script.tensors.is_module(move.receiver):
+        if not may_be_there or script.modules.is_module(move.receiver):
             continue
         if _is_for_a_stream(script, move) or _is_for_others(script, move):
             continue
@@ -192,7 +192,7 @@ def _waits(script: Script, call: ast.Call, depth: int = 0) -> bool:
         return True
     if isinstance(func, ast.Attribute) and last in _FETCHES and not call.args:
         return not script.where(func.value).host
-    move = script.tensors.move(call)
+    move = script.devices.move(call)
     if move is not None:
         return move.target is Target.CPU and not is_set(script, move)
     if last in ("float", "int", "bool", "print"):
@@ -223,7 +223,7 @@ def find_unsafe_on_mps(script: Script) -> Iterator[list[Move]]:
         if move.device is None or not is_set(script, move):
             continue
         receiver = move.receiver
-        if script.where(receiver).device or script.tensors.is_module(receiver):
+        if script.where(receiver).device or script.modules.is_module(receiver):
             continue
         if move.target is Target.MPS or "mps" in _kinds(script, move.device, 0):
             found.setdefault(script.index.scope(move.call), []).append(move)

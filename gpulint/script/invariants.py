@@ -179,7 +179,7 @@ class Invariants:
             return not name.startswith(_NO_TENSOR_LIBRARY) and all(
                 self.is_host_constant(a, depth + 1) for a in inner
             )
-        if self.script.tensors.move(call) is not None:
+        if self.script.devices.move(call) is not None:
             return False
         if isinstance(call.func, ast.Attribute) and call.func.attr != "requires_grad_":
             return self.is_host_constant(call.func.value, depth + 1)

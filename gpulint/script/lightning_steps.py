@@ -85,7 +85,7 @@ class LightningSteps:
         name = self.index.qualified(func) or ""
         if name in _PASSED_ON and len(call.args) == 1:
             return self.is_part_of_batch(call.args[0], path)
-        move = self.script.tensors.move(call)
+        move = self.script.devices.move(call)
         same = move is not None and move.target is not Target.CPU
         if not isinstance(func, ast.Attribute):
             return False
@@ -194,7 +194,7 @@ class LightningSteps:
         )
 
     def _is_called(self, call: ast.Call, path: Path) -> bool:
-        move = self.script.tensors.move(call)
+        move = self.script.devices.move(call)
         if move is not None:
             return move.target is not Target.CPU and self.is_computed(move.receiver)
         func = call.func

@@ -194,7 +194,7 @@ def into_loader_kwargs(
 def _is_decided(script: Script, node: ast.expr, device: ast.expr | None) -> bool:
     """Whether a `pin_memory` is what the runtime decides for the device anyway."""
     if isinstance(node, ast.Constant):
-        static = device is not None and script.tensors.target(device) is Target.CUDA
+        static = device is not None and script.devices.target(device) is Target.CUDA
         return node.value is True and static
     asks = script.index.qualified(getattr(node, "func", None))
     if asks == "torch.cuda.is_available":

@@ -113,6 +113,8 @@ class Script:
         self.resolver: Resolver = beside.resolver.beside(index) if beside else resolver
         self.evaluator = Evaluator(self.resolver)
         self.tensors = Tensors(self.resolver, self.evaluator)
+        self.devices = self.tensors.devices
+        self.modules = self.tensors.modules
         self._imported: dict[str, ast.stmt] = {}
         self._receivers: dict[FileIndex, tuple[FileIndex, ...]] = {}
         self.changed_names: dict[FileIndex, dict[str, list[ast.AST]]] = {}
@@ -141,6 +143,8 @@ class Script:
         other.evaluator = Evaluator(other.resolver)
         other.tensors = Tensors(other.resolver, other.evaluator)
         other.tensors.assumed = self.tensors.assumed
+        other.devices = other.tensors.devices
+        other.modules = other.tensors.modules
         return other
 
     def releases(self, package: str) -> Range:
@@ -462,7 +466,7 @@ class Script:
     @cached_property
     def moves(self) -> tuple[Move, ...]:
         """All calls that move something to a device, in source order."""
-        found = map(self.tensors.move, self.move_calls)
+        found = map(self.devices.move, self.move_calls)
         return tuple(m for m in found if m is not None)
 
     @cached_property
@@ -618,7 +622,7 @@ class Script:
         torch, imports = self.torch
         if device is None:
             return f"{torch}.cuda.is_available()", imports
-        if self.tensors.target(device) is Target.CUDA:
+        if self.devices.target(device) is Target.CUDA:
             return "True", ()
         if self.may_be_none(device):
             return f"{torch}.cuda.is_available()", imports

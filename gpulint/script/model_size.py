@@ -190,7 +190,7 @@ def _made(script: Script, call: ast.Call | None, depth: int) -> Size | None:
         inside = [n for n in walk(call) if isinstance(n, ast.Call)]
         return _total(_part(script, c, call, depth) for c in inside)
     owner = script.resolver.class_of(call.func)
-    if owner is None or not script.tensors.is_module_class(owner):
+    if owner is None or not script.modules.is_module_class(owner):
         return None
     methods = script.resolver.methods(owner)
     init = methods.get("__init__")

@@ -65,10 +65,10 @@ def module_loop(script: Script, move: Move) -> Loop | None:
 
 def _is_module(script: Script, receiver: ast.expr) -> bool:
     origins = script.resolver.origins(receiver)
-    if origins and all(o.call and script.tensors.makes_module(o.call) for o in origins):
+    if origins and all(o.call and script.modules.makes_module(o.call) for o in origins):
         return True
     last = (dotted(receiver) or "").rpartition(".")[2]
-    return bool(_MODEL.match(last)) and script.tensors.is_module(receiver)
+    return bool(_MODEL.match(last)) and script.modules.is_module(receiver)
 
 
 def _returns_to_host(script: Script, name: str) -> bool:

@@ -65,7 +65,7 @@ def named_devices(script: Script, at: ast.stmt) -> list[ast.expr]:
         if dotted(node) is not None
         and _is_visible(script, node, at)
         and _is_set(script, node, at)
-        and script.tensors.target(node) in (Target.ANY, Target.CUDA)
+        and script.devices.target(node) in (Target.ANY, Target.CUDA)
     ]
 
 

@@ -259,7 +259,7 @@ def own_networks(script: Script) -> Iterator[ast.ClassDef]:
         owner
         for index in run_together(script)
         for owner in index.classes.values()
-        if script.tensors.is_module_class(owner)
+        if script.modules.is_module_class(owner)
     ]
     parts: set[ast.AST] = set()
     for owner in modules:

@@ -229,7 +229,7 @@ def takes_dtype(script: Script, use: Use) -> bool:
     if off or "dtype" in given or None in given or len(use.call.args) > 1:
         return False
     owner = script.index.owner(use.node)
-    if owner is not None and script.tensors.is_module_class(owner):
+    if owner is not None and script.modules.is_module_class(owner):
         return True
     if _sets_dtype(script):
         return True

@@ -69,7 +69,7 @@ def sends_made(script: Script, loop: Loop) -> bool:
     calls = (node for node in walk(loop.node) if isinstance(node, ast.Call))
     return any(
         move is not None and made(script, move.receiver)
-        for move in map(script.tensors.move, calls)
+        for move in map(script.devices.move, calls)
     )
 
 
@@ -264,7 +264,7 @@ def _is_cast(script: Script, node: ast.expr, depth: int) -> bool:
         )
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
-    if script.tensors.move(node) is not None:
+    if script.devices.move(node) is not None:
         return _is_cast(script, node.func.value, depth)
     if node.func.attr in ("type", "to") and len(node.args) == 1:
         return script.index.qualified(node.args[0]) in _FORMATS

@@ -88,7 +88,7 @@ def _sends(script: Script, origin: Origin) -> bool:
     node = origin.node
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
         calls = [n for n in walk(node) if isinstance(n, ast.Call)]
-        moves = any(script.tensors.move(c) is not None for c in calls)
+        moves = any(script.devices.move(c) is not None for c in calls)
         return moves or any(map(_asks_a_model, calls))
     if isinstance(node, ast.Call):
         values = [*node.args, *(k.value for k in node.keywords)]
@@ -389,7 +389,7 @@ def _waits_for_each(script: Script, loader: Loader) -> bool:
 
 def _reads_back(script: Script, call: ast.Call) -> bool:
     """`.cpu()`, `.numpy()`, `.to("cpu")`."""
-    move = script.tensors.move(call)
+    move = script.devices.move(call)
     to_host = move is not None and move.target is Target.CPU
     return to_host or getattr(call.func, "attr", "") in ("numpy", "item", "tolist")
 
@@ -456,7 +456,7 @@ def _has_model_on_gpu(script: Script, loader: Loader) -> bool:
     for move in script.moves:
         if move.target not in on or script.batches.loop_of(move.receiver) is not None:
             continue
-        if script.tensors.is_module(move.receiver) or _makes_object(move.receiver):
+        if script.modules.is_module(move.receiver) or _makes_object(move.receiver):
             return True
     return any(_handed_with_device(loader, c) for c in script.index.all(ast.Call))
 

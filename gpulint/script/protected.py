@@ -90,7 +90,7 @@ def _perhaps_run(script: Script, roots: list[ast.AST]) -> str | None:
     if all(_is_followed(script, call) for call in models):
         return None
     classes = (c for index in run_together(script) for c in index.classes.values())
-    modules = (c for c in classes if script.tensors.is_module_class(c))
+    modules = (c for c in classes if script.modules.is_module_class(c))
     return next(filter(None, (_defined(script, owner) for owner in modules)), None)
 
 

@@ -60,5 +60,5 @@ def _is_before(script: Script, half: ast.Call, weights: ast.Call) -> bool:
     return (
         dotted(model) is not None
         and dotted(model) == dotted(weights.func.value)
-        and script.tensors.is_module(model)
+        and script.modules.is_module(model)
     )

@@ -177,7 +177,7 @@ def _call_has_graph(script: Script, call: ast.Call, depth: int) -> bool:
             return False
         receiver = [call.func.value]
     if name.startswith("torch.") or script.where(call) is not Where.UNKNOWN:
-        if script.tensors.is_module(call.func):
+        if script.modules.is_module(call.func):
             return True
         given = [*receiver, *call.args, *(k.value for k in call.keywords)]
         return any(_has_graph(script, a, depth + 1) for a in given)

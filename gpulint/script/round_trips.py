@@ -63,7 +63,7 @@ def _acts(parts: list[Part]) -> bool:
 
 def _sent(script: Script, call: ast.Call) -> ast.expr | None:
     """What a call copies from the host to the device; None if it does not."""
-    move = script.tensors.move(call)
+    move = script.devices.move(call)
     if move is not None:
         there = move.target is Target.CPU or script.where(move.receiver).device
         return None if there else move.receiver
@@ -101,7 +101,7 @@ class _Trace:
         func = call.func
         if not isinstance(func, ast.Attribute):
             return False
-        move = self.script.tensors.move(call)
+        move = self.script.devices.move(call)
         fetches = move is not None and move.target is Target.CPU
         fetches = fetches or (func.attr in _FETCHES and not call.args)
         return fetches and on_device(self.script, bare(func.value), self.loop)

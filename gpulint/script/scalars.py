@@ -111,7 +111,7 @@ class Scalars:
             return self._reduced(made)
         owner = self.script.resolver.class_of(made.func)
         forward = None
-        if owner is not None and self.script.tensors.is_module_class(owner):
+        if owner is not None and self.script.modules.is_module_class(owner):
             forward = self.script.resolver.methods(owner).get("forward")
         if forward is None:
             return False
@@ -216,11 +216,11 @@ class Scalars:
         ):
             return True
         if func.attr == "to":
-            move = self.script.tensors.move(call)
+            move = self.script.devices.move(call)
             if move is None or move.dtype:
                 return False
         if func.attr == "sum" and any(
-            "type" in (k.arg or "") or self.script.tensors.is_dtype(k.value)
+            "type" in (k.arg or "") or self.script.devices.is_dtype(k.value)
             for k in call.keywords
         ):
             return False

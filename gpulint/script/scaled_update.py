@@ -175,7 +175,7 @@ class ScaledUpdate:
             if any(isinstance(a, ast.Call) and clips(self.index, a) for a in chain):
                 continue
             values = [*node.args, *(k.value for k in node.keywords)]
-            holds = any(map(self.script.tensors.is_module, values))
+            holds = any(map(self.script.modules.is_module, values))
             reads = map(loads, reached_from(self.script, [node]))
             if holds or any(
                 _holds_gradients(name) for names in reads for name in names

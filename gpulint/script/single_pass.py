@@ -36,7 +36,7 @@ def single_passes(script: Script) -> Iterator[ast.Call]:
     for mode in script.index.calls_by_name.get("eval", ()):
         if mode.args or not isinstance(mode.func, ast.Attribute):
             continue
-        if script.tensors.is_module(mode.func.value):
+        if script.modules.is_module(mode.func.value):
             found = [c for c in _calls_after(script, mode) if c not in seen]
             seen.update(found)
             yield from (c for c in found if _graph_is_waste(script, c))

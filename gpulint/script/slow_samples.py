@@ -129,7 +129,7 @@ class _Costs:
     def _is_network(self, call: ast.Call) -> bool:
         """Whether a class of this project is called that makes layers with weights."""
         owner = self.resolver.class_of(call.func)
-        if owner is None or not self.script.tensors.is_module_class(owner):
+        if owner is None or not self.script.modules.is_module_class(owner):
             return False
         init = self.resolver.methods(owner).get("__init__")
         calls = (n for n in walk(*init.body) if isinstance(n, ast.Call)) if init else ()
@@ -154,7 +154,7 @@ class _Costs:
         own = dotted(func.value) == "self"
         named = own and _MODEL_NAME.search(func.attr) is not None
         method = func.attr in self.resolver.methods(self.owner)
-        return named and not method and self.script.tensors.is_module(func)
+        return named and not method and self.script.modules.is_module(func)
 
     def _without_gradients(self, call: ast.Call) -> bool:
         if self.script.without_grad(call):

@@ -189,10 +189,10 @@ def _is_model(script: Script, node: ast.expr) -> bool:
         moved = isinstance(func, ast.Attribute) and func.attr in ("to", "cuda")
         if not moved:
             name = (dotted(func) or "").rpartition(".")[2]
-            return name[:1].isupper() or script.tensors.makes_module(node)
+            return name[:1].isupper() or script.modules.makes_module(node)
         assert isinstance(func, ast.Attribute)
         node = func.value
-    return script.tensors.is_module(node) and not is_loss(script, node)
+    return script.modules.is_module(node) and not is_loss(script, node)
 
 
 def _converts(script: Script, call: ast.Call) -> bool:

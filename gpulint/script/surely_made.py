@@ -41,7 +41,7 @@ def _is_sure(script: Script, call: ast.Call, depth: int) -> bool:
         return False
     function = script.index.function(call)
     around = script.index.parent(function) if function is not None else None
-    if isinstance(around, ast.ClassDef) and script.tensors.is_module_class(around):
+    if isinstance(around, ast.ClassDef) and script.modules.is_module_class(around):
         return depth > 0 and _is_made(script, around, depth - 1)
     return any(index.source.has(_RUNS) for index in programs(script))
 

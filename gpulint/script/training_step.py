@@ -175,7 +175,7 @@ def runs_model(script: Script, call: ast.Call, depth: int = 0) -> bool:
     function = script.resolver.callee(call)
     if function is not None:
         owner = script.index.parent(function)
-        if isinstance(owner, ast.ClassDef) and script.tensors.is_module_class(owner):
+        if isinstance(owner, ast.ClassDef) and script.modules.is_module_class(owner):
             runs = _may_run(function.name) and not is_loss(script, func)
             return runs and (function.name == "forward" or _has_parts(script, owner))
         return depth < 4 and any(
@@ -187,9 +187,9 @@ def runs_model(script: Script, call: ast.Call, depth: int = 0) -> bool:
         return False
     if isinstance(func, ast.Attribute) and _may_run(func.attr):
         holder = None if dotted(func.value) in (None, "self") else func.value
-        if holder is not None and script.tensors.is_module(holder):
+        if holder is not None and script.modules.is_module(holder):
             return not is_loss(script, holder)
-    if is_loss(script, func) or not script.tensors.is_module(func):
+    if is_loss(script, func) or not script.modules.is_module(func):
         return False
     return not has_no_weights(script, func)
 
@@ -267,7 +267,7 @@ def _made_of_weights(script: Script, value: ast.expr | None) -> bool:
     """Whether a value comes out of a model that takes no data."""
     call = value if isinstance(value, ast.Call) else None
     taken = call is not None and bool(call.args or call.keywords)
-    return call is not None and not taken and script.tensors.is_module(call.func)
+    return call is not None and not taken and script.modules.is_module(call.func)
 
 
 def one_sample_each(script: Script, step: Step) -> bool:

@@ -210,7 +210,7 @@ def _device_of_unknown(script: Script, device: ast.expr | None) -> bool:
     if not isinstance(device, ast.Attribute) or device.attr != "device":
         return False
     holder = (dotted(device.value) or "").rpartition(".")[2]
-    if _SETTINGS.search(holder) or script.tensors.is_module(device.value):
+    if _SETTINGS.search(holder) or script.modules.is_module(device.value):
         return False
     return not script.where(device.value).device
 
@@ -347,7 +347,7 @@ def foreign(script: Script, transfer: Transfer) -> str | None:
         return None
     source = transfer.source
     for owner in script.index.classes.values():
-        if script.tensors.is_module_class(owner):
+        if script.modules.is_module_class(owner):
             continue
         for method in owner.body:
             if isinstance(method, ast.FunctionDef) and method.name == func.attr:

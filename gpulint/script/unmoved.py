@@ -119,7 +119,7 @@ def _is_of_no_device(script: Script, made: ast.Call) -> bool:
     if _OF_TORCHVISION.match(script.index.qualified(made.func) or ""):
         return True
     owner = script.resolver.class_of(made.func)
-    if owner is None or not script.tensors.is_module_class(owner):
+    if owner is None or not script.modules.is_module_class(owner):
         return False
     words = {
         getattr(node, "attr", getattr(node, "id", ""))

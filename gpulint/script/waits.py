@@ -231,7 +231,7 @@ def _is_collected(script: Script, part: Part, loop: Loop) -> bool:
         return False
     if _read_on(script, call):
         return False  # reported as the read of a number
-    move = script.tensors.move(call)
+    move = script.devices.move(call)
     fetches = move is not None and move.target is Target.CPU
     fetches = fetches or (call.func.attr in _READS - {"item"} and not call.args)
     return fetches and on_device(script, call.func.value, loop)
@@ -248,7 +248,7 @@ def _called(script: Script, call: ast.Call, loop: Loop) -> Iterator[ast.expr]:
         elif not loop.eval and not _read_on(script, call):
             yield func.value  # an evaluation collects its outputs on the host
         return
-    move = script.tensors.move(call)
+    move = script.devices.move(call)
     if move is not None:
         asked = move.non_blocking  # whether the copy is only queued
         waits = asked is None or (isinstance(asked, ast.Constant) and not asked.value)
@@ -383,7 +383,7 @@ def _moves_batch(script: Script, loop: Loop) -> bool:
 def _calls_model(script: Script, loop: Loop) -> bool:
     """Whether a step runs a model, which may move what it is given itself."""
     called = (called_module(c) for c in loop.calls)
-    return any(script.tensors.is_module(m) and not is_loss(script, m) for m in called)
+    return any(script.modules.is_module(m) and not is_loss(script, m) for m in called)
 
 
 def _is_called(script: Script, value: ast.expr) -> bool:

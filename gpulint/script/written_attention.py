@@ -55,7 +55,7 @@ def find_attention(script: Script) -> Iterator[Attention]:
     calls = [c for n in names for c in script.index.calls_by_name.get(n, ())]
     for call in sorted(calls, key=lambda c: (c.lineno, c.col_offset)):
         owner = script.index.owner(call)
-        if owner is None or not script.tensors.is_module_class(owner):
+        if owner is None or not script.modules.is_module_class(owner):
             continue
         given = _normalised(script, call, layers)
         found = _Reader(script).read(call, given) if given is not None else None

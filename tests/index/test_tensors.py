@@ -154,7 +154,7 @@ def test_not_sure(text: str) -> None:
 )
 def test_moves(code: str, target: Target) -> None:
     script = script_of(HEAD + code)
-    move = script.tensors.move(script.index.all(ast.Call)[-1])
+    move = script.devices.move(script.index.all(ast.Call)[-1])
     moves = [m for m in script.moves if script.text(m.call) == code]
     assert [m.target for m in moves] == [target]
     assert move is None or move.call is not None
