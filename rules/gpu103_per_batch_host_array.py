@@ -144,4 +144,4 @@ def _is_only_pass(script: Script, lookup: Lookup) -> bool:
     loop = script.loop_at(node) if node is not None else None
     if loop is None or loop.train or in_loop(script.resolver, loop.node):
         return False
-    return loop.function is None or bool(script.resolver.callers(loop.function))
+    return loop.function is None or bool(script.resolver.calls.callers(loop.function))

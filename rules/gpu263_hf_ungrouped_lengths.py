@@ -150,7 +150,7 @@ def _differ(script: Script, tokenizing: Tokenizing) -> bool:
 def _is_padded(script: Script, trainer: HfTrainer) -> bool:
     """Whether a Trainer draws the rows itself and pads each batch."""
     if trainer.owner is not None:
-        own = script.resolver.methods(trainer.owner)
+        own = script.resolver.classes.methods(trainer.owner)
         if {"get_train_dataloader", "_get_train_sampler"} & set(own):
             return False
     data = trainer.argument("train_dataset")

@@ -179,7 +179,7 @@ def _runs_once(script: Script, node: ast.AST, calls: int) -> bool:
     function = script.index.function(node)
     if function is None:
         return True
-    callers = script.resolver.callers(function) if calls else ()
+    callers = script.resolver.calls.callers(function) if calls else ()
     return bool(callers) and all(
         _runs_once(script.of(call), call, calls - 1) for call in callers
     )

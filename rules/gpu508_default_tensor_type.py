@@ -82,7 +82,7 @@ class DefaultTensorType(Rule):
     def _raises(self, script: Script, call: ast.Call, draws: list[ast.Call]) -> Finding:
         name = script.text(draws[0].func)
         function = script.index.function(call)
-        called = function is None or bool(script.resolver.callers(function))
+        called = function is None or bool(script.resolver.calls.callers(function))
         return self.finding(
             script,
             call.func,

@@ -75,7 +75,7 @@ def may_be_chosen(resolver: Resolver, owner: ast.ClassDef) -> bool:
         return False
     if any(map(_registry, owner.decorator_list)):
         return True
-    above = [base for base in resolver.bases(owner) if base is not owner]
+    above = [base for base in resolver.classes.bases(owner) if base is not owner]
     return any(_is_chosen_from(resolver, home.project, base) for base in above)
 
 
@@ -110,7 +110,7 @@ def _asks_for(call: ast.Call, name: str) -> bool:
 
 
 def _asked_base(resolver: Resolver, call: ast.Call) -> ast.ClassDef | None:
-    return resolver.class_of(call.args[1]) if len(call.args) == 2 else None
+    return resolver.classes.named(call.args[1]) if len(call.args) == 2 else None
 
 
 def _in_loop_over_names(resolver: Resolver, call: ast.Call) -> bool:

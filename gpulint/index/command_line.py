@@ -162,8 +162,8 @@ class CommandLine:
         """Whether a file gives an object to a call whose function is not seen."""
         return any(
             not _SHOWS.search(last_name(call))
-            and self.resolver.class_of(call.func) is None
-            and not self.resolver.callees(call)
+            and self.resolver.classes.named(call.func) is None
+            and not self.resolver.calls.callees(call)
             for call in home.calls_given.get(name or "", ())
         )
 
@@ -207,7 +207,7 @@ class CommandLine:
         function = enclosing_function(self.index, definition)
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return []
-        position = self.resolver.position(function, definition.name)
+        position = self.resolver.calls.position(function, definition.name)
         given = [
             self.evaluator.argument(call, definition.name, position).direct
             for call in self.evaluator.outside.calls_by_super(function)

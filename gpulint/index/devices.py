@@ -217,7 +217,7 @@ class Devices:
         if isinstance(above, ast.IfExp) and node is above.body:
             return not self._never_holds(above.test)
         function = self._defaulting(origin) if node.value is None else None
-        return function is None or not self.resolver.callers(function)
+        return function is None or not self.resolver.calls.callers(function)
 
     def _never_holds(self, test: ast.expr, depth: int = 0) -> bool:
         """Whether nothing that a user or caller gives can make a test true.
@@ -242,7 +242,7 @@ class Devices:
     def _is_open_default(self, origin: Origin) -> bool:
         """Whether a value is the default of a function that other files call."""
         function = self._defaulting(origin)
-        return function is not None and not self.resolver.callers(function)
+        return function is not None and not self.resolver.calls.callers(function)
 
     def _defaulting(self, origin: Origin) -> Function | None:
         """The function of a parameter's default."""

@@ -110,7 +110,7 @@ class Mappings:
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
         home = self.index.home(function)
-        return not any(map(home.holds, self.resolver.callers(function)))
+        return not any(map(home.holds, self.resolver.calls.callers(function)))
 
     # What makes a mapping
 
@@ -155,7 +155,7 @@ class Mappings:
         args = function.args
         named = {a.arg for a in [*args.posonlyargs, *args.args, *args.kwonlyargs]}
         parts = []
-        calls = self.resolver.callers(function)
+        calls = self.resolver.calls.callers(function)
         home = self.index.home(function)
         if not any(home.holds(call) for call in calls):
             parts.append(UNKNOWN)

@@ -67,10 +67,10 @@ class Modules:
             return True
         if name.endswith((".from_pretrained", ".from_config")):
             return _NO_MODEL.search(name) is None
-        owner = self.resolver.class_of(call.func)
+        owner = self.resolver.classes.named(call.func)
         return owner is not None and self.is_module_class(owner)
 
     def is_module_class(self, owner: ast.ClassDef) -> bool:
         """Whether a class of this file derives from `nn.Module`."""
-        names = self.resolver.base_names(owner)
+        names = self.resolver.classes.base_names(owner)
         return any(n.startswith("torch.nn.") or n.endswith("Module") for n in names)

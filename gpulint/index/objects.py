@@ -19,7 +19,7 @@ def made_by(resolver: Resolver, node: ast.expr) -> Made:
     found = set()
     for origin in resolver.origins(node):
         call = origin.call
-        if call is None or origin.path or resolver.class_of(call.func) is None:
+        if call is None or origin.path or resolver.classes.named(call.func) is None:
             return frozenset()
         found.add(call)
     return frozenset(found)
@@ -31,13 +31,13 @@ def callers_of(resolver: Resolver, made: Made) -> Callers:
     Methods are left out whose calls all do, and all of them where one call acts on an
     object that is not clear. Calls by the methods of the class itself stay.
     """
-    owners = {resolver.class_of(call.func) for call in made}
+    owners = {resolver.classes.named(call.func) for call in made}
     owner = owners.pop() if len(owners) == 1 else None
     if owner is None:
         return {}
     found: Callers = {}
-    for method in resolver.methods(owner).values():
-        callers = resolver.callers(method)
+    for method in resolver.classes.methods(owner).values():
+        callers = resolver.calls.callers(method)
         if method.name == "__init__":
             own = [call for call in callers if call in made]
         else:

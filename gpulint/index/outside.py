@@ -103,7 +103,9 @@ class Outside:
     def _handed_by(self, call: ast.Call, home: FileIndex) -> list[ast.expr]:
         func = call.func
         if isinstance(func, ast.Attribute) and func.attr in _TAKES_IN:
-            strange = self.resolver.callee(call) is None and not self._if_asked(call)
+            strange = self.resolver.calls.callee(call) is None and not self._if_asked(
+                call
+            )
             return [func.value] if strange else []
         head = (dotted(func) or "").partition(".")[0]
         origin = home.imports.get(head)
@@ -161,9 +163,9 @@ class Outside:
                         continue  # found with the class
                     above = home.parent(written)
                     value = above.value if isinstance(above, ast.Assign) else None
-                    if wanted & set(resolver.classes_of(written.value)):
+                    if wanted & set(resolver.classes.of(written.value)):
                         yield Definition(name, written, "assign", value)
-            if any(True for _ in resolver.member(owner, name)):
+            if any(True for _ in resolver.classes.member(owner, name)):
                 around = [u for c in _COMPUTED for u in self._importing(owner, c)]
                 users = [*homes, *around]
                 for home in dict.fromkeys(users):
@@ -201,7 +203,7 @@ class Outside:
             return None
         self._depth += 1
         try:
-            return set(self.resolver.classes_of(holder))
+            return set(self.resolver.classes.of(holder))
         finally:
             self._depth -= 1
 
@@ -228,7 +230,7 @@ class Outside:
                 for other in user.all(ast.ClassDef)
                 if other.bases
                 and other is not owner
-                and owner in self.resolver.bases(other)
+                and owner in self.resolver.classes.bases(other)
             ]
         return self._subclasses[owner]
 
@@ -372,7 +374,7 @@ class Outside:
         for home in homes:
             for name in names:
                 for call in home.calls_given.get(name or "", ()):
-                    callee = self.resolver.callee(call)
+                    callee = self.resolver.calls.callee(call)
                     if callee is not None:
                         yield self.index.home(callee)
 

@@ -109,7 +109,7 @@ class Taken:
     def _passed(self, name: str, default: ast.expr | None) -> object:
         """The constant that the call passes for a parameter."""
         assert self.function is not None
-        given, clear = self.resolver.given(self.call, self.function, name)
+        given, clear = self.resolver.calls.given(self.call, self.function, name)
         if not clear or len(given) > 1:
             return _UNKNOWN
         passed = given[0] if given else default

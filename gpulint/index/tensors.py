@@ -8,12 +8,13 @@ from collections.abc import Iterable
 
 from gpulint.index.appended import appended_to
 from gpulint.index.build import FileIndex, Function, last_name
+from gpulint.index.calls import OF_MODULES
 from gpulint.index.devices import Devices, Target, Where
 from gpulint.index.flow import Definition
 from gpulint.index.measured import measured
 from gpulint.index.modules import Modules
 from gpulint.index.objects import Callers, Made, callers_of, made_by
-from gpulint.index.resolve import OF_MODULES, Origin, Resolver
+from gpulint.index.resolve import Origin, Resolver
 from gpulint.index.values import Evaluator
 from gpulint.index.walk import dotted, walk
 
@@ -223,7 +224,7 @@ class Tensors:
 
         What a function returns is seen; of what a module does, only plain numbers are.
         """
-        function = self.resolver.callee(call)
+        function = self.resolver.calls.callee(call)
         functions = [function] if function is not None else self._forwards(call)
         returned = [v for f in functions for v in self.resolver.flow(f).returns if v]
         parts = [_at(value, step) for value in returned]
@@ -258,8 +259,10 @@ class Tensors:
 
     def _forwards(self, call: ast.Call) -> list[Function]:
         """The `forward` methods that a call of a module of this project may run."""
-        owners = self.resolver.classes_of(call.func)
-        found = [self.resolver.methods(owner).get("forward") for owner in owners]
+        owners = self.resolver.classes.of(call.func)
+        found = [
+            self.resolver.classes.methods(owner).get("forward") for owner in owners
+        ]
         return [f for f in found if f is not None] if None not in found else []
 
     def _element(self, iterable: ast.expr, path: tuple[object, ...]) -> Where:
@@ -333,7 +336,7 @@ class Tensors:
         )
         given = None
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            given = self.resolver.arguments(function, definition.name)
+            given = self.resolver.calls.arguments(function, definition.name)
         if not given:
             return Where.UNKNOWN
         return _union(map(self.where, given)) or Where.UNKNOWN
@@ -399,7 +402,7 @@ class Tensors:
             return self.where(call.args[1])
         if name.startswith("torch."):
             return self._torch(call, name)
-        function = self.resolver.callee(call)
+        function = self.resolver.calls.callee(call)
         if function is not None:
             return self._result(call, function)
         if isinstance(call.func, ast.Attribute):

@@ -213,7 +213,7 @@ class Evaluator:
         option = self.command_line.decorated(function, definition.name)
         if option is not None:
             return option
-        if any(self._forwards(c) for c in self.resolver.callers(function)):
+        if any(self._forwards(c) for c in self.resolver.calls.callers(function)):
             return self._passed(function, definition)
         return Values(complete=False)
 
@@ -228,7 +228,7 @@ class Evaluator:
         if self.outside.handed_on(function):
             return [Values(complete=False)]
         parts = []
-        position = self.resolver.position(function, definition.name)
+        position = self.resolver.calls.position(function, definition.name)
         for call in self.outside.calls_by_super(function):
             argument = self.argument(call, definition.name, position)
             parts += [self.values(n) for n in argument.nodes]
@@ -242,8 +242,8 @@ class Evaluator:
 
     def _passed(self, function: Function, definition: Definition) -> Values:
         parts = []
-        position = self.resolver.position(function, definition.name)
-        for call in self.resolver.callers(function):
+        position = self.resolver.calls.position(function, definition.name)
+        for call in self.resolver.calls.callers(function):
             argument = self.argument(call, definition.name, position)
             parts += [self.values(n) for n in argument.nodes]
             if argument.state in ("maybe", "unknown"):
@@ -312,7 +312,7 @@ class Evaluator:
     def _saved_parameter(self, holder: ast.Attribute, name: str) -> Values | None:
         """`self.hparams.x` after Lightning's `self.save_hyperparameters()`."""
         owner = self.index.owner(holder)
-        init = self.resolver.methods(owner).get("__init__") if owner else None
+        init = self.resolver.classes.methods(owner).get("__init__") if owner else None
         if init is None:
             return None
         for call in self.index.home(init).calls_by_name.get("save_hyperparameters", ()):

@@ -119,7 +119,7 @@ def _is_made_here(script: Script, flag: OffFlag) -> bool:
         loads = [n for n in script.index.all(ast.Name) if n.id == function.name]
         called = {c.func for c in script.index.all(ast.Call)}
         plain = function.decorator_list == [] and called.issuperset(loads)
-        return plain and bool(script.resolver.callers(function))
+        return plain and bool(script.resolver.calls.callers(function))
     owner = script.index.parent(script.index.statement(node))
     if isinstance(owner, ast.ClassDef):
         made = script.index.calls.get(owner.name, [])

@@ -100,8 +100,8 @@ def _is_overridden(script: Script, value: Value) -> bool:
         function, (ast.FunctionDef, ast.AsyncFunctionDef)
     ):
         return False
-    position = script.resolver.position(function, name)
-    callers = script.resolver.callers(function)
+    position = script.resolver.calls.position(function, name)
+    callers = script.resolver.calls.callers(function)
     return bool(callers) and all(
         script.evaluator.argument(call, name, position).given for call in callers
     )

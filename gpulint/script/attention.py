@@ -59,7 +59,7 @@ def _is_known(script: Script, made: ast.Call, seen: set[ast.AST]) -> bool:
             for node in walk(argument)
             if isinstance(node, (ast.Call, ast.Name))
         )
-    owner = script.resolver.class_of(made.func)
+    owner = script.resolver.classes.named(made.func)
     if owner is None or any(script.where(a) is not Where.PLAIN for a in given):
         return False
     return _is_known_class(script, owner, seen)
@@ -69,7 +69,7 @@ def _is_known_class(script: Script, owner: ast.ClassDef, seen: set[ast.AST]) -> 
     if owner in seen:
         return True
     seen.add(owner)
-    for base in script.resolver.base_names(owner):
+    for base in script.resolver.classes.base_names(owner):
         if (
             base not in ("torch.nn.Module", "object")
             and base not in script.index.classes
@@ -77,7 +77,7 @@ def _is_known_class(script: Script, owner: ast.ClassDef, seen: set[ast.AST]) -> 
             return False
     return all(
         _is_harmless(script, node, seen)
-        for method in script.resolver.methods(owner).values()
+        for method in script.resolver.classes.methods(owner).values()
         for node in walk(*method.body)
         if isinstance(node, ast.Call)
     )
@@ -94,7 +94,7 @@ def _is_harmless(script: Script, node: ast.Call | ast.Name, seen: set[ast.AST]) 
     name = script.index.qualified(node.func) or ""
     if name.startswith("torch."):
         return not _ATTENTION.search(name)
-    owner = script.resolver.class_of(node.func)
+    owner = script.resolver.classes.named(node.func)
     if owner is not None:
         return _is_known_class(script, owner, seen)
     head = (dotted(node.func) or "").partition(".")[0]

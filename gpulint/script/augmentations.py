@@ -192,7 +192,7 @@ class Samples:
             return
         if last_name(call) == "split_augmentation":
             return  # the runtime decides
-        owner = self.resolver.class_of(call.func)
+        owner = self.resolver.classes.named(call.func)
         if owner is not None:
             if _has_objects(self.script, owner) or self._is_cached(owner):
                 return
@@ -239,7 +239,7 @@ class Samples:
         if (owner, call) in self._seen:
             return
         self._seen.add((owner, call))
-        init = self.resolver.methods(owner).get("__init__")
+        init = self.resolver.classes.methods(owner).get("__init__")
         bodies = self._bodies(owner)
         taken = Taken(self.resolver, call, init)
         for function in dict.fromkeys(bodies):
@@ -256,7 +256,7 @@ class Samples:
 
     def _bodies(self, owner: ast.ClassDef) -> list[Function]:
         """The methods that make a sample or apply a transform, and what they call."""
-        methods = self.resolver.methods(owner)
+        methods = self.resolver.classes.methods(owner)
         entries = [methods[name] for name in _ENTRIES if name in methods]
         return [f for e in entries for f in reachable(e, self.script.evaluator)]
 
@@ -280,12 +280,14 @@ class Samples:
         self, owner: ast.ClassDef, call: ast.Call, value: ast.expr
     ) -> bool:
         """Whether a class calls what it is given when it is made: once a sample."""
-        init = self.resolver.methods(owner).get("__init__")
+        init = self.resolver.classes.methods(owner).get("__init__")
         if init is None:
             return False
         names = [a.arg for a in (*init.args.args, *init.args.kwonlyargs)]
         mine = [
-            name for name in names if value in self.resolver.given(call, init, name)[0]
+            name
+            for name in names
+            if value in self.resolver.calls.given(call, init, name)[0]
         ]
         calls = (n for n in walk(*init.body) if isinstance(n, ast.Call))
         return any(dotted(c.func) in mine for c in calls)

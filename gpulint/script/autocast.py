@@ -59,7 +59,7 @@ def _structure_guard(script: Script) -> str | None:
     """What of a file asks for another form of mixed precision."""
     index = script.index
     for owner in index.classes.values():
-        if "torch.autograd.Function" in script.resolver.base_names(owner):
+        if "torch.autograd.Function" in script.resolver.classes.base_names(owner):
             return f"`{owner.name}` is a custom autograd.Function"
     for attribute in index.all(ast.Attribute):
         reason = _attribute_guard(script, attribute)

@@ -80,12 +80,14 @@ def _foreign_loss(script: Script, region: Statements) -> str | None:
 def _is_foreign(script: Script, call: ast.Call) -> bool:
     """`ssim(x, y)` of a package, or what is called is an object of its class."""
     head = (dotted(call.func) or "").partition(".")[0]
-    imported = head in script.index.imports and script.resolver.callee(call) is None
+    imported = (
+        head in script.index.imports and script.resolver.calls.callee(call) is None
+    )
     if imported and _is_named_loss(script.index.qualified(call.func) or ""):
-        return script.resolver.class_of(call.func) is None
+        return script.resolver.classes.named(call.func) is None
     for origin in script.resolver.origins(call.func):
         made = origin.call
-        if made is None or script.resolver.class_of(made.func) is not None:
+        if made is None or script.resolver.classes.named(made.func) is not None:
             continue
         if _is_named_loss(script.index.home(made).qualified(made.func) or ""):
             return True
@@ -157,7 +159,7 @@ def _called(script: Script, region: Statements) -> list[Function]:
     roots: list[ast.AST] = list(region)
     for root in roots:
         for call in model_calls(script, root):
-            function = script.resolver.callee(call)
+            function = script.resolver.calls.callee(call)
             owner = script.index.parent(function) if function is not None else None
             if function is None or function in found or len(found) > 20:
                 continue

@@ -123,7 +123,7 @@ class Backpropagated:
         if function in self._entered and function not in self._differentiating:
             return []  # other calls are followed where their results are
         name = getattr(parameter, "arg", "")
-        return self.script.resolver.arguments(function, name) or []
+        return self.script.resolver.calls.arguments(function, name) or []
 
     def _added(self, node: ast.Name | ast.Attribute) -> Iterator[ast.AST]:
         """What is put into a container: by its name, or by a function it is given."""
@@ -137,7 +137,7 @@ class Backpropagated:
         for argument, call in self._passed.get(name, ()):
             if mine.isdisjoint(d.node for d in self.script.definitions(argument)):
                 continue
-            function = self.script.resolver.callee(call)
+            function = self.script.resolver.calls.callee(call)
             if function is not None:
                 yield from self._added_in(function)
 
@@ -192,7 +192,7 @@ class Backpropagated:
             return
         yield from call.args
         yield from (k.value for k in call.keywords)
-        function = self.script.resolver.callee(call)
+        function = self.script.resolver.calls.callee(call)
         if function is not None:
             self._entered.add(function)
             yield from _results(function)

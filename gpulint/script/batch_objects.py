@@ -94,16 +94,18 @@ def _is_object(script: Script, made: ast.expr) -> bool:
         return _are_objects(script, made.elts)
     if isinstance(made, ast.Dict):
         return _are_objects(script, made.values)
-    owner = script.resolver.class_of(made.func) if isinstance(made, ast.Call) else None
+    owner = (
+        script.resolver.classes.named(made.func) if isinstance(made, ast.Call) else None
+    )
     return owner is not None and _is_plain(script, owner)
 
 
 def _is_plain(script: Script, owner: ast.ClassDef) -> bool:
     """Whether a class and all its bases are the project's, and none pins itself."""
     resolver = script.resolver
-    bases = [b for known in resolver.bases(owner) for b in known.bases]
-    seen = (resolver.class_of(b) is not None or _is_root(script, b) for b in bases)
-    return all(seen) and not _PINS & set(resolver.methods(owner))
+    bases = [b for known in resolver.classes.bases(owner) for b in known.bases]
+    seen = (resolver.classes.named(b) is not None or _is_root(script, b) for b in bases)
+    return all(seen) and not _PINS & set(resolver.classes.methods(owner))
 
 
 def _is_root(script: Script, base: ast.expr) -> bool:

@@ -68,8 +68,12 @@ def _makers(script: Script, loader: Loader) -> Iterator[Function | None]:
     for node in loader.argument("dataset").nodes:
         for origin in script.resolver.origins(node):
             made = origin.call
-            owner = script.resolver.class_of(made.func) if made is not None else None
-            methods = script.resolver.methods(owner) if owner is not None else {}
+            owner = (
+                script.resolver.classes.named(made.func) if made is not None else None
+            )
+            methods = (
+                script.resolver.classes.methods(owner) if owner is not None else {}
+            )
             yield methods.get("__getitem__")
 
 

@@ -94,7 +94,7 @@ def _has_fixed_steps(script: Script, loader: Loader, loop: Loop) -> bool:
     around = its.loops_around(loop.node)
     function = its.index.function(loop.node)
     if not around and function is not None:
-        calls = its.resolver.callers(function)
+        calls = its.resolver.calls.callers(function)
         around = [x for c in calls for x in script.of(c).loops_around(c)]
     sizes = {value.node for value in loader.values("batch_size").known}
     for outer in around:

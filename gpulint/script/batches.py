@@ -114,7 +114,7 @@ class Batches:
         """
         if self.index.qualified(made.func) in _ITERATORS and made.args:
             return [o.call for o in self.resolver.origins(made.args[0])]
-        function = self.resolver.callee(made)
+        function = self.resolver.calls.callee(made)
         yielded = yielded_whole(self.resolver, function) if function else []
         return [o.call for node in yielded for o in self.resolver.origins(node)]
 
@@ -173,7 +173,9 @@ class Batches:
         )
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return None
-        return self._first(self.resolver.arguments_near(function, definition.name))
+        return self._first(
+            self.resolver.calls.arguments_near(function, definition.name, self.index)
+        )
 
     def _from_call(self, call: ast.Call) -> Loop | None:
         name = self.index.qualified(call.func) or ""
@@ -181,7 +183,7 @@ class Batches:
             return self._from_next(call)
         if name in _WRAPS_TENSOR and call.args:
             return self._first(call.args)
-        function = self.resolver.callee(call)
+        function = self.resolver.calls.callee(call)
         if function is not None:
             return self._through(call, function)
         if isinstance(call.func, ast.Attribute):

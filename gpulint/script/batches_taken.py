@@ -64,7 +64,7 @@ def is_handed_to_none(script: Script, place: ast.AST) -> bool:
     function = script.index.function(place)
     if not isinstance(returned, ast.Return) or function is None:
         return False
-    calls = script.resolver.callers(function)
+    calls = script.resolver.calls.callers(function)
     return bool(calls) and all(_is_unread(script, c, position) for c in calls)
 
 
@@ -220,7 +220,7 @@ def _is_taken_once(script: Script, iterator: ast.AST) -> bool:
     looped = any(isinstance(a, LOOPS) for a in index.ancestors(batch) if a is not scope)
     if looped or not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return not looped and isinstance(scope, ast.Module)
-    calls = script.resolver.callers(scope)
+    calls = script.resolver.calls.callers(scope)
     loops = [x for call in calls for x in script.of(call).loops_around(call)]
     return not any(x.train or x.eval or x.batches for x in loops)
 
@@ -239,7 +239,7 @@ def run_by_nobody(script: Script, loader: Loader) -> bool:
     Of one for tests or predictions, or of a data module where nothing trains with any.
     """
     owner = script.index.owner(loader.call)
-    names = script.resolver.base_names(owner) if owner is not None else ()
+    names = script.resolver.classes.base_names(owner) if owner is not None else ()
     if any(n.endswith("DataModule") for n in names) and not has_trainer(script):
         return True
     function = script.index.function(loader.call)
@@ -276,7 +276,7 @@ def prepares_once(script: Script, loader: Loader) -> bool:
     )
     if function is None or owner is None or function.name != "process":
         return False
-    names = script.resolver.base_names(owner)
+    names = script.resolver.classes.base_names(owner)
     return any(
         n.startswith("torch_geometric.") and n.endswith("Dataset") for n in names
     )

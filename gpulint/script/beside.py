@@ -73,8 +73,8 @@ class Beside:
         resolver = self.script.resolver
         owner = self.script.index.parent(init)
         for heir in self.script.index.all(ast.ClassDef):
-            if owner in resolver.bases(heir) and (
-                resolver.methods(heir).get("__init__") is not init
+            if owner in resolver.classes.bases(heir) and (
+                resolver.classes.methods(heir).get("__init__") is not init
             ):
                 raise CannotFix(f"`{heir.name}` has an `__init__` of its own")
 
@@ -123,7 +123,7 @@ class Beside:
         if function in self.passed:
             return
         self.passed.add(function)
-        calls = self.script.resolver.callers(function)
+        calls = self.script.resolver.calls.callers(function)
         self._check(function, calls)
         keyword = self._parameter(function)
         for call in calls:

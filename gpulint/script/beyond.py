@@ -31,7 +31,7 @@ def loops_beyond(script: Script, loader: Loader) -> list[Loop]:
         if function.name == "__iter__" and isinstance(owner, ast.ClassDef):
             found.update(dict.fromkeys(_loops_over_objects(script, owner)))
         own = script.index.inside(loader.call, function)
-        for call in script.resolver.callers(function):
+        for call in script.resolver.calls.callers(function):
             values = [*call.args, *(k.value for k in call.keywords)]
             origins = [o for v in values for o in script.resolver.origins(v)]
             if own or any(loader.is_made_by(o.node) for o in origins):
@@ -62,7 +62,7 @@ def _loops_over_objects(script: Script, owner: ast.ClassDef) -> Iterator[Loop]:
     users = islice(project.users(script.index), MAX_FILES) if project else ()
     for its in (script, *(script.of(user.tree) for user in users)):
         for loop in its.loops:
-            if any(owner in its.resolver.classes_of(i) for i, _ in loop.items):
+            if any(owner in its.resolver.classes.of(i) for i, _ in loop.items):
                 yield loop
 
 

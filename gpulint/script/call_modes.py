@@ -22,7 +22,7 @@ def constants_of(
     names = [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
     found: dict[str, ast.Constant] = {}
     for name in names:
-        given = [script.resolver.given(call, function, name) for call in calls]
+        given = [script.resolver.calls.given(call, function, name) for call in calls]
         values = [nodes[0] if clear and nodes else None for nodes, clear in given]
         first = values[0] if values else None
         if isinstance(first, ast.Constant) and all(

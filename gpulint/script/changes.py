@@ -157,7 +157,7 @@ def _may_change(script: Script, call: ast.Call) -> bool:
     made = last[:1].isupper() or last == "__init__"
     if made or last in _LOOKS or name.startswith("torch.utils.data."):
         return False
-    return script.resolver.callee(call) is None
+    return script.resolver.calls.callee(call) is None
 
 
 def _again(script: Script, call: ast.AST) -> bool:
@@ -166,7 +166,7 @@ def _again(script: Script, call: ast.AST) -> bool:
     known = function is None or function.name == "main"
     if function is not None:
         known = known or runs_before_fit(script, function)
-        known = known or bool(script.resolver.callers(function))
+        known = known or bool(script.resolver.calls.callers(function))
     return not known or in_loop(script.resolver, call)
 
 
@@ -197,9 +197,9 @@ def _is_dataset(script: Script, node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
     name = script.index.qualified(node.func) or ""
-    own = script.resolver.class_of(node.func)
+    own = script.resolver.classes.named(node.func)
     if own is not None:
-        return "__getitem__" in script.resolver.methods(own)
+        return "__getitem__" in script.resolver.classes.methods(own)
     return name.startswith("torchvision.datasets.")
 
 
@@ -210,7 +210,7 @@ def _listed(node: ast.expr) -> list[ast.expr]:
 
 def _transforms(script: Script, call: ast.Call) -> bool:
     name = (script.index.qualified(call.func) or "").lower()
-    local = script.resolver.class_of(call.func) is not None
+    local = script.resolver.classes.named(call.func) is not None
     return local or "transform" in name or "compose" in name
 
 

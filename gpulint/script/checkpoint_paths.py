@@ -172,7 +172,7 @@ class Paths:
         given = (
             None
             if isinstance(function, ast.Lambda)
-            else self.script.resolver.arguments(function, definition.name)
+            else self.script.resolver.calls.arguments(function, definition.name)
         )
         if given is None or (not given and definition.value is None):
             raise CannotFix(f"what callers give as `{definition.name}` is not known")
@@ -299,16 +299,16 @@ class Paths:
     ) -> Iterator[tuple[Function, ast.arg]]:
         """The parameters that an argument is for; none if one is not clear."""
         resolver = self.script.resolver
-        functions = list(resolver.callees(call))
+        functions = list(resolver.calls.callees(call))
         if not functions:
-            owner = resolver.class_of(call.func)
-            init = resolver.methods(owner).get("__init__") if owner else None
+            owner = resolver.classes.named(call.func)
+            init = resolver.classes.methods(owner).get("__init__") if owner else None
             functions = [init] if init is not None else []
         found = []
         for function in functions:
             args = function.args
             for arg in [*args.posonlyargs, *args.args, *args.kwonlyargs]:
-                given, clear = resolver.given(call, function, arg.arg)
+                given, clear = resolver.calls.given(call, function, arg.arg)
                 if clear and path in given:
                     found.append((function, arg))
         yield from found if len(found) == len(functions) else ()

@@ -133,7 +133,7 @@ def is_pretrained(script: Script, call: ast.Call) -> bool:
     known = last_name(call) == "save_pretrained" and isinstance(
         call.func, ast.Attribute
     )
-    if not known or script.resolver.callee(call) is not None:
+    if not known or script.resolver.calls.callee(call) is not None:
         return False
     assert isinstance(call.func, ast.Attribute)
     name = ast.unparse(call.func.value).lower()
@@ -179,7 +179,7 @@ def _ways(script: Script, way: tuple[ast.Call, ...]) -> Iterator[Checkpoint]:
     function = its.index.function(node)
     if function is None or len(way) > MAX_CALLERS:
         return
-    for caller in its.resolver.callers(function):
+    for caller in its.resolver.calls.callers(function):
         if caller not in way:
             yield from _ways(script, (*way, caller))
 

@@ -66,8 +66,10 @@ def run_by(node: ast.AST, evaluator: Evaluator) -> list[ast.AST]:
     if evaluator.index.qualified(node.func) == "functools.partial" and node.args:
         its = evaluator.resolver.origins(node.args[0])
         return [o.node for o in its if isinstance(o.node, _CALLABLES)]
-    owner = evaluator.resolver.class_of(node.func)
-    method = evaluator.resolver.methods(owner).get("__call__") if owner else None
+    owner = evaluator.resolver.classes.named(node.func)
+    method = (
+        evaluator.resolver.classes.methods(owner).get("__call__") if owner else None
+    )
     return [method] if method is not None else []
 
 

@@ -148,7 +148,7 @@ class Fates:
     ) -> Fate:
         """What callers in this file do with it."""
         function = self.index.function(statement)
-        callers = self.script.resolver.callers(function) if function else ()
+        callers = self.script.resolver.calls.callers(function) if function else ()
         if not callers:
             return Fate.UNKNOWN
         uses: list[ast.AST] = []

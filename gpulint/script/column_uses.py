@@ -176,7 +176,7 @@ class ColumnUses:
         func = call.func
         if isinstance(func, ast.Attribute) and func.attr in _KEEPS and self._saves:
             return "a slice is stored, and the file saves tensors"
-        callee = self.script.resolver.callee(call)
+        callee = self.script.resolver.calls.callee(call)
         if callee is None:
             return None
         for number, argument in enumerate(call.args):
@@ -190,7 +190,7 @@ class ColumnUses:
     def _returned(self, value: ast.AST, node: ast.AST, depth: int) -> str | None:
         """Callers bind what is returned to names of their own."""
         function = self.index.function(value)
-        callers = self.script.resolver.callers(function) if function else ()
+        callers = self.script.resolver.calls.callers(function) if function else ()
         if not callers or depth > 3:
             return "a slice is returned to callers that are not in this file"
         for call in callers:

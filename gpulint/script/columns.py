@@ -306,7 +306,7 @@ def _on_host(script: Script, tensor: ast.expr) -> bool:
         return False
     definitions = script.definitions(tensor)
     unknown = all(d.kind == "parameter" for d in definitions)
-    if not definitions or not unknown or resolver.callers(function):
+    if not definitions or not unknown or resolver.calls.callers(function):
         return False
     return bool(_BATCH_NAME.match(tensor.id)) and not _given_on_device(script, function)
 

@@ -103,7 +103,7 @@ def is_repeated(script: Script, loop: Loop) -> bool:
     seen: list[Function] = []
     while function is not None and function not in seen:
         seen.append(function)
-        calls = script.resolver.callers(function)
+        calls = script.resolver.calls.callers(function)
         if any(isinstance(a, LOOPS) for c in calls for a in _above(script, c)):
             return True
         function = script.index.function(calls[0]) if len(calls) == 1 else None

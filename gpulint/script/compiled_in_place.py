@@ -64,8 +64,8 @@ def draws(networks: tuple[Network, ...]) -> bool:
 def _draws(network: Network) -> bool:
     made = network.made
     assert isinstance(made, ast.Call)
-    owned = network.script.resolver.class_of(made.func) is not None
-    if not owned and not network.script.resolver.callees(made):
+    owned = network.script.resolver.classes.named(made.func) is not None
+    if not owned and not network.script.resolver.calls.callees(made):
         name = network.script.index.qualified(made.func) or ""
         return not _NOTHING_DRAWN.match(name)
     return any(map(_RANDOM.search, _all_names(network)))

@@ -46,7 +46,11 @@ class DatasetOptions:
         if not isinstance(node, ast.Attribute) or dotted(node.value) != its_self:
             return _UNKNOWN
         owner = self.script.index.owner(node)
-        init = self.script.resolver.methods(owner).get("__init__") if owner else None
+        init = (
+            self.script.resolver.classes.methods(owner).get("__init__")
+            if owner
+            else None
+        )
         writes = self.script.index.attribute_writes.get(node.attr, [])
         if init is None or self.made is None or len(writes) != 1:
             return _UNKNOWN
@@ -58,7 +62,7 @@ class DatasetOptions:
 
     def _given(self, init: Function, name: str) -> object:
         assert self.made is not None
-        given, clear = self.script.resolver.given(self.made, init, name)
+        given, clear = self.script.resolver.calls.given(self.made, init, name)
         own = self.script.resolver.flow(init).definitions.get(name, [])
         if not clear or len(own) != 1 or own[0].kind != "parameter":
             return _UNKNOWN

@@ -86,8 +86,8 @@ def _lengths(origin: Origin, evaluator: Evaluator) -> list[int | None]:
 
 def _stated(made: ast.Call, evaluator: Evaluator) -> list[int | None]:
     """Of a class of the project whose `__len__` gives back a number it was given."""
-    owner = evaluator.resolver.class_of(made.func)
-    method = evaluator.resolver.methods(owner).get("__len__") if owner else None
+    owner = evaluator.resolver.classes.named(made.func)
+    method = evaluator.resolver.classes.methods(owner).get("__len__") if owner else None
     returns = evaluator.resolver.flow(method).returns if method is not None else []
     if len(returns) != 1 or returns[0] is None:
         return [None]
@@ -148,8 +148,8 @@ def _length(made: ast.AST, evaluator: Evaluator, depth: int = 0) -> int | None:
     if name == "torchvision.datasets.FakeData":
         size = evaluator.argument(made, "size", 0).direct
         return whole(evaluator.constant(size)) if size is not None else None
-    owner = evaluator.resolver.class_of(made.func)
-    method = evaluator.resolver.methods(owner).get("__len__") if owner else None
+    owner = evaluator.resolver.classes.named(made.func)
+    method = evaluator.resolver.classes.methods(owner).get("__len__") if owner else None
     returned = evaluator.resolver.flow(method).returns if method is not None else []
     value = returned[0] if len(returned) == 1 else None
     if isinstance(value, ast.Constant):
@@ -179,13 +179,15 @@ def _given_for(
 ) -> ast.expr | None:
     """What a call gives for `self.size`, which its class takes and keeps as it is."""
     resolver = evaluator.resolver
-    owner = resolver.class_of(made.func)
-    init = resolver.methods(owner).get("__init__") if owner is not None else None
+    owner = resolver.classes.named(made.func)
+    init = (
+        resolver.classes.methods(owner).get("__init__") if owner is not None else None
+    )
     written = [d.value for d in resolver.definitions(attribute)]
     name = dotted(written[0]) if len(written) == 1 else None
     if name is None or init is None or name not in resolver.flow(init).definitions:
         return None
-    given, clear = resolver.given(made, init, name)
+    given, clear = resolver.calls.given(made, init, name)
     return given[0] if clear and len(given) == 1 else None
 
 

@@ -216,7 +216,7 @@ def _read_origin(node: ast.AST, evaluator: Evaluator, depth: int) -> Dataset:
         return _worst(inner) if inner else Dataset(Work.UNKNOWN)
     if name.startswith("torchvision.datasets."):
         return _torchvision(node, name, evaluator)
-    owner = evaluator.resolver.class_of(node.func)
+    owner = evaluator.resolver.classes.named(node.func)
     if owner is not None:
         return read_class(owner, evaluator, node)
     return Dataset(Work.UNKNOWN)
@@ -257,8 +257,8 @@ def read_class(
     owner: ast.ClassDef, evaluator: Evaluator, made: ast.Call | None = None
 ) -> Dataset:
     """The facts of a dataset class of this file, or of the object that a call makes."""
-    methods = evaluator.resolver.methods(owner)
-    bases = evaluator.resolver.base_names(owner)
+    methods = evaluator.resolver.classes.methods(owner)
+    bases = evaluator.resolver.classes.base_names(owner)
     iterable = any(b.endswith("IterableDataset") for b in bases) or (
         "__iter__" in methods and "__getitem__" not in methods
     )
@@ -337,7 +337,7 @@ def functions_of(node: ast.AST, evaluator: Evaluator) -> list[Function]:
     """Functions of this file that a node calls, names, or runs by a subscript."""
     resolver = evaluator.resolver
     if isinstance(node, ast.Call):
-        callee = resolver.callee(node)
+        callee = resolver.calls.callee(node)
         return [callee] if callee is not None else []
     if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
         reached = (d.node for d in resolver.definitions(node))
@@ -345,8 +345,8 @@ def functions_of(node: ast.AST, evaluator: Evaluator) -> list[Function]:
             d for d in reached if isinstance(d, (ast.FunctionDef, ast.AsyncFunctionDef))
         ]
     if isinstance(node, ast.Subscript):
-        owners = resolver.classes_of(node.value)
-        its = (resolver.methods(owner).get("__getitem__") for owner in owners)
+        owners = resolver.classes.of(node.value)
+        its = (resolver.classes.methods(owner).get("__getitem__") for owner in owners)
         return [f for f in its if f is not None]
     return []
 
@@ -388,7 +388,9 @@ def _left_unset(
     plain = [*init.args.posonlyargs, *init.args.args]
     defaults = zip(reversed(plain), reversed(init.args.defaults), strict=False)
     optional = [parameter.arg for parameter, default in defaults if _is_none(default)]
-    given = {name: evaluator.resolver.given(made, init, name) for name in optional}
+    given = {
+        name: evaluator.resolver.calls.given(made, init, name) for name in optional
+    }
     return frozenset(n for n, (values, clear) in given.items() if clear and not values)
 
 
@@ -405,7 +407,7 @@ def _light_transforms(
     resolver = evaluator.resolver
     light = set()
     for name in _parameters(init):
-        given, clear = resolver.given(made, init, name)
+        given, clear = resolver.calls.given(made, init, name)
         origins = [o for node in given for o in resolver.origins(node)]
         calls = [o.call for o in origins if not _is_none(o.node)]
         if clear and calls and all(_is_light(call, evaluator) for call in calls):
@@ -425,9 +427,9 @@ def _given_calls(
         return
     resolver = evaluator.resolver
     for name in _parameters(init):
-        for node in resolver.given(made, init, name)[0]:
-            for owner in resolver.classes_of(node):
-                its = resolver.methods(owner).get("__call__")
+        for node in resolver.calls.given(made, init, name)[0]:
+            for owner in resolver.classes.of(node):
+                its = resolver.classes.methods(owner).get("__call__")
                 if its is not None:
                     yield its
 
@@ -442,8 +444,8 @@ def _is_light(made: ast.Call | None, evaluator: Evaluator) -> bool:
         return bool(calls) and all(
             isinstance(part, ast.Call) and _is_light(part, evaluator) for part in calls
         )
-    owner = evaluator.resolver.class_of(made.func)
-    its = evaluator.resolver.methods(owner).get("__call__") if owner else None
+    owner = evaluator.resolver.classes.named(made.func)
+    its = evaluator.resolver.classes.methods(owner).get("__call__") if owner else None
     return its is not None and not _works(evaluator)(its.body)
 
 
@@ -518,7 +520,7 @@ def _draws(bodies: list[Function], evaluator: Evaluator) -> bool | None:
             written = dotted(node.func) or ""
             if "rng" in written or "random" in written or "Random" in written:
                 return True
-            known = evaluator.resolver.callee(node) is not None
+            known = evaluator.resolver.calls.callee(node) is not None
             library = name.partition(".")[0] in (
                 "numpy", "torch", "math", "PIL", "cv2", "len", "int", "float", "str",
             )  # fmt: skip
@@ -537,12 +539,12 @@ def _may_run_another_dataset(node: ast.AST, evaluator: Evaluator) -> bool:
         return False
     holder = node.value
     if _DATASET_NAME.search((dotted(holder) or "").rpartition(".")[2]):
-        return not evaluator.resolver.classes_of(holder)
+        return not evaluator.resolver.classes.of(holder)
     for origin in evaluator.resolver.origins(holder):
         func = origin.call.func if origin.call is not None else None
         name = evaluator.index.qualified(func) or "" if func is not None else ""
         makes = name.rpartition(".")[2][:1].isupper()
-        local = func is not None and evaluator.resolver.class_of(func) is not None
+        local = func is not None and evaluator.resolver.classes.named(func) is not None
         if makes and not local and not name.startswith(_PLAIN_CLASSES):
             return True
     return False
@@ -562,7 +564,7 @@ def _asks_for_gradients(bodies: list[Function]) -> ast.AST | None:
 
 def _holds_unpicklable(owner: ast.ClassDef, evaluator: Evaluator) -> ast.AST | None:
     """A lambda, local function, generator or lock that a dataset keeps."""
-    init = evaluator.resolver.methods(owner).get("__init__")
+    init = evaluator.resolver.classes.methods(owner).get("__init__")
     if init is None:
         return None
     for node in walk(*init.body):
@@ -596,7 +598,7 @@ def _stays_here(node: ast.AST, init: Function, evaluator: Evaluator) -> bool:
 
 def _open_handle(owner: ast.ClassDef, evaluator: Evaluator) -> ast.AST | None:
     """A file or database opened in `__init__` and kept on the dataset."""
-    init = evaluator.resolver.methods(owner).get("__init__")
+    init = evaluator.resolver.classes.methods(owner).get("__init__")
     if init is None:
         return None
     for node in walk(*init.body):
@@ -644,8 +646,8 @@ def _changed_by_object(call: ast.Call, evaluator: Evaluator) -> list[ast.expr]:
         if last_name(one) in _CHAINS:
             inner = [e for a in one.args if isinstance(a, ast.List) for e in a.elts]
             made += [e for e in inner if isinstance(e, ast.Call)]
-    for owner in filter(None, (resolver.class_of(one.func) for one in made)):
-        methods = resolver.methods(owner)
+    for owner in filter(None, (resolver.classes.named(one.func) for one in made)):
+        methods = resolver.classes.methods(owner)
         method = methods.get("__call__") or methods.get("forward")
         if method is not None and _changes_its_argument(method, evaluator):
             return call.args[:1]
@@ -736,8 +738,8 @@ def _given(
 ) -> Iterator[tuple[ast.expr, Function]]:
     """What the functions that make samples pass to one of them for a parameter."""
     resolver = evaluator.resolver
-    position = resolver.position(function, name)
-    for call in resolver.callers(function):
+    position = resolver.calls.position(function, name)
+    for call in resolver.calls.callers(function):
         caller = resolver.index.home(call).function(call)
         given = evaluator.argument(call, name, position).direct
         if caller in bodies and caller is not function and given is not None:

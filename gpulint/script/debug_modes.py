@@ -249,7 +249,7 @@ def _trains_in(script: Script, block: ast.With, whole: bool = False) -> bool:
     if any(index.inside(loop.node, block) for loop in loops):
         return True
     for call in (node for node in walk(block) if isinstance(node, ast.Call)):
-        function = script.resolver.callee(call)
+        function = script.resolver.calls.callee(call)
         if function is not None and any(x.function is function for x in loops):
             return True
     if script.runners.of(block) is None:
@@ -293,7 +293,7 @@ def _is_called(script: Script, function: Function, depth: int) -> bool:
     """Whether a program surely runs a function: its main one, or what that calls."""
     if _REASON.search(function.name):
         return False
-    calls = script.resolver.callers(function) if depth else []
+    calls = script.resolver.calls.callers(function) if depth else []
     if calls:
         return any(_always_runs(script, call, depth - 1) for call in calls)
     return bool(_ENTRY.match(function.name))

@@ -54,7 +54,7 @@ def _whole(network: Network) -> ast.ClassDef | None:
     made = network.made
     if isinstance(made, ast.ClassDef):
         return made
-    return network.script.resolver.class_of(made.func)
+    return network.script.resolver.classes.named(made.func)
 
 
 def running(network: Network) -> Iterator[Function]:
@@ -73,4 +73,6 @@ def is_unseen(script: Script, call: ast.Call) -> bool:
     if origin is None or origin.partition(".")[0] in _KNOWN:
         return False
     resolver = script.resolver
-    return not resolver.callees(call) and resolver.class_of(call.func) is None
+    return (
+        not resolver.calls.callees(call) and resolver.classes.named(call.func) is None
+    )

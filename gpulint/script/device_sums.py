@@ -169,7 +169,7 @@ def _same_device(script: Script, device: ast.expr, at: ast.stmt) -> bool:
     if rest and resolver.self_name(scope) == head and owner is not None:
         if index.owner(device) is owner:
             return True
-        definitions = resolver.member(owner, rest)
+        definitions = resolver.classes.member(owner, rest)
     else:
         definitions = resolver.flow(scope).definitions.get(name, [])
     here: set[ast.AST] = set()
@@ -178,7 +178,7 @@ def _same_device(script: Script, device: ast.expr, at: ast.stmt) -> bool:
         if definition.kind == "parameter" and isinstance(
             scope, (ast.FunctionDef, ast.AsyncFunctionDef)
         ):
-            values = list(resolver.arguments(scope, name) or ())
+            values = list(resolver.calls.arguments(scope, name) or ())
         for value in values or ():
             here |= {o.node for o in resolver.origins(value)} if value else set()
     there = {o.node for o in resolver.origins(device)}

@@ -107,7 +107,7 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
         return False
     if depth < MAX_CALLS and function.name == "__init__" and fails(script, function, 0):
         return True  # there is no object that could do anything
-    callers = script.resolver.callers(function) or _by_name(script, function)
+    callers = script.resolver.calls.callers(function) or _by_name(script, function)
     callers = callers or _making(script, function)
     callers = [*callers, *_handing_on(script, function, bool(callers))]
     return bool(callers) and all(
@@ -126,7 +126,8 @@ def _is_replaced(script: Script, node: ast.AST) -> bool:
     if function is None or not isinstance(holder, (ast.Module, ast.ClassDef)):
         return False
     if isinstance(holder, ast.ClassDef) and any(
-        d.kind == "assign" for d in script.resolver.member(holder, function.name)
+        d.kind == "assign"
+        for d in script.resolver.classes.member(holder, function.name)
     ):
         return True
     later = [
@@ -333,4 +334,4 @@ def _making(script: Script, function: Function) -> list[ast.Call]:
         return []
     if any(True for _ in script.resolver.outside.descendants(owner)):
         return []
-    return script.resolver.constructors(owner)
+    return script.resolver.classes.constructors(owner)

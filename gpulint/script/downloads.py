@@ -119,7 +119,7 @@ def _always_runs(script: Script, node: ast.AST, depth: int) -> bool:
         if isinstance(above, FUNCTIONS):
             if isinstance(above, ast.Lambda) or depth >= MAX_CALLERS:
                 return False
-            calls = script.resolver.callers(above)
+            calls = script.resolver.calls.callers(above)
             here = [c for c in calls if script.index.holds(c)]
             leaves = any(
                 isinstance(n, _LEAVES) and n.lineno < statement.lineno

@@ -106,7 +106,7 @@ def follows_hidden_read(script: Script, parts: Sequence[Part], number: int) -> b
 def _may_read(script: Script, call: ast.Call) -> bool:
     func = call.func
     its = script.of(call)
-    if not isinstance(func, ast.Attribute) or its.resolver.callees(call):
+    if not isinstance(func, ast.Attribute) or its.resolver.calls.callees(call):
         return False
     on_host = Where.PLAIN | Where.HOST
     if not any(its.where(value) & ~on_host for value in call.args):
@@ -160,7 +160,7 @@ def _may_run(script: Script, call: ast.Call) -> bool:
     name = script.index.qualified(func) or ""
     if name.partition(".")[0] in _ON_THE_HOST:
         return False
-    if script.where(call) == Where.PLAIN and script.resolver.callee(call) is None:
+    if script.where(call) == Where.PLAIN and script.resolver.calls.callee(call) is None:
         return False  # `x.size(0)`
     given = [*call.args, *(k.value for k in call.keywords)]
     if isinstance(func, ast.Attribute) and Where.DEVICE in script.where(func.value):

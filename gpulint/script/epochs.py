@@ -47,7 +47,7 @@ def _built_at(loader: Loader) -> list[ast.AST]:
     for site in found:
         function = index.function(site)
         if function is not None and len(found) < 40:
-            found += [c for c in resolver.callers(function) if c not in found]
+            found += [c for c in resolver.calls.callers(function) if c not in found]
     return found
 
 
@@ -68,7 +68,9 @@ def _loops_around(loader: Loader, node: ast.AST, depth: int) -> Iterator[ast.AST
             return
         if index.inside(loader.call, above):
             return  # each call builds a new one
-        calls = [c for f in overridden(resolver, above) for c in resolver.callers(f)]
+        calls = [
+            c for f in overridden(resolver, above) for c in resolver.calls.callers(f)
+        ]
         mine = [call for call in calls if _is_given(loader, call)]
         for call in mine or calls:
             yield from _loops_around(loader, call, depth + 1)
@@ -87,7 +89,7 @@ def overridden(resolver: Resolver, method: Function) -> list[Function]:
         return [method]
     return [method] + [
         item
-        for base in resolver.bases(owner)[1:]
+        for base in resolver.classes.bases(owner)[1:]
         for item in base.body
         if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
         and item.name == method.name

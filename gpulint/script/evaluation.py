@@ -118,7 +118,7 @@ def always_without_grad(script: Script, function: Function, depth: int = 0) -> b
 
     Where no caller is known: whether a call that may be one does.
     """
-    callers = script.resolver.callers(function)
+    callers = script.resolver.calls.callers(function)
     if not callers:
         named = named_calls(script, function)
         return any(map(script.without_grad, named))
@@ -194,7 +194,7 @@ def _may_differentiate_itself(script: Script, loop: Loop) -> bool:
 def _may_derive(script: Script, made: ast.Call | None) -> bool:
     if made is None:
         return True
-    owner = script.resolver.class_of(made.func)
+    owner = script.resolver.classes.named(made.func)
     if owner is None:
         name = script.index.home(made).qualified(made.func) or ""
         return not name.startswith(_LIBRARIES)
@@ -209,9 +209,9 @@ def _objects(script: Script, loop: Loop) -> Iterator[Function]:
         for origin in script.resolver.origins(call.func):
             if origin.call is None:
                 continue
-            owner = script.resolver.class_of(origin.call.func)
+            owner = script.resolver.classes.named(origin.call.func)
             if owner is not None:
-                methods = script.resolver.methods(owner)
+                methods = script.resolver.classes.methods(owner)
                 yield from (methods[m] for m in ("__call__", "forward") if m in methods)
 
 
@@ -241,7 +241,7 @@ def _is_given_optimizer(call: ast.Call) -> bool:
 
 
 def _is_foreign(script: Script, callee: ast.expr) -> bool:
-    if script.resolver.class_of(callee) is not None:
+    if script.resolver.classes.named(callee) is not None:
         return False
     head = (dotted(callee) or "").partition(".")[0]
     library = script.index.imports.get(head, "").partition(".")[0]
@@ -252,7 +252,7 @@ def forwards(script: Script) -> Iterator[Function]:
     """Methods of every module class of the file: the model may be any of them."""
     for owner in script.index.classes.values():
         if script.modules.is_module_class(owner):
-            yield from script.resolver.methods(owner).values()
+            yield from script.resolver.classes.methods(owner).values()
 
 
 def reachable(script: Script, functions: Iterable[Function]) -> list[Function]:
@@ -260,7 +260,7 @@ def reachable(script: Script, functions: Iterable[Function]) -> list[Function]:
     for function in found:
         for node in walk(*function.body):
             if isinstance(node, ast.Call) and len(found) < 200:
-                callee = script.resolver.callee(node)
+                callee = script.resolver.calls.callee(node)
                 if callee is not None and callee not in found:
                     found.append(callee)
     return found
@@ -294,7 +294,7 @@ def leaves_evaluation(script: Script, loop: Loop, function: Function) -> bool:
         for n in walk_scope(function)
         if isinstance(n, ast.Call) and id(n) not in inside
     ]
-    called = [script.resolver.callee(call) for call in calls]
+    called = [script.resolver.calls.callee(call) for call in calls]
     functions = [f for f in called if f is not None]
     if differentiates(script, reachable(script, functions)):
         return True

@@ -182,7 +182,7 @@ class EveryStep:
                 return
 
     def _called(self, call: ast.Call, inner: bool) -> Iterator[Part]:
-        function = self.script.resolver.callee(call)
+        function = self.script.resolver.calls.callee(call)
         if function is None or function in self._seen or len(self._seen) > MAX_HELPERS:
             return
         if any(
@@ -207,7 +207,7 @@ class EveryStep:
         runners = (self.loop.node, *self.loop.helpers)
         return [
             call
-            for call in self.script.resolver.callers(function)
+            for call in self.script.resolver.calls.callers(function)
             if any(self.script.of(call).index.inside(call, its) for its in runners)
         ]
 
@@ -268,7 +268,7 @@ class EveryStep:
             return False
         if definition.kind != "parameter":
             return True
-        given = self.script.resolver.arguments(helper, definition.name) or []
+        given = self.script.resolver.calls.arguments(helper, definition.name) or []
         return any(
             index.inside(d.node, self.loop.node)
             for argument in given

@@ -300,7 +300,7 @@ def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:
     found = _called(script, call)
     if not found:
         return bool(call.args or call.keywords) and _takes_nothing(script, call.func)
-    if not any(script.resolver.takes(function, call) for function in found):
+    if not any(script.resolver.calls.takes(function, call) for function in found):
         return True
     return depth > 0 and all(fails(script, f, depth - 1) for f in found)
 
@@ -336,7 +336,7 @@ def _copies_nothing(script: Script, call: ast.Call) -> bool:
 def _called(script: Script, call: ast.Call) -> list[Function]:
     """The project's functions one of which a call runs, with nothing around them."""
     func = call.func
-    owner = script.resolver.class_of(func)
+    owner = script.resolver.classes.named(func)
     if owner is not None:
         found = _constructor(script, func, owner)
     elif isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
@@ -352,7 +352,7 @@ def _called(script: Script, call: ast.Call) -> list[Function]:
 
 def _of_module(script: Script, call: ast.Call) -> list[Function]:
     """A function that is defined once, at the top of a module."""
-    function = script.resolver.callee(call)
+    function = script.resolver.calls.callee(call)
     if function is None:
         return []
     home = script.index.home(function)
@@ -363,13 +363,13 @@ def _of_module(script: Script, call: ast.Call) -> list[Function]:
 def _constructor(script: Script, func: ast.expr, owner: ast.ClassDef) -> list[Function]:
     """The `__init__` of a class that is made as classes are."""
     resolver = script.resolver
-    reached = {f.node for d in script.definitions(func) for f in resolver.final(d)}
+    reached = set(resolver.named(func))
     if isinstance(func, ast.Name) and reached != {owner}:
         return []
-    methods = resolver.methods(owner)
-    if "__new__" in methods or resolver.is_record(owner):
+    methods = resolver.classes.methods(owner)
+    if "__new__" in methods or resolver.classes.is_record(owner):
         return []
-    for base in resolver.bases(owner):
+    for base in resolver.classes.bases(owner):
         if base.keywords:
             return []
         if not all(_gives_back(script, its) for its in base.decorator_list):
@@ -436,17 +436,21 @@ def _returned(script: Script, function: ast.FunctionDef) -> ast.AST | None:
 def _takes_nothing(script: Script, func: ast.expr) -> bool:
     """Whether a class is made without arguments: nothing of it says how it is made."""
     resolver = script.resolver
-    owner = resolver.class_of(func)
-    if owner is None or not isinstance(func, ast.Name) or resolver.is_record(owner):
+    owner = resolver.classes.named(func)
+    if (
+        owner is None
+        or not isinstance(func, ast.Name)
+        or resolver.classes.is_record(owner)
+    ):
         return False
-    if {f.node for d in script.definitions(func) for f in resolver.final(d)} != {owner}:
+    if set(resolver.named(func)) != {owner}:
         return False
-    classes = resolver.bases(owner)
+    classes = resolver.classes.bases(owner)
     if any(c.decorator_list or c.keywords for c in classes):
         return False
-    if not {"__init__", "__new__"}.isdisjoint(resolver.methods(owner)):
+    if not {"__init__", "__new__"}.isdisjoint(resolver.classes.methods(owner)):
         return False
-    outside = (b for c in classes for b in c.bases if resolver.class_of(b) is None)
+    outside = (b for c in classes for b in c.bases if resolver.classes.named(b) is None)
     return all(script.index.qualified(base) == "object" for base in outside)
 
 
@@ -455,9 +459,9 @@ def _has_plain_bases(script: Script, owner: ast.ClassDef) -> bool:
     resolver = script.resolver
     outside = (
         base
-        for current in resolver.bases(owner)
+        for current in resolver.classes.bases(owner)
         for base in current.bases
-        if resolver.class_of(base) is None
+        if resolver.classes.named(base) is None
     )
     return all(script.index.qualified(base) in _BASES for base in outside)
 
@@ -477,11 +481,13 @@ def _of_self(script: Script, func: ast.Attribute) -> list[Function]:
         return []
     found = []
     for heir in (owner, *resolver.outside.descendants(owner)):
-        method = resolver.methods(heir).get(func.attr)
+        method = resolver.classes.methods(heir).get(func.attr)
         if (
             method is None
             or _is_abstract(method)
-            or any(d.kind != "function" for d in resolver.member(heir, func.attr))
+            or any(
+                d.kind != "function" for d in resolver.classes.member(heir, func.attr)
+            )
         ):
             return []
         found.append(method)
@@ -504,7 +510,9 @@ def _has_no_method(script: Script, func: ast.expr) -> bool:
     for heir in (owner, *resolver.outside.descendants(owner)):
         if not _is_written_out(script, heir):
             return False
-        if func.attr in resolver.methods(heir) or resolver.member(heir, func.attr):
+        if func.attr in resolver.classes.methods(heir) or resolver.classes.member(
+            heir, func.attr
+        ):
             return False
     return True
 
@@ -512,13 +520,13 @@ def _has_no_method(script: Script, func: ast.expr) -> bool:
 def _is_written_out(script: Script, owner: ast.ClassDef) -> bool:
     """Whether all that a class has stands in the files of the project."""
     resolver = script.resolver
-    classes = resolver.bases(owner)
-    outside = (b for c in classes for b in c.bases if resolver.class_of(b) is None)
+    classes = resolver.classes.bases(owner)
+    outside = (b for c in classes for b in c.bases if resolver.classes.named(b) is None)
     if any(script.index.qualified(base) not in _PLAIN_BASES for base in outside):
         return False
     if any(c.decorator_list or c.keywords for c in classes):
         return False
-    if not _FINDS_ATTRIBUTES.isdisjoint(resolver.methods(owner)):
+    if not _FINDS_ATTRIBUTES.isdisjoint(resolver.classes.methods(owner)):
         return False
     return not any(script.index.home(c).source.has(_SETS) for c in classes)
 
@@ -527,10 +535,10 @@ def _of_network(script: Script, func: ast.expr) -> list[Function]:
     """The `forward` that `model(…)` runs, of a model of the project's own classes."""
     resolver, found = script.resolver, []
     for origin in resolver.origins(func):
-        classes = resolver.classes_of(origin.call) if origin.call is not None else []
+        classes = resolver.classes.of(origin.call) if origin.call is not None else []
         if len(classes) != 1 or not script.modules.is_module_class(classes[0]):
             return []
-        methods = resolver.methods(classes[0])
+        methods = resolver.classes.methods(classes[0])
         forward = methods.get("forward")
         if forward is None or "__call__" in methods:
             return []

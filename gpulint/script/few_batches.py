@@ -36,7 +36,9 @@ def _loops(script: Script, place: ast.AST) -> Iterator[Loop | None]:
     """The loops that iterate what stands here; None: it goes elsewhere."""
     loop = _loop_over(script, place)
     call = script.index.parent(place)
-    function = script.resolver.callee(call) if isinstance(call, ast.Call) else None
+    function = (
+        script.resolver.calls.callee(call) if isinstance(call, ast.Call) else None
+    )
     if loop is not None or function is None or not isinstance(call, ast.Call):
         yield loop
         return
@@ -84,8 +86,8 @@ def _is_given_few(script: Script, limit: ast.expr) -> bool:
         return False
     if any(d.kind != "parameter" for d in script.definitions(limit)):
         return False
-    given = script.resolver.arguments(function, limit.id)
-    calls = script.resolver.callers(function)
+    given = script.resolver.calls.arguments(function, limit.id)
+    calls = script.resolver.calls.callers(function)
     return (
         bool(given)
         and len(calls) == len(given or ())

@@ -181,7 +181,7 @@ def _datasets(
 
 
 def _is_of_bytes(script: Script, dataset: ast.Call) -> bool:
-    owner = script.resolver.class_of(dataset.func)
+    owner = script.resolver.classes.named(dataset.func)
     if owner is not None:
         return _BYTES.search(script.of(owner).text(owner)) is not None
     name = script.index.home(dataset).qualified(dataset.func) or ""

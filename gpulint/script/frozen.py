@@ -61,7 +61,7 @@ def has_no_weights(script: Script, model: ast.expr) -> bool:
     """
     if _is_activation(script, model):
         return True
-    owners = script.resolver.classes_of(model)
+    owners = script.resolver.classes.of(model)
     return bool(owners) and all(_is_weightless(script, owner) for owner in owners)
 
 
@@ -76,11 +76,11 @@ def _is_activation(script: Script, model: ast.expr) -> bool:
 
 def _is_weightless(script: Script, owner: ast.ClassDef) -> bool:
     resolver = script.resolver
-    known = resolver.bases(owner)
-    outside = (b for c in known for b in c.bases if resolver.class_of(b) is None)
+    known = resolver.classes.bases(owner)
+    outside = (b for c in known for b in c.bases if resolver.classes.named(b) is None)
     if not all(script.index.home(b).qualified(b) == "torch.nn.Module" for b in outside):
         return False
-    init = resolver.methods(owner).get("__init__")
+    init = resolver.classes.methods(owner).get("__init__")
     if init is None:
         return True  # made as every module is
     calls = [node for node in walk(init) if isinstance(node, ast.Call)]
@@ -99,7 +99,7 @@ def _may_give_weights(script: Script, call: ast.Call) -> bool:
     statement = home.statement(call)
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     kept = any(isinstance(target, ast.Attribute) for target in targets)
-    made = last[:1].isupper() or script.resolver.callee(call) is not None
+    made = last[:1].isupper() or script.resolver.calls.callee(call) is not None
     return kept or made
 
 
@@ -132,7 +132,7 @@ def _is_it(script: Script, node: ast.expr, model: ast.expr) -> bool:
 
 def _by_function(script: Script, call: ast.Call) -> Iterator[bool]:
     """`set_requires_grad(net, False)`, whose function goes through parameters."""
-    function = script.resolver.callee(call)
+    function = script.resolver.calls.callee(call)
     if function is None or not script.of(function).source.has(_SWITCH):
         return
     given = [*call.args[1:], *(k.value for k in call.keywords)]

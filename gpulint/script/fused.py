@@ -121,8 +121,8 @@ def _is_for_want_of_another(script: Script, call: ast.Call) -> bool:
         asked, none = test.left, test.comparators[0]
         if not isinstance(test.ops[0], ast.Is) or not isinstance(asked, ast.Name):
             continue
-        calls = script.resolver.callers(function)
-        given = (script.resolver.given(c, function, asked.id)[0] for c in calls)
+        calls = script.resolver.calls.callers(function)
+        given = (script.resolver.calls.given(c, function, asked.id)[0] for c in calls)
         if isinstance(none, ast.Constant) and none.value is None and any(given):
             return True
     return False

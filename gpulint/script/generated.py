@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function
-from gpulint.index.resolve import TENSOR_METHODS
+from gpulint.index.calls import TENSOR_METHODS
 from gpulint.index.walk import dotted, walk
 from gpulint.script.datasets import functions_of, reachable
 from gpulint.script.sample_device import sent_to_device
@@ -40,7 +40,7 @@ def made_by_objects(script: Script, loader: Loader) -> ast.Call | None:
     bodies = [statement for method in methods for statement in method.body]
     calls = (node for node in walk(*bodies) if isinstance(node, ast.Call))
     asked = filter(_asks_what_it_holds, calls)
-    return next((c for c in asked if not script.resolver.callees(c)), None)
+    return next((c for c in asked if not script.resolver.calls.callees(c)), None)
 
 
 def _asks_what_it_holds(call: ast.Call) -> bool:

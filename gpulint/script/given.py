@@ -34,8 +34,10 @@ def _is_overridden(script: Script, value: Value) -> bool:
     named = [*plain[len(plain) - len(its.defaults) :], *its.kwonlyargs]
     defaults = [*its.defaults, *its.kw_defaults]
     name = named[defaults.index(value.node)].arg
-    position = script.resolver.position(function, name)
-    calls = [c for c in script.resolver.callers(function) if not script.of(c).is_test]
+    position = script.resolver.calls.position(function, name)
+    calls = [
+        c for c in script.resolver.calls.callers(function) if not script.of(c).is_test
+    ]
     arguments = (script.evaluator.argument(c, name, position) for c in calls)
     return bool(calls) and all(argument.given for argument in arguments)
 
@@ -56,7 +58,7 @@ def is_always_given(script: Script, test: ast.expr, holds: bool = True) -> bool:
     function = enclosing_function(script.index, definitions[0])
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return False
-    callers = script.resolver.callers(function)
+    callers = script.resolver.calls.callers(function)
     calls = [c for c in callers if not script.of(c).is_test]
     name = definitions[0].name
     if function.name in _CALLED_BY_OTHERS:
@@ -64,7 +66,7 @@ def is_always_given(script: Script, test: ast.expr, holds: bool = True) -> bool:
         return all(_gives(script, call, function, name) for call in calls)
     return (
         bool(calls)
-        and script.resolver.arguments(function, name) is not None
+        and script.resolver.calls.arguments(function, name) is not None
         and all(_gives(script, call, function, name) for call in calls)
         and _is_only_called(script, function, callers)
     )
@@ -85,7 +87,7 @@ def _calls_of_module(script: Script, forward: Function) -> list[ast.Call]:
         if isinstance(call.func, (ast.Name, ast.Attribute))
         and any(
             origin.call is not None
-            and script.resolver.class_of(origin.call.func) is owner
+            and script.resolver.classes.named(origin.call.func) is owner
             for origin in script.resolver.origins(call.func)
         )
     ]
@@ -109,7 +111,7 @@ def _is_optional(definition: Definition) -> bool:
 
 def _gives(script: Script, call: ast.Call, function: Function, name: str) -> bool:
     """Whether a call passes something for a parameter, and that is not None."""
-    position = script.resolver.position(function, name)
+    position = script.resolver.calls.position(function, name)
     given = script.evaluator.argument(call, name, position)
     origins = [o for node in given.nodes for o in script.resolver.origins(node)]
     return bool(origins) and not any(_may_be_none(o.node) for o in origins)

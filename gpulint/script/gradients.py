@@ -118,7 +118,7 @@ def _step_varies(script: Script, loop: Loop, apart_from: set[ast.AST]) -> str | 
     if len(steps) != 1 or steps[0] not in loop.steps:
         return "the optimizer does not step at exactly one place in the loop"
     helper = index.function(steps[0])
-    if helper in loop.helpers and len(script.resolver.callers(helper)) != 1:
+    if helper in loop.helpers and len(script.resolver.calls.callers(helper)) != 1:
         return "the optimizer does not step at exactly one place in the loop"
     bodies: list[ast.AST] = [*loop.node.body, *loop.helpers]
     for node in walk(*bodies):
@@ -215,7 +215,7 @@ def _forward_varies(script: Script, model: ast.expr) -> str | None:
         return "how the model is made is not known"
     for origin in origins:
         call = _constructor(origin.call)
-        owner = script.resolver.class_of(call.func) if call is not None else None
+        owner = script.resolver.classes.named(call.func) if call is not None else None
         if owner is not None:
             found = _class_varies(script, owner, set())
             if found is not None:
@@ -245,7 +245,7 @@ def _class_varies(script: Script, owner: ast.ClassDef, seen: set[str]) -> str | 
     if owner.name in seen:
         return None
     seen.add(owner.name)
-    for name, method in script.resolver.methods(owner).items():
+    for name, method in script.resolver.classes.methods(owner).items():
         if name == "__init__":
             found = _parts_vary(script, method, seen)
             if found is not None:
@@ -277,7 +277,7 @@ def _parts_vary(script: Script, init: ast.AST, seen: set[str]) -> str | None:
     for node in walk(init):
         if not isinstance(node, ast.Call):
             continue
-        local = script.resolver.class_of(node.func)
+        local = script.resolver.classes.named(node.func)
         if local is not None:
             found = _class_varies(script, local, seen)
             if found is not None:

@@ -210,7 +210,7 @@ class Formats:
         if not path:
             return self.float32(value)
         if isinstance(value, ast.Call):
-            function = self.script.resolver.callee(value)
+            function = self.script.resolver.calls.callee(value)
             step = path[0]
             if function is not None and isinstance(step, int) and len(path) == 1:
                 returned = self.script.resolver.flow(function).returns
@@ -236,7 +236,7 @@ class Formats:
             return last in _KEEPS and bool(call.args) and self.float32(call.args[0])
         if name == "sum" and call.args:
             return self.float32(call.args[0])
-        function = self.script.resolver.callee(call) or self._forward(call)
+        function = self.script.resolver.calls.callee(call) or self._forward(call)
         if function is not None:
             returned = self.script.resolver.flow(function).returns
             return bool(returned) and all(
@@ -250,12 +250,12 @@ class Formats:
 
     def _forward(self, call: ast.Call) -> Function | None:
         """`forward` of a loss module that is called, or `__call__` of an object."""
-        owners = self.script.resolver.classes_of(call.func)
+        owners = self.script.resolver.classes.of(call.func)
         if len(owners) != 1:
             return None
         is_module = self.script.modules.is_module_class(owners[0])
         name = "forward" if is_module else "__call__"
-        return self.script.resolver.methods(owners[0]).get(name)
+        return self.script.resolver.classes.methods(owners[0]).get(name)
 
     def known_loss(self, call: ast.Call) -> bool:
         """Whether a call is one of PyTorch's losses that autocast does in float32."""
@@ -335,15 +335,15 @@ def _steps(script: Script, root: ast.AST) -> list[list[ast.AST]]:
 
 def _runs(script: Script, call: ast.Call) -> list[ast.AST]:
     """The functions or the modules of this project that a call may run or make."""
-    functions = script.resolver.callees(call)
+    functions = script.resolver.calls.callees(call)
     if functions:
         return list(functions)
-    made = script.resolver.class_of(call.func)
-    owners = [made] if made is not None else script.resolver.classes_of(call.func)
+    made = script.resolver.classes.named(call.func)
+    owners = [made] if made is not None else script.resolver.classes.of(call.func)
     parts: list[ast.AST] = []
     for owner in owners:
         if script.modules.is_module_class(owner):
-            parts += script.resolver.bases(owner)
+            parts += script.resolver.classes.bases(owner)
         elif made is None and (own := _called(script, owner)) is not None:
             parts.append(own)
     return parts
@@ -351,7 +351,7 @@ def _runs(script: Script, call: ast.Call) -> list[ast.AST]:
 
 def _called(script: Script, owner: ast.ClassDef) -> Function | None:
     """What runs when an object of a class is called; of Keras, its `call`."""
-    methods = script.resolver.methods(owner)
+    methods = script.resolver.classes.methods(owner)
     return methods.get("__call__") or methods.get("call")
 
 
@@ -434,8 +434,10 @@ def _hazard(script: Script, formats: Formats, node: ast.AST) -> str | None:
     if _EXACT.match(name):
         return "has no half-precision form"
     if last == "apply" and isinstance(node.func, ast.Attribute):
-        owner = script.resolver.class_of(node.func.value)
-        if owner and "torch.autograd.Function" in script.resolver.base_names(owner):
+        owner = script.resolver.classes.named(node.func.value)
+        if owner and "torch.autograd.Function" in script.resolver.classes.base_names(
+            owner
+        ):
             return "is a custom autograd.Function"
     if last == "numpy" or (name.startswith("numpy.") and not _OF_NUMBERS.match(name)):
         return "makes an array of what may be bfloat16"

@@ -158,7 +158,7 @@ class Outputs:
         if name.startswith("torch."):
             pair = last in self._PAIRS and len(call.args) + len(call.keywords) > 1
             return last in self._SAFE or pair
-        function = self.script.resolver.callee(call)
+        function = self.script.resolver.calls.callee(call)
         return function is not None and not self._has_numpy(function)
 
     def _computes(self, call: ast.Call) -> bool:

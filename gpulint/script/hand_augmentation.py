@@ -110,7 +110,7 @@ class _Moved:
         argument = found.loader.argument("dataset").direct
         origins = resolver.origins(argument) if argument is not None else ()
         call = origins[0].call if len(origins) == 1 else None
-        owner = resolver.class_of(call.func) if call is not None else None
+        owner = resolver.classes.named(call.func) if call is not None else None
         if call is None or owner is None or not isinstance(argument, ast.expr):
             raise CannotFix("the dataset is not clear")
         if not (index.holds(call) and index.holds(owner) and index.holds(argument)):
@@ -137,7 +137,7 @@ class _Moved:
             bases != ["torch.utils.data.Dataset"]
             or owner.decorator_list
             or owner.keywords
-            or any(owner in resolver.bases(heir) for heir in heirs)
+            or any(owner in resolver.classes.bases(heir) for heir in heirs)
         ):
             raise CannotFix(f"`{owner.name}` is no plain dataset of its own")
         named = (n for n in walk(*owner.body) if isinstance(n, ast.Name))

@@ -31,7 +31,7 @@ def _is_moved(script: Script, call: ast.Call, given: ast.expr, depth: int) -> bo
     """Whether a function that a call runs moves what one of its arguments holds."""
     return any(
         _moves(script, function, parameter.arg, depth)
-        for function in script.resolver.callees(call)
+        for function in script.resolver.calls.callees(call)
         if (parameter := parameter_given(script, function, call, given)) is not None
     )
 

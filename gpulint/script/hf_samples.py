@@ -124,7 +124,7 @@ def _is_known_collator(script: Script, node: ast.expr) -> bool:
             continue
         made = origin.call.func if origin.call is not None else origin.expression
         name = script.index.qualified(made) or ""
-        own = made is not None and script.resolver.class_of(made) is not None
+        own = made is not None and script.resolver.classes.named(made) is not None
         if not own and not name.startswith("transformers."):
             return False
     return True
@@ -151,14 +151,16 @@ def _is_changed_while_training(script: Script, trainer: HfTrainer) -> bool:
     classes = [
         owner
         for owner in script.index.all(ast.ClassDef)
-        if any(n.endswith("TrainerCallback") for n in resolver.base_names(owner))
+        if any(
+            n.endswith("TrainerCallback") for n in resolver.classes.base_names(owner)
+        )
     ]
     classes += [trainer.owner] if trainer.owner is not None else []
     return any(_OF_DATA.search(script.text(owner)) for owner in classes)
 
 
 def _loads_itself(script: Script, owner: ast.ClassDef) -> bool:
-    methods = script.resolver.methods(owner)
+    methods = script.resolver.classes.methods(owner)
     return "get_train_dataloader" in methods or "_get_dataloader" in methods
 
 
@@ -253,7 +255,7 @@ def _collators(script: Script, trainer: HfTrainer) -> Iterator[ast.AST]:
             if isinstance(origin.node, (ast.Lambda, ast.FunctionDef)):
                 yield origin.node
             elif origin.call is not None:
-                owner = script.resolver.class_of(origin.call.func)
+                owner = script.resolver.classes.named(origin.call.func)
                 if owner is not None:
                     yield owner
 

@@ -105,13 +105,13 @@ def _all_trainers(script: Script) -> list[HfTrainer]:
     names = frozenset(names_of(Maker.HF_TRAINER))
     resolver = script.resolver
     classes = script.index.all(ast.ClassDef)
-    here = {c.name for c in classes if names & resolver.base_names(c)}
+    here = {c.name for c in classes if names & resolver.classes.base_names(c)}
     for call in script.index.all(ast.Call):
         name = (dotted(call.func) or "").rpartition(".")[2]
         given = (k.arg for k in call.keywords)
         if name in here or "Trainer" in name or "train_dataset" in given:
-            owner = resolver.class_of(call.func)
-            if owner is not None and names & resolver.base_names(owner):
+            owner = resolver.classes.named(call.func)
+            if owner is not None and names & resolver.classes.base_names(owner):
                 found.append(HfTrainer(call, owner, script))
     return found
 

@@ -96,7 +96,7 @@ def _same_in_calls(script: Script, node: ast.expr) -> bool:
     function = script.index.function(node)
     if function is None or any(d.kind != "parameter" for d in definitions):
         return False
-    given = script.resolver.arguments(function, node.id)
+    given = script.resolver.calls.arguments(function, node.id)
     return bool(given) and all(_same_argument(script, a) for a in given or ())
 
 

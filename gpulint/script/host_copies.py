@@ -197,7 +197,7 @@ def _waits(script: Script, call: ast.Call, depth: int = 0) -> bool:
         return move.target is Target.CPU and not is_set(script, move)
     if last in ("float", "int", "bool", "print"):
         return any(script.where(a).device for a in call.args)
-    function = script.resolver.callee(call) if depth < MAX_DEPTH else None
+    function = script.resolver.calls.callee(call) if depth < MAX_DEPTH else None
     return function is not None and any(
         isinstance(node, ast.Call) and _waits(script, node, depth + 1)
         for node in walk(*function.body)

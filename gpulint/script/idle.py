@@ -192,6 +192,6 @@ def _trained_before(
         if any(loop.node in nodes for loop in script.training_loops):
             return before
         calls = (n for n in nodes if isinstance(n, ast.Call))
-        if any(script.resolver.callee(c) in trainers for c in calls):
+        if any(script.resolver.calls.callee(c) in trainers for c in calls):
             return before
     return None

@@ -144,7 +144,7 @@ def _neighbours(script: Script, layers: Sequence[ast.expr]) -> Iterator[IdleBias
 
 def _in_forward(script: Script) -> Iterator[IdleBias]:
     for owner in script.index.all(ast.ClassDef):
-        methods = script.resolver.methods(owner)
+        methods = script.resolver.classes.methods(owner)
         init = methods.get("__init__")
         if init is None:
             continue

@@ -104,8 +104,8 @@ def _is_of_nobody(script: Script, value: Value) -> bool:
         return True
     owner = script.index.parent(function)
     if function.name == "__init__" and isinstance(owner, ast.ClassDef):
-        return not script.resolver.constructors(owner)
-    return not script.resolver.callers(function)
+        return not script.resolver.classes.constructors(owner)
+    return not script.resolver.calls.callers(function)
 
 
 def _given_node(script: Script, loader: Loader, option: str) -> ast.expr | None:
@@ -212,7 +212,7 @@ def _makes_object(script: Script, node: ast.expr | None) -> bool:
     if not isinstance(node, ast.Call):
         return False
     name = (script.index.qualified(node.func) or "").rpartition(".")[2]
-    known = script.resolver.class_of(node.func) is not None
+    known = script.resolver.classes.named(node.func) is not None
     return known or (name[:1].isupper() and name.endswith("Sampler"))
 
 
@@ -239,8 +239,8 @@ def iterable_classes(script: Script, loader: Loader) -> list[ast.ClassDef]:
     nodes = loader.argument("dataset").nodes
     for origin in (o for n in nodes for o in script.resolver.origins(n)):
         call = origin.call
-        owner = script.resolver.class_of(call.func) if call is not None else None
-        if owner is None or not script.resolver.base_names(owner) & _ITERABLE:
+        owner = script.resolver.classes.named(call.func) if call is not None else None
+        if owner is None or not script.resolver.classes.base_names(owner) & _ITERABLE:
             return []
         found.append(owner)
     return found

@@ -105,7 +105,7 @@ def _changes_image(script: Script, node: ast.expr) -> bool:
     last = name.rpartition(".")[2]
     if name in _OPERATIONS:
         return True
-    if last in _FUNCTIONS and script.resolver.callee(node) is not None:
+    if last in _FUNCTIONS and script.resolver.calls.callee(node) is not None:
         return True  # of the program's own
     if name.startswith(FUNCTIONAL):
         return last in _FUNCTIONS

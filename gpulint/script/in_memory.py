@@ -56,13 +56,13 @@ def _of_origin(script: Script, origin: Origin, depth: int) -> Gathered | None:
         found = [_of_origin(script, its, depth + 1) for its in inner]
         whole_known = bool(found) and all(f is not None and not f.owner for f in found)
         return Gathered(call) if whole_known else None
-    owner = script.resolver.class_of(call.func) if not origin.path else None
+    owner = script.resolver.classes.named(call.func) if not origin.path else None
     return _of_class(script, owner) if owner is not None else None
 
 
 def _of_class(script: Script, owner: ast.ClassDef) -> Gathered | None:
     """A class whose samples are `self.x[index], self.y[index]`, as many as of `x`."""
-    methods = script.resolver.methods(owner)
+    methods = script.resolver.classes.methods(owner)
     item, length = methods.get("__getitem__"), methods.get("__len__")
     if item is None or length is None or "__getitems__" in methods:
         return None

@@ -115,7 +115,7 @@ class Invariants:
         owner = self.index.owner(node)
         if owner is None:
             return False
-        definitions = self.script.resolver.member(owner, node.attr)
+        definitions = self.script.resolver.classes.member(owner, node.attr)
         if not definitions or any(
             getattr(self.index.scope(d.node), "name", "")
             not in ("__init__", owner.name)

@@ -71,7 +71,11 @@ def why_not_kept(script: Script, loader: Loader) -> str | None:
         return "the loader is built in a loop, and each one would keep its workers"
     if dataset.mutated:
         return "samples change the dataset, and workers that live on would keep that"
-    names = loader.evaluator.resolver.methods(dataset.owner) if dataset.owner else {}
+    names = (
+        loader.evaluator.resolver.classes.methods(dataset.owner)
+        if dataset.owner
+        else {}
+    )
     if "set_epoch" in names:
         return "the dataset's `set_epoch` may be called in another file"
     return None

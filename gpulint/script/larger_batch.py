@@ -121,7 +121,7 @@ def _parameter(script: Script, call: ast.Call, position: int) -> str:
     """What a function of the project, or a loader, calls an argument by position."""
     if any(call is loader.call for loader in script.loaders):
         return "batch_size"
-    function = script.resolver.callee(call)
+    function = script.resolver.calls.callee(call)
     if function is None:
         return ""
     names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]

@@ -86,8 +86,10 @@ def _is_never_called(script: Script, method: Kept) -> bool:
         return False
     if not has_plain_decorators(script.index, method):
         return False
-    bases = script.resolver.bases(owner)
-    outside = (b for c in bases for b in c.bases if script.resolver.class_of(b) is None)
+    bases = script.resolver.classes.bases(owner)
+    outside = (
+        b for c in bases for b in c.bases if script.resolver.classes.named(b) is None
+    )
     if not all(script.index.qualified(base) in _PLAIN for base in outside):
         return False
     users = programs(script)

@@ -46,7 +46,7 @@ def is_lightning(script: Script, owner: ast.ClassDef | None, *kinds: str) -> boo
     """Whether a class derives from Lightning's, here or through its project."""
     if owner is None:
         return False
-    names = script.resolver.base_names(owner)
+    names = script.resolver.classes.base_names(owner)
     return any(n.rpartition(".")[2] in kinds for n in names)
 
 
@@ -88,7 +88,7 @@ def hooks_above(script: Script, node: ast.AST, depth: int = 0) -> frozenset[str]
         return frozenset()
     if depth > MAX_DEPTH or not is_lightning(script, owner, *MODULES):
         return frozenset()
-    callers = [c for c in script.resolver.callers(function) if not _of_base(c)]
+    callers = [c for c in script.resolver.calls.callers(function) if not _of_base(c)]
     callers = [c for c in callers if not script.of(c).is_test]
     above = [hooks_above(script.of(c), c, depth + 1) for c in callers]
     if not all(above):
@@ -117,8 +117,8 @@ def moves_batches(script: Script, owner: ast.ClassDef) -> bool:
     if project is not None and project.files and project.mentions(_MOVES_BY_HAND):
         return False
     if any(
-        "transfer_batch_to_device" in script.resolver.methods(its)
-        for its in script.resolver.bases(owner)
+        "transfer_batch_to_device" in script.resolver.classes.methods(its)
+        for its in script.resolver.classes.bases(owner)
     ):
         return False
     return not never_on_gpu(script, owner)

@@ -55,7 +55,7 @@ def _hooks_above(script: Script, node: ast.AST, depth: int) -> frozenset[str]:
     )
     if own and function.name in LOADER_HOOKS:
         return frozenset({function.name})
-    callers = script.resolver.callers(function)
+    callers = script.resolver.calls.callers(function)
     callers = [c for c in callers if not script.of(c).is_test]
     above = [_hooks_above(script.of(c), c, depth + 1) for c in callers]
     if own and not callers and isinstance(owner, ast.ClassDef):

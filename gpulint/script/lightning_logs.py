@@ -82,7 +82,9 @@ class Log:
 def step_logs(script: Script) -> Iterator[Log]:
     """The calls that are made in each step, in a module that logs as Lightning does."""
     for owner in modules(script):
-        methods = {m for its in script.resolver.bases(owner) for m in _defined(its)}
+        methods = {
+            m for its in script.resolver.classes.bases(owner) for m in _defined(its)
+        }
         if methods & _METHODS:
             continue
         for call in script.index.all(ast.Call):

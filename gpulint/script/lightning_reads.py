@@ -144,7 +144,7 @@ def is_single(script: Script, node: ast.expr, depth: int = 0) -> bool:
     names = [script.index.qualified(func) or "" for func in made or [node.func]]
     if all(n.startswith("torch.nn.") and _last(n) in SINGLE_LOSSES for n in names):
         return script.scalars.without_dimensions(node)
-    function = script.resolver.callee(node)
+    function = script.resolver.calls.callee(node)
     if function is not None:
         returned = script.resolver.flow(function).returns
         its = script.of(function)

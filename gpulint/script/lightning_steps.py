@@ -123,11 +123,11 @@ class LightningSteps:
         if not hooks_above(its, function.body[0]):
             return False
         if function.name in BATCH_HOOKS:
-            position = its.resolver.position(function, definition.name)
+            position = its.resolver.calls.position(function, definition.name)
             return position == BATCH_HOOKS[function.name]
         if definition.value is not None:
             return False
-        given = its.resolver.arguments(function, definition.name)
+        given = its.resolver.calls.arguments(function, definition.name)
         return bool(given) and all(
             self.script.of(n).lightning_steps.is_part_of_batch(n) for n in given or ()
         )
@@ -188,7 +188,7 @@ class LightningSteps:
         function = enclosing_function(self.index, definition)
         if not isinstance(function, ast.FunctionDef) or definition.value is not None:
             return False
-        given = self.script.resolver.arguments(function, definition.name)
+        given = self.script.resolver.calls.arguments(function, definition.name)
         return bool(given) and all(
             self.script.of(n).lightning_steps.is_computed(n) for n in given or ()
         )
@@ -201,7 +201,7 @@ class LightningSteps:
         name = self.index.qualified(func) or ""
         if isinstance(func, ast.Attribute) and last_name(call) in _TO_HOST:
             return False
-        function = self.script.resolver.callee(call)
+        function = self.script.resolver.calls.callee(call)
         if function is not None:
             returned = self.script.resolver.flow(function).returns
             its = self.script.of(function).lightning_steps

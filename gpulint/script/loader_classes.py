@@ -22,7 +22,7 @@ def constructions(resolver: Resolver) -> Iterator[ast.Call]:
     calls = resolver.index.calls_by_name
     for name in [n for n in calls if n.endswith(SUFFIX)]:
         for call in calls[name]:
-            owner = resolver.class_of(call.func)
+            owner = resolver.classes.named(call.func)
             if owner is not None and _is_plain(resolver, owner):
                 inits = _inits(resolver, owner)
                 if all(map(_hands_on, inits)):
@@ -46,9 +46,9 @@ def builds(resolver: Resolver, call: ast.Call, owner: ast.ClassDef) -> bool:
 
     `init(config, module)` looks a class up in a module that it is given.
     """
-    made = resolver.class_of(call.func)
+    made = resolver.classes.named(call.func)
     if made is not None:
-        return owner in resolver.bases(made)
+        return owner in resolver.classes.bases(made)
     given = [*call.args, *(k.value for k in call.keywords)]
     if isinstance(call.func, ast.Call) and last_name(call.func) == "getattr":
         given = call.func.args[:1]
@@ -80,12 +80,12 @@ def _modules(resolver: Resolver, node: ast.expr) -> Iterator[FileIndex]:
 
 def _is_plain(resolver: Resolver, owner: ast.ClassDef) -> bool:
     """Whether a class is a DataLoader that iterates as DataLoader does."""
-    family = resolver.bases(owner)
+    family = resolver.classes.bases(owner)
     names = {
         resolver.index.qualified(base) or ""
         for current in family
         for base in current.bases
-        if resolver.class_of(base) is None and not isinstance(base, ast.Subscript)
+        if resolver.classes.named(base) is None and not isinstance(base, ast.Subscript)
     }
     others = {n for n in names if n.rpartition(".")[2] not in _NEUTRAL}
     return others == {LOADER} and not any(_has_own_ways(c) for c in family)
@@ -111,7 +111,7 @@ def _inits(resolver: Resolver, owner: ast.ClassDef) -> list[Function]:
     """The `__init__` of a class and of its bases in this project, its own first."""
     return [
         item
-        for current in resolver.bases(owner)
+        for current in resolver.classes.bases(owner)
         for item in current.body
         if isinstance(item, ast.FunctionDef) and item.name == "__init__"
     ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Target
 from gpulint.index.build import last_name
-from gpulint.index.resolve import TENSOR_METHODS
+from gpulint.index.calls import TENSOR_METHODS
 from gpulint.index.values import LOADER_OPTIONS
 from gpulint.index.walk import walk
 from gpulint.script.edits import Replace, Rewrite
@@ -73,7 +73,7 @@ def fed_by_framework(script: Script, loader: Loader) -> bool:
     if "lightning" in script.frameworks:
         return True
     owner = script.index.owner(loader.call)
-    bases = script.resolver.base_names(owner) if owner is not None else set()
+    bases = script.resolver.classes.base_names(owner) if owner is not None else set()
     return any(base.startswith(_TRAINERS) for base in bases)
 
 

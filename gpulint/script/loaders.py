@@ -160,7 +160,7 @@ def _is_repeated(resolver: Resolver, function: Function) -> bool:
     todo = [(function, 1)]
     seen = {function}
     for current, depth in todo:
-        for call in resolver.callers(current):
+        for call in resolver.calls.callers(current):
             looped, caller = _around(resolver, call)
             if looped:
                 return True

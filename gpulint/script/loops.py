@@ -259,14 +259,14 @@ class Loops:
                 name = dotted(iterable.func) or ""
             if LOADER_NAME.search(name):
                 return True
-            owners = self.resolver.classes_of(iterable)
+            owners = self.resolver.classes.of(iterable)
             if owners and all(map(self._gives_batches, owners)):
                 return True
         return False
 
     def _gives_batches(self, owner: ast.ClassDef) -> bool:
         """Whether iterating an object goes over a loader that it holds."""
-        its = self.resolver.methods(owner).get("__iter__")
+        its = self.resolver.classes.methods(owner).get("__iter__")
         for node in walk_scope(its) if its is not None else ():
             over: ast.expr | None = None
             if isinstance(node, ast.For):
@@ -304,7 +304,7 @@ class Loops:
                 calls.append(node)
                 if project is not None and not self._may_train(node, project):
                     continue
-                for function in self.resolver.callees(node):
+                for function in self.resolver.calls.callees(node):
                     if function in helpers or len(helpers) >= 12:
                         continue
                     helpers.append(function)
@@ -340,7 +340,7 @@ class Loops:
             for loop in loops
             if any(LOADER_NAME.search(dotted(n) or "") for n in walk(loop.iter))
             for call in home.calls_below(loop)
-            for step in self.resolver.callees(call)
+            for step in self.resolver.calls.callees(call)
             for inner in self.index.home(step).calls_below(step)
         )
 
@@ -378,7 +378,7 @@ class Loops:
         stepping = [
             call
             for call in self.index.calls_below(loop.node)
-            for function in self.resolver.callees(call)
+            for function in self.resolver.calls.callees(call)
             if any(self.index.home(b).inside(b, function) for b in loop.backward)
         ]
         return bool(stepping) and all(map(self.without_grad, stepping))

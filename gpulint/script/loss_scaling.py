@@ -147,7 +147,7 @@ class LossScaling:
                 return True
             if self._hands_on([call]):
                 return True
-            function = self.script.resolver.callee(call)
+            function = self.script.resolver.calls.callee(call)
             if function is not None and _mentions(function, "unscale_", "grad"):
                 return True
         return _reads_gradients(self.scope, rows)
@@ -210,7 +210,7 @@ class LossScaling:
             return True
         if _reads_gradients(self.scope) or self._hands_on(self.calls):
             return True
-        functions = (self.script.resolver.callee(call) for call in self.calls)
+        functions = (self.script.resolver.calls.callee(call) for call in self.calls)
         return any(
             f is not None and _mentions(f, "grad", "unscale_") for f in functions
         )

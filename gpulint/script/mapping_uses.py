@@ -141,14 +141,14 @@ class MappingUses:
             self._out_of_sight(call, keys)
 
     def _called(self, call: ast.Call) -> Function | None:
-        owner = self.resolver.class_of(call.func)
+        owner = self.resolver.classes.named(call.func)
         if owner is not None:
-            return self.resolver.methods(owner).get("__init__")
-        return self.resolver.callee(call)
+            return self.resolver.classes.methods(owner).get("__init__")
+        return self.resolver.calls.callee(call)
 
     def _out_of_sight(self, call: ast.Call, keys: Keys) -> None:
         """A call of other code: known ones show it, or give the same keys."""
-        own = self.resolver.class_of(call.func) or self.resolver.callee(call)
+        own = self.resolver.classes.named(call.func) or self.resolver.calls.callee(call)
         name = last_name(call)
         if own is None and name in _SAME:
             self._todo.append((call, keys))
@@ -213,7 +213,7 @@ class MappingUses:
         if function is None or function.decorator_list:
             self._escapes.add(keys)
             return
-        self._todo += [(call, keys) for call in self.resolver.callers(function)]
+        self._todo += [(call, keys) for call in self.resolver.calls.callers(function)]
 
 
 def item(root: ast.expr | None, keys: Keys) -> ast.expr | None:

@@ -75,7 +75,7 @@ def _handed_back(
     script: Script, call: ast.Call, key: object, depth: int
 ) -> Iterator[bool]:
     """What a helper was given as the argument that one of its ways returns as it is."""
-    function = script.resolver.callee(call)
+    function = script.resolver.calls.callee(call)
     returned = script.resolver.flow(function).returns if function is not None else []
     if function is None:
         yield False

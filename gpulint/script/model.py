@@ -675,7 +675,9 @@ class Script:
         scope = self.index.scope(at)
         if rest and self.resolver.self_name(scope) == head:
             owner = self.index.owner(at)
-            defined = self.resolver.member(owner, rest) if owner is not None else []
+            defined = (
+                self.resolver.classes.member(owner, rest) if owner is not None else []
+            )
             inside = [d for d in defined if self.index.scope(d.node) is scope]
             if not inside:
                 return bool(defined) and getattr(scope, "name", "") != "__init__"

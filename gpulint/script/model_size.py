@@ -189,13 +189,13 @@ def _made(script: Script, call: ast.Call | None, depth: int) -> Size | None:
     if name.startswith("torch.nn."):
         inside = [n for n in walk(call) if isinstance(n, ast.Call)]
         return _total(_part(script, c, call, depth) for c in inside)
-    owner = script.resolver.class_of(call.func)
+    owner = script.resolver.classes.named(call.func)
     if owner is None or not script.modules.is_module_class(owner):
         return None
-    methods = script.resolver.methods(owner)
+    methods = script.resolver.classes.methods(owner)
     init = methods.get("__init__")
     if init is None:  # of a plain module: it makes nothing
-        bases = script.resolver.base_names(owner)
+        bases = script.resolver.classes.base_names(owner)
         return NOTHING if set(bases) <= {"torch.nn.Module"} else None
     size = _layers_in(script, init, depth)
     if size is not None and any(is_product(script, n) for n in walk(*_run(methods))):
@@ -222,7 +222,7 @@ def _own_method(script: Script, call: ast.Call) -> Function | None:
     own = script.resolver.self_name(script.index.scope(call))
     if not isinstance(func.value, ast.Name) or func.value.id != own:
         return None
-    return script.resolver.methods(owner).get(func.attr)
+    return script.resolver.classes.methods(owner).get(func.attr)
 
 
 def _makes_no_layer(script: Script, call: ast.Call) -> bool:

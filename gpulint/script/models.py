@@ -63,7 +63,9 @@ def is_cast_elsewhere(script: Script) -> bool:
     """
     names = dict.fromkeys(map(dotted, trained_models(script)))
     calls = [c for n in names if n for c in script.index.calls_given.get(n, ())]
-    functions = dict.fromkeys(f for c in calls for f in script.resolver.callees(c))
+    functions = dict.fromkeys(
+        f for c in calls for f in script.resolver.calls.callees(c)
+    )
     return any(map(names_half, walk(*functions)))
 
 
@@ -117,10 +119,10 @@ def _is_unset(script: Script, node: ast.expr | None) -> bool:
     owner, text = script.index.owner(node), script.source_of(node).text
     if owner is None or "setattr(" in text or "__dict__" in text:
         return False
-    classes = script.resolver.bases(owner)
+    classes = script.resolver.classes.bases(owner)
     bases = [base for known in classes for base in known.bases]
     return all(
-        script.resolver.class_of(base) is not None or dotted(base) == "object"
+        script.resolver.classes.named(base) is not None or dotted(base) == "object"
         for base in bases
     )
 

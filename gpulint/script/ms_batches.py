@@ -79,7 +79,7 @@ def _is_for_evaluation(script: Script, stage: Stage) -> bool:
 def _for_training(script: Script, stage: Stage) -> Stage:
     """The stage as if its function were not called for evaluation."""
     function = script.index.function(stage.call)
-    callers = script.resolver.callers(function) if function is not None else []
+    callers = script.resolver.calls.callers(function) if function is not None else []
     kept = [c for c in callers if not _evaluates(script, c)]
     if function is None or not kept or len(kept) == len(callers):
         return stage

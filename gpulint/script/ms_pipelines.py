@@ -118,7 +118,7 @@ class MsPipelines:
                 c
                 for f in functions
                 if f is not None
-                for c in self.script.resolver.callers(f)
+                for c in self.script.resolver.calls.callers(f)
             ]
             scripts |= {self.script.index.home(c): self.script.of(c) for c in callers}
             functions = [index.function(c) for c in callers]
@@ -132,7 +132,9 @@ class MsPipelines:
         if self.is_trained(call):
             return True
         function = self.script.index.function(call)
-        callers = () if function is None else self.script.resolver.callers(function)
+        callers = (
+            () if function is None else self.script.resolver.calls.callers(function)
+        )
         if function is not None and not callers:
             return True
         using = [self.script.of(call) for call in callers] or [self.script]
@@ -202,7 +204,7 @@ class MsPipelines:
     def _updates(self, call: ast.Call) -> bool:
         """Whether a call runs a training step: a cell or function that updates."""
         script = self.script
-        function = script.resolver.callee(call)
+        function = script.resolver.calls.callee(call)
         if function is not None:
             return is_step(script, function)
         for origin in script.resolver.origins(call.func):

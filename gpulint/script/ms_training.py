@@ -45,7 +45,7 @@ def step_functions(script: Script) -> Iterator[Function]:
     """Functions that compute gradients and update weights, run by a training loop."""
     run: dict[Function, None] = {}
     for loop in script.ms_pipelines.train_loops:
-        function = script.resolver.callee(loop.step)
+        function = script.resolver.calls.callee(loop.step)
         if function is not None and is_step(script, function):
             run[function] = None
     yield from (f for f in run if script.index.holds(f))

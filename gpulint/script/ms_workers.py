@@ -50,7 +50,7 @@ def is_stream(script: Script, dataset: Dataset) -> bool:
     """Whether samples come in the order in which they are asked for, at any index."""
     if not dataset.mutated or dataset.owner is None:
         return False
-    method = script.resolver.methods(dataset.owner).get("__getitem__")
+    method = script.resolver.classes.methods(dataset.owner).get("__getitem__")
     if method is None or len(method.args.args) < 2:
         return False
     asked = method.args.args[1].arg
@@ -69,7 +69,9 @@ def source_of(stage: Stage) -> Dataset:
     for node in stage.argument("source").nodes:
         for origin in script.resolver.origins(node):
             made = origin.call
-            owner = script.resolver.class_of(made.func) if made is not None else None
+            owner = (
+                script.resolver.classes.named(made.func) if made is not None else None
+            )
             if owner is None:
                 return Dataset(Work.UNKNOWN)
             found.append(read_class(owner, script.evaluator))
@@ -161,7 +163,7 @@ def _functions(script: Script, operation: ast.expr) -> list[Function]:
     """The function, or the `__call__` of the object, that an operation is."""
     made = (origin.node for origin in script.resolver.origins(operation))
     found: list[Function] = [n for n in made if isinstance(n, ast.FunctionDef)]
-    for owner in script.resolver.classes_of(operation):
-        method = script.resolver.methods(owner).get("__call__")
+    for owner in script.resolver.classes.of(operation):
+        method = script.resolver.classes.methods(owner).get("__call__")
         found += [method] if method is not None else []
     return found

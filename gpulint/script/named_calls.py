@@ -36,7 +36,7 @@ def named_calls(script: Script, function: Function) -> list[ast.Call]:
 def _kept_as(script: Script, owner: ast.ClassDef) -> set[str] | None:
     """The attributes that hold the objects of a class; None: some lie elsewhere."""
     names = set()
-    for call in script.resolver.constructors(owner):
+    for call in script.resolver.classes.constructors(owner):
         above = script.index.home(call).parent(call)
         targets = above.targets if isinstance(above, ast.Assign) else []
         kept = [target.attr for target in targets if isinstance(target, ast.Attribute)]

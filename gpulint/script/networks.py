@@ -263,7 +263,7 @@ def own_networks(script: Script) -> Iterator[ast.ClassDef]:
     ]
     parts: set[ast.AST] = set()
     for owner in modules:
-        below = [*leads_to(script, owner), *script.resolver.bases(owner)]
+        below = [*leads_to(script, owner), *script.resolver.classes.bases(owner)]
         parts.update(part for part in below if part is not owner)
     yield from (m for m in modules if m not in parts and not _NO_NETWORK.search(m.name))
 
@@ -498,11 +498,13 @@ class Network:
     def _runs_own(self, call: ast.Call) -> bool:
         """Whether a call makes an object of the program's classes, or calls one."""
         resolver = self.script.resolver
-        if resolver.class_of(call.func) is not None or resolver.callees(call):
+        if resolver.classes.named(call.func) is not None or resolver.calls.callees(
+            call
+        ):
             return True
         makers = [origin.call for origin in resolver.origins(call.func)]
         return bool(makers) and all(
-            made is not None and resolver.class_of(made.func) is not None
+            made is not None and resolver.classes.named(made.func) is not None
             for made in makers
         )
 
@@ -606,14 +608,14 @@ class Network:
         callers: dict[Function, list[ast.Call]] = defaultdict(list)
         resolver = self.script.resolver
         if isinstance(self.made, ast.ClassDef):
-            init = resolver.methods(self.made).get("__init__")
-            if init is not None and not resolver.callers(init):
+            init = resolver.classes.methods(self.made).get("__init__")
+            if init is not None and not resolver.calls.callers(init):
                 callers[init] = []  # so its defaults are what it gets
         for call, _ in self.calls:
-            functions: Iterable[Function | None] = resolver.callees(call)
-            owner = resolver.class_of(call.func)
+            functions: Iterable[Function | None] = resolver.calls.callees(call)
+            owner = resolver.classes.named(call.func)
             if owner is not None:
-                functions = [resolver.methods(owner).get("__init__")]
+                functions = [resolver.classes.methods(owner).get("__init__")]
             for function in functions:
                 if function is not None:
                     callers[function].append(call)

@@ -215,7 +215,7 @@ def _own_methods(script: Script, nodes: list[ast.AST]) -> Iterator[ast.AST]:
     """The methods of the same object that some code calls."""
     for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            function = script.resolver.callee(node)
+            function = script.resolver.calls.callee(node)
             if dotted(node.func.value) == "self" and function is not None:
                 yield function
 

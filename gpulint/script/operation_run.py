@@ -48,7 +48,7 @@ def _method(script: Script, owner: ast.ClassDef, entry: Function, run: Run) -> F
     its_self = resolver.self_name(method) if method is not None else None
     if method is None or its_self is None or method not in owner.body:
         raise CannotFix("the operations stand in no method of the dataset")
-    for call in resolver.callers(method) if method is not entry else []:
+    for call in resolver.calls.callers(method) if method is not entry else []:
         caller = index.function(call)
         mine = resolver.self_name(caller) if caller in owner.body else None
         if mine is None or dotted(call.func) != f"{mine}.{method.name}":

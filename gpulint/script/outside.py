@@ -55,13 +55,13 @@ def _users(resolver: Resolver, index: FileIndex, loader: Loader) -> Iterator[Fil
         if function is None or function in seen or depth > MAX_DEPTH:
             continue
         seen.add(function)
-        for call in resolver.callers(function):
+        for call in resolver.calls.callers(function):
             yield index.home(call)
             todo.append((call, depth + 1))
         owner = index.parent(function)
         if isinstance(owner, ast.ClassDef):  # kept on the object, used elsewhere
-            todo += [(made, depth + 1) for made in resolver.constructors(owner)]
-            yield from map(index.home, resolver.constructors(owner))
+            todo += [(made, depth + 1) for made in resolver.classes.constructors(owner)]
+            yield from map(index.home, resolver.classes.constructors(owner))
 
 
 def handed_to(resolver: Resolver, index: FileIndex) -> Iterator[FileIndex]:
@@ -70,8 +70,10 @@ def handed_to(resolver: Resolver, index: FileIndex) -> Iterator[FileIndex]:
         values = [*call.args, *(k.value for k in call.keywords)]
         if not any(map(_sounds_like_data, values)):
             continue
-        owner = resolver.class_of(call.func)
-        for callee in resolver.callees(call) or ([owner] if owner is not None else []):
+        owner = resolver.classes.named(call.func)
+        for callee in resolver.calls.callees(call) or (
+            [owner] if owner is not None else []
+        ):
             if not index.holds(callee):
                 yield index.home(callee)
 

@@ -104,13 +104,13 @@ def _by_hand(script: Script, origin: Origin) -> bool:
         return True
     if any(k.arg == "device" for k in node.keywords):
         return True
-    function = script.resolver.callee(node)
+    function = script.resolver.calls.callee(node)
     if function is not None:
         return bool(script.resolver.flow(function).yields)
-    owner = script.resolver.class_of(node.func)
+    owner = script.resolver.classes.named(node.func)
     if owner is None:
         return False
-    names = script.resolver.base_names(owner)
+    names = script.resolver.classes.base_names(owner)
     return not any(n.endswith(("DataLoader", "Loader")) for n in names)
 
 
@@ -203,14 +203,14 @@ def _of_batch(script: Script, loop: Loop, call: ast.Call) -> Iterator[ast.expr]:
 
 
 def _makes_arrays(script: Script, loop: Loop, call: ast.Call) -> bool:
-    function = script.resolver.callee(call)
+    function = script.resolver.calls.callee(call)
     if function is None:
         return False
     taken = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
     left = set(_of_batch(script, loop, call))
     its = script.of(function)
     for name in (a.arg for a in taken):
-        given, clear = script.resolver.given(call, function, name)
+        given, clear = script.resolver.calls.given(call, function, name)
         if left.isdisjoint(given):
             continue
         reads = [
@@ -305,7 +305,7 @@ def _joins(script: Script, node: ast.AST, depth: int) -> bool:
     """
     if not isinstance(node, ast.Call):
         return False
-    function = script.resolver.callee(node)
+    function = script.resolver.calls.callee(node)
     given = [*node.args, *(k.value for k in node.keywords)]
     if function is None:
         return False

@@ -78,16 +78,16 @@ class PerSample:
 
     def _helper(self, node: ast.AST) -> Function | None:
         if isinstance(node, ast.Call):
-            return self.resolver.callee(node)
+            return self.resolver.calls.callee(node)
         if isinstance(node, ast.Attribute):
-            return self.resolver.methods(self.owner).get(node.attr)
+            return self.resolver.classes.methods(self.owner).get(node.attr)
         return None
 
     def _may_be_property(self, node: ast.AST) -> bool:
         """`self.table`, where a method of that name is a property."""
         if not isinstance(node, ast.Attribute) or not self._is_self(node.value):
             return False
-        method = self.resolver.methods(self.owner).get(node.attr)
+        method = self.resolver.classes.methods(self.owner).get(node.attr)
         marks = method.decorator_list if method is not None else []
         return "property" in map(dotted, marks)
 
@@ -168,7 +168,9 @@ class PerSample:
         """Whether the call of a helper passes the same for each sample."""
         if frame.call is None or frame.caller is None:
             return False
-        given, clear = self.resolver.given(frame.call, frame.function, parameter.name)
+        given, clear = self.resolver.calls.given(
+            frame.call, frame.function, parameter.name
+        )
         if not clear or not (given or parameter.value):
             return False
         caller = frame.caller
@@ -176,7 +178,7 @@ class PerSample:
 
     def _is_fixed_member(self, name: str) -> bool:
         """Whether samples leave `self.name` as it is, and the class shows it."""
-        found = self.resolver.member(self.owner, name)
+        found = self.resolver.classes.member(self.owner, name)
         return bool(found) and all(
             self.index.function(d.node) not in self._changers
             and d.kind in ("assign", "field")

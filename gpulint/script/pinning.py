@@ -94,9 +94,9 @@ def _sends(script: Script, origin: Origin) -> bool:
         values = [*node.args, *(k.value for k in node.keywords)]
         if any(k.arg == "device" for k in node.keywords):
             return True
-        owner = script.resolver.class_of(node.func)
+        owner = script.resolver.classes.named(node.func)
         if owner is not None:
-            methods = script.resolver.methods(owner)
+            methods = script.resolver.classes.methods(owner)
             if "__call__" in methods:
                 call = Origin(methods["__call__"], "function")
                 return _sends(script, call)
@@ -414,7 +414,7 @@ def _sent_by_framework(script: Script, loader: Loader) -> bool:
     owner = script.index.owner(loader.call)
     if owner is None:
         return False
-    names = script.resolver.base_names(owner)
+    names = script.resolver.classes.base_names(owner)
     if any(n.endswith("LightningModule") for n in names):
         return True
     return any(n.endswith("DataModule") for n in names) and has_trainer(script)

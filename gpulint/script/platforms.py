@@ -131,7 +131,7 @@ def _made_of(script: Script, node: ast.AST, signs: set[ast.Constant]) -> ast.AST
     """A sign in an expression, in the function around it, or in the one it calls."""
     places: list[ast.AST | Function | None] = [node]
     if isinstance(node, ast.Call):
-        places.append(script.resolver.callee(node))
+        places.append(script.resolver.calls.callee(node))
     home = script.index.function(node) if script.index.holds(node) else None
     label = isinstance(node, ast.Constant) and isinstance(node.value, str)
     if home is not None and (label or _returns(home)):

@@ -90,10 +90,10 @@ def _is_of_base(script: Script, node: ast.expr) -> bool:
     owner = script.index.owner(node)
     if not isinstance(node, ast.Attribute) or owner is None:
         return False
-    classes = script.resolver.bases(owner)
+    classes = script.resolver.classes.bases(owner)
     homes = [script.index.home(known) for known in classes]
     outside = (
-        b for c in classes for b in c.bases if script.resolver.class_of(b) is None
+        b for c in classes for b in c.bases if script.resolver.classes.named(b) is None
     )
     return any(True for _ in outside) and not any(
         home.attribute_writes.get(node.attr) for home in homes
@@ -142,7 +142,7 @@ def _of_definition(
     function = script.index.parent(arguments) if arguments is not None else None
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return ()
-    given = script.resolver.arguments(function, definition.name)
+    given = script.resolver.calls.arguments(function, definition.name)
     found: dict[ast.Call, None] = {}
     for argument in given or ():
         its = preparations(script.of(argument), argument, depth + 1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
 from gpulint.index.build import last_name
-from gpulint.index.resolve import TENSOR_METHODS
+from gpulint.index.calls import TENSOR_METHODS
 from gpulint.index.walk import walk
 from gpulint.script.half import MAX_REACHED, reached
 from gpulint.script.neighbours import run_together
@@ -97,9 +97,9 @@ def _perhaps_run(script: Script, roots: list[ast.AST]) -> str | None:
 def _is_followed(script: Script, call: ast.Call) -> bool:
     """Whether it is known what of the project a call runs."""
     resolver = script.resolver
-    if resolver.callees(call) or resolver.class_of(call.func) is not None:
+    if resolver.calls.callees(call) or resolver.classes.named(call.func) is not None:
         return True
-    return bool(resolver.classes_of(call.func))
+    return bool(resolver.classes.of(call.func))
 
 
 def _of_unknown(script: Script, call: ast.Call) -> Iterator[str]:
@@ -142,7 +142,9 @@ def _has_protected_method(script: Script, call: ast.Call) -> bool:
     head = (home.qualified(func) or "").partition(".")[0]
     if head in {origin.partition(".")[0] for origin in home.imports.values()}:
         return False
-    known = script.resolver.callees(call) or script.resolver.classes_of(func.value)
+    known = script.resolver.calls.callees(call) or script.resolver.classes.of(
+        func.value
+    )
     methods = (pattern.rpartition(".")[2] for pattern in script.protect)
     return not known and any(
         fnmatchcase(func.attr, method) for method in methods if method.strip("*?")

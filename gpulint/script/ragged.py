@@ -133,8 +133,8 @@ def refuses_one_sample(script: Script, loop: Loop) -> ast.Call | None:
 
 def _sequences(script: Script, made: ast.Call | None) -> Iterator[ast.Call]:
     """The `nn.Sequential(…)` that a call is, or that the class it calls makes."""
-    owner = script.resolver.class_of(made.func) if made is not None else None
-    init = script.resolver.methods(owner).get("__init__") if owner else None
+    owner = script.resolver.classes.named(made.func) if made is not None else None
+    init = script.resolver.classes.methods(owner).get("__init__") if owner else None
     for node in walk(*init.body) if init is not None else [made]:
         func = node.func if isinstance(node, ast.Call) else None
         if script.index.qualified(func) == "torch.nn.Sequential":

@@ -48,7 +48,7 @@ def _are_rare(
         )
         return
     function = its.index.function(node)
-    callers = its.resolver.callers(function) if function is not None else []
+    callers = its.resolver.calls.callers(function) if function is not None else []
     if not callers or depth >= MAX_DEPTH:
         yield False if callers else None
         return

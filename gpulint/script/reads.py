@@ -162,11 +162,11 @@ def _is_loss(script: Script, callee: ast.expr) -> bool:
 
 
 def _called(script: Script, call: ast.Call) -> Function | None:
-    function = script.resolver.callee(call)
+    function = script.resolver.calls.callee(call)
     if function is not None:
         return function
-    for owner in script.resolver.classes_of(call.func):
-        return script.resolver.methods(owner).get("forward")
+    for owner in script.resolver.classes.of(call.func):
+        return script.resolver.classes.methods(owner).get("forward")
     return None
 
 

@@ -75,7 +75,7 @@ def _sites(
             continue
         if branches_of(script.index, site, function):
             continue
-        callers = script.resolver.callers(function)
+        callers = script.resolver.calls.callers(function)
         todo += [(c, (function, *way)) for c in callers if script.index.holds(c)]
 
 
@@ -98,7 +98,7 @@ def _iterated(script: Script, loader: Loader, loop: Loop) -> ast.AST | None:
         if over.parent is loop:
             return over.node
         if over.parent is None and over.function is not None:
-            callers = script.resolver.callers(over.function)
+            callers = script.resolver.calls.callers(over.function)
             near = [c for c in callers if script.index.holds(c)]
             if any(script.loop_of(call) is loop for call in near):
                 return over.node
@@ -185,7 +185,7 @@ def _head(name: ast.expr) -> ast.expr:
 def _same_argument(
     script: Script, name: str, loop: Loop, site: ast.Call, function: Function
 ) -> bool:
-    position = script.resolver.position(function, name)
+    position = script.resolver.calls.position(function, name)
     given = script.evaluator.argument(site, name, position)
     if given.absent:
         return True

@@ -60,7 +60,7 @@ def _fetches(
         if _is_remote(script, node):
             yield node
             continue
-        helper = script.resolver.callee(node)
+        helper = script.resolver.calls.callee(node)
         if helper is not None and helper not in seen:
             inside = _fetches(script.of(helper), helper, seen)
             if script.index.holds(helper):

@@ -40,8 +40,8 @@ def repeats_samples(script: Script, loader: Loader) -> tuple[int, Function] | No
     owners = iterable_classes(script, loader) if number and number > 1 else []
     if number is None or len(set(owners)) != 1 or _set_up(loader):
         return None
-    entry = script.resolver.methods(owners[0]).get("__iter__")
-    if entry is None or any(map(_asks_who, script.resolver.bases(owners[0]))):
+    entry = script.resolver.classes.methods(owners[0]).get("__iter__")
+    if entry is None or any(map(_asks_who, script.resolver.classes.bases(owners[0]))):
         return None
     bodies = reachable(entry, script.evaluator)
     if any(map(_asks_who, bodies)) or any(map(_differs, bodies)):
@@ -124,7 +124,7 @@ def _is_plain(script: Script, node: ast.expr, depth: int = 0) -> bool:
 
 
 def _gives_all(script: Script, call: ast.Call) -> bool:
-    callee = script.resolver.callee(call)
+    callee = script.resolver.calls.callee(call)
     if callee is not None:
         return any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk(callee))
     name = (dotted(call.func) or "").rpartition(".")[2]

@@ -77,7 +77,7 @@ class Residency:
         array = self.first.array
         owner = self.index.owner(array) if isinstance(array, ast.Attribute) else None
         if owner is not None and isinstance(array, ast.Attribute):
-            return self.script.resolver.member(owner, array.attr)
+            return self.script.resolver.classes.member(owner, array.attr)
         return list(self.script.definitions(array))
 
     @cached_property
@@ -331,7 +331,7 @@ class Residency:
             return False
         if self.index.owner(device) is not owner:
             return False
-        bound = self.script.resolver.member(owner, device.attr)
+        bound = self.script.resolver.classes.member(owner, device.attr)
         return len(bound) == 1 and self.script.is_set_at(device, opened)
 
 

@@ -249,7 +249,7 @@ def _may_use(script: Script, call: ast.Call) -> bool:
         last = call.func.attr
     if last in _READS or "log" in last or "plot" in last:
         return False
-    function = script.resolver.callee(call)
+    function = script.resolver.calls.callee(call)
     if function is not None:
         return any(isinstance(n, ast.Call) and is_backward(n) for n in walk(function))
     return not (script.index.qualified(call.func) or "").startswith("torch.")

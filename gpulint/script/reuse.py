@@ -68,7 +68,7 @@ def _used_inside(script: Script, loop: Loop, loader: Loader) -> ast.AST | None:
         isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk(*loop.node.body)
     )
     if makes_batches and loop.function is not None:
-        alone = len(script.resolver.callers(loop.function)) == 1
+        alone = len(script.resolver.calls.callers(loop.function)) == 1
         alone = alone and len(loader.loops) == 1
         return (
             None if alone or _is_used_up(script, loop.function, loader) else loop.node
@@ -78,7 +78,7 @@ def _used_inside(script: Script, loop: Loop, loader: Loader) -> ast.AST | None:
 
 def _is_used_up(script: Script, generator: Function, loader: Loader) -> bool:
     """Whether loops iterate each generator at once, as in `for x in log(loader):`."""
-    calls = script.resolver.callers(generator)
+    calls = script.resolver.calls.callers(generator)
     given = [c for c in calls if any(_is_loader(script, a, loader) for a in c.args)]
     heads = [
         x.node.iter for x in loader.loops if isinstance(x.node, (ast.For, ast.AsyncFor))
@@ -90,7 +90,7 @@ def _is_used_up(script: Script, generator: Function, loader: Loader) -> bool:
 
 def _runs_inside(script: Script, function: Function, loop: Loop, depth: int) -> bool:
     """Whether a function may be called from the body of a loop."""
-    for call in script.resolver.callers(function):
+    for call in script.resolver.calls.callers(function):
         if any(script.index.inside(call, s) for s in loop.node.body):
             return True
         caller = script.index.function(call)

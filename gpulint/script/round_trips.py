@@ -134,7 +134,9 @@ class _Trace:
             function = enclosing_function(self.script.index, definition)
             if not isinstance(function, Function):
                 return []
-            given = self.script.resolver.arguments(function, definition.name) or []
+            given = (
+                self.script.resolver.calls.arguments(function, definition.name) or []
+            )
             return [argument for argument in given if argument in self.here]
         own = definition.kind in ("assign", "augment")
         return [definition.value] if own and definition.value is not None else []
@@ -152,7 +154,7 @@ class _Trace:
         name = self.script.index.qualified(func) or ""
         if name.startswith(("torch.", "numpy.")) or name in _PASSED_ON:
             return [] if _SIZES.search(name) else list(call.args)
-        own = self.script.resolver.callee(call) is not None
+        own = self.script.resolver.calls.callee(call) is not None
         if isinstance(func, ast.Attribute) and not own:
             where = self.script.where(func.value)
             return [func.value] if where.host or where == Where.PLAIN else []

@@ -160,7 +160,7 @@ class Runners:
             method = self._may_be_a_module(owner)
         if method and function.name in _STEP_METHODS:
             return None if is_seldom_called(self.script, function) else function
-        callers = self.script.resolver.callers(function)
+        callers = self.script.resolver.calls.callers(function)
         users = [c for c in callers if not self.script.of(c).is_test]
         if not users and self._is_step(function):
             return function  # who calls it is not known
@@ -169,8 +169,8 @@ class Runners:
     def _may_be_a_module(self, owner: ast.ClassDef) -> bool:
         """Whether a class may be one: not if its bases are other classes of here."""
         resolver = self.script.resolver
-        bases = [b for known in resolver.bases(owner) for b in known.bases]
-        unseen = (b for b in bases if resolver.class_of(b) is None)
+        bases = [b for known in resolver.classes.bases(owner) for b in known.bases]
+        unseen = (b for b in bases if resolver.classes.named(b) is None)
         return not bases or any(dotted(b) not in _PLAIN_BASES for b in unseen)
 
     def _is_step(self, function: Function) -> bool:

@@ -122,8 +122,8 @@ def _reader(script: Script, found: Augmentation) -> Reader:
     """Read from where samples are made, or from the function where that fails."""
     assert isinstance(found.whole, (ast.FunctionDef, ast.AsyncFunctionDef))
     for origin in script.resolver.origins(found.loader.argument("dataset").nodes[0]):
-        owner = script.resolver.class_of(origin.call.func) if origin.call else None
-        methods = script.resolver.methods(owner) if owner is not None else {}
+        owner = script.resolver.classes.named(origin.call.func) if origin.call else None
+        methods = script.resolver.classes.methods(owner) if owner is not None else {}
         entry = methods.get("__getitem__")
         if entry is not None and script.index.holds(entry):
             reader = Reader(script, entry, origin.call)

@@ -165,7 +165,7 @@ class Reader:
 
     def _entered(self, call: ast.Call, known: Known) -> tuple[Picture, ...] | None:
         """What a method of the file returns for the images that it is given."""
-        function = self.script.resolver.callee(call)
+        function = self.script.resolver.calls.callee(call)
         if (
             function is None
             or not self.script.index.holds(function)
@@ -177,7 +177,9 @@ class Reader:
         self.entered.append(function)
         inner: Known = {}
         for parameter in function.args.args:
-            given, clear = self.script.resolver.given(call, function, parameter.arg)
+            given, clear = self.script.resolver.calls.given(
+                call, function, parameter.arg
+            )
             if clear and len(given) == 1:
                 inner[parameter.arg] = self._pictures.of(given[0], known)
         return self._run(function, inner)

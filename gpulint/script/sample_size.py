@@ -28,8 +28,10 @@ def numbers_of_sample(made: ast.AST, evaluator: Evaluator) -> int | None:
         return None
     if evaluator.index.qualified(made.func) in IN_MEMORY:
         return _total([_numbers(given, evaluator, 0) for given in made.args])
-    owner = evaluator.resolver.class_of(made.func)
-    method = evaluator.resolver.methods(owner).get("__getitem__") if owner else None
+    owner = evaluator.resolver.classes.named(made.func)
+    method = (
+        evaluator.resolver.classes.methods(owner).get("__getitem__") if owner else None
+    )
     returns = evaluator.resolver.flow(method).returns if method is not None else []
     if len(returns) != 1 or returns[0] is None:
         return None

@@ -78,7 +78,7 @@ class Scalars:
             return len(call.args) == 1 and not _has_dimension(call)
         if head == "torch" and last in _ELEMENTWISE and len(call.args) == 1:
             return self.without_dimensions(call.args[0], depth + 1)
-        function = self.script.resolver.callee(call)
+        function = self.script.resolver.calls.callee(call)
         if function is not None:
             values = self.script.resolver.flow(function).returns
             return bool(values) and all(
@@ -109,10 +109,10 @@ class Scalars:
         name = self.script.index.qualified(made.func) or ""
         if name.startswith("torch.nn.") and name.endswith("Loss"):
             return self._reduced(made)
-        owner = self.script.resolver.class_of(made.func)
+        owner = self.script.resolver.classes.named(made.func)
         forward = None
         if owner is not None and self.script.modules.is_module_class(owner):
-            forward = self.script.resolver.methods(owner).get("forward")
+            forward = self.script.resolver.classes.methods(owner).get("forward")
         if forward is None:
             return False
         values = self.script.resolver.flow(forward).returns

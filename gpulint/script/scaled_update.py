@@ -308,7 +308,7 @@ class ScaledUpdate:
             return False
         cleared = call.func.value
         if call.func.attr != "zero_grad":
-            function = self.script.resolver.callee(call)
+            function = self.script.resolver.calls.callee(call)
             return function is not None and any(
                 self._zeroes(inner, update) for inner in function.body
             )

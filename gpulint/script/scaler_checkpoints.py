@@ -135,7 +135,7 @@ class ScalerCheckpoints:
             return False
         if self.index.qualified(call.func) == "torch.save":
             return call.args[0] is given
-        function = self.script.resolver.callee(call)
+        function = self.script.resolver.calls.callee(call)
         if function is None or not self.index.holds(function):
             return False
         names = [*function.args.posonlyargs, *function.args.args]

@@ -76,7 +76,7 @@ def _ways(script: Script, grad: ast.Call) -> Iterator[Derived]:
         opened = _autocast(script, above) if above is not None else None
         if opened is None or above is None or not _is_on(script, opened):
             continue
-        if script.resolver.callee(call) is not None and any(
+        if script.resolver.calls.callee(call) is not None and any(
             part is function for part in reached_from(script, [call])
         ):
             yield Derived(grad, opened, above, call)

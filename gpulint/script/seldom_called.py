@@ -23,7 +23,7 @@ def is_seldom_called(script: Script, function: Function, depth: int = 0) -> bool
     """
     if depth > MAX_CALLS:
         return False
-    calls = script.resolver.callers(function) or named_calls(script, function)
+    calls = script.resolver.calls.callers(function) or named_calls(script, function)
     calls = [call for call in calls if not script.of(call).is_test]
     return bool(calls) and all(_is_seldom(script.of(c), c, depth) for c in calls)
 

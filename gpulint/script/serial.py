@@ -110,7 +110,7 @@ def _is_far_from_gpus(script: Script, loader: Loader) -> bool:
 def _is_guarded(script: Script, call: ast.Call) -> bool:
     """Whether a call, or all calls of its function, stand behind the main guard."""
     function = script.index.function(call)
-    calls = [call] if function is None else script.resolver.callers(function)
+    calls = [call] if function is None else script.resolver.calls.callers(function)
     return bool(calls) and all(
         script.of(its) is script
         and any(

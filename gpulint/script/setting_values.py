@@ -118,7 +118,11 @@ def _parameter(script: Script, node: ast.expr) -> tuple[Function, str] | None:
     holder = node.value if isinstance(node, ast.Attribute) else None
     if isinstance(holder, ast.Attribute) and holder.attr == "hparams":
         owner = index.owner(node)
-        init = resolver.methods(owner).get("__init__") if owner is not None else None
+        init = (
+            resolver.classes.methods(owner).get("__init__")
+            if owner is not None
+            else None
+        )
         assert isinstance(node, ast.Attribute)
         return (init, node.attr) if init is not None else None
     found: set[tuple[Function, str]] = set()

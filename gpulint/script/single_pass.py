@@ -95,7 +95,7 @@ def _graph_is_waste(script: Script, call: ast.Call) -> bool:
         return False
     if script.evaluator.outside.handed_on(function):
         return False  # who calls it may do so without gradients
-    callers = script.resolver.callers(function)
+    callers = script.resolver.calls.callers(function)
     switched = any(map(script.without_grad, callers))
     if switched or may_switch_off(function) or always_without_grad(script, function):
         return False
@@ -190,8 +190,8 @@ def _switched_off(script: Script, function: Function, loop: Loop) -> ast.Call | 
     all_ = script.resolver.flow(function).definitions.get(name, ())
     if len(parameters) != 1 or len(all_) != 1:
         return None
-    position = script.resolver.position(function, name)
-    for call in script.resolver.callers(function):
+    position = script.resolver.calls.position(function, name)
+    for call in script.resolver.calls.callers(function):
         if not script.index.holds(call) or script.without_grad(call):
             continue
         argument = script.evaluator.argument(call, name, position)

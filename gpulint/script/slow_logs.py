@@ -75,4 +75,4 @@ def _cost(script: Script, call: ast.Call) -> str | None:
     func = call.func
     if not isinstance(func, ast.Attribute) or func.attr not in _METHODS:
         return None
-    return _METHODS[func.attr] if script.resolver.callee(call) is None else None
+    return _METHODS[func.attr] if script.resolver.calls.callee(call) is None else None

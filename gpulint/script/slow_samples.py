@@ -128,10 +128,10 @@ class _Costs:
 
     def _is_network(self, call: ast.Call) -> bool:
         """Whether a class of this project is called that makes layers with weights."""
-        owner = self.resolver.class_of(call.func)
+        owner = self.resolver.classes.named(call.func)
         if owner is None or not self.script.modules.is_module_class(owner):
             return False
-        init = self.resolver.methods(owner).get("__init__")
+        init = self.resolver.classes.methods(owner).get("__init__")
         calls = (n for n in walk(*init.body) if isinstance(n, ast.Call)) if init else ()
         return any(
             _WITH_WEIGHTS.match(self.index.home(c).qualified(c.func) or "")
@@ -153,7 +153,7 @@ class _Costs:
         """`self.encoder`: an attribute that holds a module, and is named like one."""
         own = dotted(func.value) == "self"
         named = own and _MODEL_NAME.search(func.attr) is not None
-        method = func.attr in self.resolver.methods(self.owner)
+        method = func.attr in self.resolver.classes.methods(self.owner)
         return named and not method and self.script.modules.is_module(func)
 
     def _without_gradients(self, call: ast.Call) -> bool:
@@ -184,7 +184,7 @@ class _Costs:
 
     def _is_all_samples(self, node: ast.expr) -> bool:
         """Whether `__len__` gives the length of `self.names`."""
-        length = self.resolver.methods(self.owner).get("__len__")
+        length = self.resolver.classes.methods(self.owner).get("__len__")
         if length is None or not (dotted(node) or "").startswith("self."):
             return False
         return any(
@@ -219,7 +219,7 @@ class _Costs:
         """Whether `__len__` counts the rows of a table, or what was taken from it."""
         if not isinstance(table, ast.Attribute):
             return False
-        length = self.resolver.methods(self.owner).get("__len__")
+        length = self.resolver.classes.methods(self.owner).get("__len__")
         if length is None or not self.resolver.self_name(length):
             return False
         counted = {
@@ -234,12 +234,12 @@ class _Costs:
     def _comes_from(self, name: str, table: str) -> bool:
         """Whether `self.ids` is made of `self.table`, or of the same as it."""
         sources = {f"self.{table}"}
-        for definition in self.resolver.member(self.owner, table):
+        for definition in self.resolver.classes.member(self.owner, table):
             made = dotted(definition.value)
             sources |= {made} if made else set()
         return any(
             dotted(part) in sources
-            for definition in self.resolver.member(self.owner, name)
+            for definition in self.resolver.classes.member(self.owner, name)
             if definition.value is not None
             for part in walk(definition.value)
         )

@@ -102,7 +102,7 @@ def _is_in_memory(script: Script, loader: Loader, call: ast.Call) -> bool:
         return False
     if numbers_of_sample(call, script.evaluator) is not None:
         return False  # random numbers, for a trial
-    known = name in IN_MEMORY or script.resolver.class_of(call.func) is not None
+    known = name in IN_MEMORY or script.resolver.classes.named(call.func) is not None
     return known and loader.dataset.work is Work.NONE and not loader.dataset.iterable
 
 

@@ -246,7 +246,7 @@ def _runs(script: Script, statement: ast.stmt) -> bool:
     fits = (getattr(call.func, "attr", "") == "fit" for call in calls)
     if "lightning" in script.frameworks and any(fits):
         return True
-    called = (script.resolver.callee(c) for c in calls)
+    called = (script.resolver.calls.callee(c) for c in calls)
     return any(f is not None and (f.name == "main" or f in trainers) for f in called)
 
 

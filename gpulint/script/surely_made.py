@@ -30,7 +30,7 @@ def is_surely_made(script: Script, function: ast.AST) -> bool:
 def _is_made(script: Script, owner: ast.ClassDef, depth: int) -> bool:
     resolver = script.resolver
     classes = [owner, *resolver.outside.descendants(owner)]
-    calls = [call for one in classes for call in resolver.constructors(one)]
+    calls = [call for one in classes for call in resolver.classes.constructors(one)]
     return any(_is_sure(script.of(call), call, depth) for call in calls)
 
 

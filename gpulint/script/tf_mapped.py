@@ -116,7 +116,7 @@ class Mapped:
     def _call(self, call: ast.Call, depth: int) -> None:
         if _ASSIGNS.fullmatch(last_name(call) or ""):
             self.unknown = self.keeps = call
-        function = self.script.resolver.callee(call)
+        function = self.script.resolver.calls.callee(call)
         if function is not None and depth < MAX_DEPTH:
             self._read(function, depth + 1)
             return
@@ -187,8 +187,10 @@ def _functions(script: Script, given: ast.expr) -> list[Function | ast.Lambda]:
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             found.append(node)
         elif isinstance(node, ast.Attribute):
-            owners = script.resolver.classes_of(node.value)
-            methods = [script.resolver.methods(o).get(node.attr) for o in owners]
+            owners = script.resolver.classes.of(node.value)
+            methods = [
+                script.resolver.classes.methods(o).get(node.attr) for o in owners
+            ]
             if not methods or None in methods:
                 return []
             found += [m for m in methods if m is not None]

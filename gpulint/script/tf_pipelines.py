@@ -197,7 +197,9 @@ class Pipelines:
         todo: list[ast.AST] = [call]
         while todo and len(found) < MAX_FILES:
             function = self.script.index.function(todo.pop())
-            for caller in self.script.resolver.callers(function) if function else ():
+            for caller in (
+                self.script.resolver.calls.callers(function) if function else ()
+            ):
                 home = self.script.of(caller)
                 if home not in found:
                     found[home] = None

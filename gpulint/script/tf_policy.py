@@ -74,7 +74,7 @@ def is_unfit(script: Script, fit: ast.Call) -> bool:
     """
     assert isinstance(fit.func, ast.Attribute)
     made = [origin.call for origin in script.resolver.origins(fit.func.value)]
-    owners = [script.resolver.class_of(c.func) for c in made if c is not None]
+    owners = [script.resolver.classes.named(c.func) for c in made if c is not None]
     texts = [_code(script, owner) for owner in owners if owner is not None]
     return bool(texts) and all(
         not _LARGE.search(text)
@@ -91,8 +91,8 @@ def _code(script: Script, owner: ast.ClassDef) -> str:
     for known in found:
         home = script.of(known)
         calls = (n for n in walk(known) if isinstance(n, ast.Call))
-        inner = (home.resolver.class_of(call.func) for call in calls)
-        for other in (*inner, *home.resolver.bases(known)):
+        inner = (home.resolver.classes.named(call.func) for call in calls)
+        for other in (*inner, *home.resolver.classes.bases(known)):
             if other is not None and other not in found and len(found) < MOST:
                 found.append(other)
     return "\n".join(script.of(known).text(known) for known in found)

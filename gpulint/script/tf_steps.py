@@ -76,13 +76,13 @@ def makes_model(script: Script, call: ast.Call) -> bool:
         return True
     if name in ("keras.Sequential", "keras.Model"):
         return True
-    owner = script.resolver.class_of(call.func)
+    owner = script.resolver.classes.named(call.func)
     return owner is not None and is_model_class(script, owner)
 
 
 def is_model_class(script: Script, owner: ast.ClassDef) -> bool:
     """Whether a class is a Keras model."""
-    bases = [b for c in script.resolver.bases(owner) for b in c.bases]
+    bases = [b for c in script.resolver.classes.bases(owner) for b in c.bases]
     names = {name_of(script, base) for base in bases}
     return bool(names & {"keras.Model", "keras.models.Model", "keras.Sequential"})
 
@@ -129,7 +129,7 @@ def runs_compiled(script: Script, step: EagerStep) -> bool:
     block = script.index.statement(step.tape)
     body = block.body if isinstance(block, ast.With) else []
     calls = (n for n in walk(*body) if isinstance(n, ast.Call))
-    called = (script.resolver.callee(call) for call in calls)
+    called = (script.resolver.calls.callee(call) for call in calls)
     return any(f is not None and is_compiled(script, f) for f in called)
 
 
@@ -196,7 +196,7 @@ def _stepping_loop(script: Script, node: ast.AST, depth: int) -> Loop | None:
         return None
     found = [
         _stepping_loop(script, call, depth + 1)
-        for call in script.resolver.callers(function)
+        for call in script.resolver.calls.callers(function)
         if not _passed_to_strategy(call)
     ]
     return next((loop for loop in found if loop is not None), None)
@@ -231,7 +231,7 @@ def holds_tape(script: Script, function: Function) -> bool:
         for call in (n for n in walk(*current.body) if isinstance(n, ast.Call)):
             if name_of(script, call.func) == "tensorflow.GradientTape":
                 return True
-            callee = script.resolver.callee(call)
+            callee = script.resolver.calls.callee(call)
             todo += [callee] if callee is not None else []
             if last_name(call) in ("run", "experimental_run_v2"):  # a strategy's
                 nodes = [n for a in call.args[:1] for n in _meant(script, a)]

@@ -63,7 +63,7 @@ def _steps(script: Script, node: ast.For | ast.While) -> bool:
     below = [n for n in walk(*node.body) if isinstance(n, ast.Call)]
     if any(tape in below for tape in tapes(script)):
         return True
-    functions = [script.resolver.callee(call) for call in below]
+    functions = [script.resolver.calls.callee(call) for call in below]
     return any(f is not None and holds_tape(script, f) for f in functions)
 
 
@@ -76,7 +76,7 @@ def _takes_all(script: Script, node: ast.For) -> bool:
     if any(last_name(call) in ("next", "sample") for call in calls):
         return False
     for call in calls:
-        function = script.resolver.callee(call)
+        function = script.resolver.calls.callee(call)
         if function is not None and holds_tape(script, function):
             own = {a.arg for a in (*function.args.posonlyargs, *function.args.args)}
             given = _given(call)
@@ -207,7 +207,7 @@ def _is_tensor(script: Script, node: ast.expr) -> bool:
             return True
         if name.startswith(("tensorflow.math.", "tensorflow.reduce_")):
             return True
-        function = script.resolver.callee(node)
+        function = script.resolver.calls.callee(node)
         return function is not None and holds_tape(script, function)
     if isinstance(node, ast.BinOp):
         return _is_tensor(script, node.left) or _is_tensor(script, node.right)
@@ -249,10 +249,11 @@ def _is_given(script: Script, loop: Loop, parameter: Definition, depth: int) -> 
     function = enclosing_function(script.index, parameter)
     if not isinstance(function, Function) or depth >= MAX_HELPERS:
         return False
-    calls = script.resolver.callers(function)
+    calls = script.resolver.calls.callers(function)
     inside = [call for call in calls if script.index.inside(call, loop.node)]
     given = [
-        script.resolver.given(call, function, parameter.name)[0] for call in inside
+        script.resolver.calls.given(call, function, parameter.name)[0]
+        for call in inside
     ]
     return bool(given) and all(
         values and all(_of_batch(script, loop, v, depth + 1) for v in values)

@@ -28,7 +28,7 @@ def measures_time(script: Script, calls: list[ast.Call]) -> bool:
     """Whether a loop measures time around `synchronize()`, or a helper does both."""
     if _reads_clock(script, calls):
         return True
-    helpers = dict.fromkeys(map(script.resolver.callee, calls))
+    helpers = dict.fromkeys(map(script.resolver.calls.callee, calls))
     return any(
         _reads_clock(script.of(helper), _calls_in(helper))
         for helper in helpers

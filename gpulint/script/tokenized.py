@@ -169,7 +169,7 @@ def _is_tokenizer(script: Script, call: ast.Call) -> bool:
     written = dotted(func) or ""
     if not written or written[:1].isupper():
         return False
-    if "tokenizer" in written.lower() and script.resolver.callee(call) is None:
+    if "tokenizer" in written.lower() and script.resolver.calls.callee(call) is None:
         return True
     made = (o.call for o in script.resolver.origins(func))
     names = [script.index.qualified(c.func) or "" for c in made if c is not None]

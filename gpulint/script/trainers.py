@@ -37,7 +37,7 @@ _Test = Callable[["Script", ast.Call], bool]
 def feeds_no_gpu(script: Script, loader: Loader) -> bool:
     """Whether trainers on the CPU alone take a loader, or nobody whom files show."""
     owner = script.index.owner(loader.call)
-    names = script.resolver.base_names(owner) if owner is not None else set()
+    names = script.resolver.classes.base_names(owner) if owner is not None else set()
     if owner is None or not any(n.endswith(_MODULES) for n in names):
         return _trained_on_cpu(script, loader)
     users = _users(script, owner)
@@ -73,7 +73,7 @@ def _trained_on_cpu(script: Script, loader: Loader) -> bool:
     function = script.index.function(loader.call)
     if function is None or any(loop.train for loop in loader.loops):
         return False
-    callers = map(script.index.home, script.resolver.callers(function))
+    callers = map(script.index.home, script.resolver.calls.callers(function))
     return _train_on_cpu(script, dict.fromkeys(callers))
 
 
@@ -173,7 +173,7 @@ def _uses(script: Script, index: FileIndex, owner: ast.ClassDef) -> bool:
     if any(node.value == owner.name for node in index.all(ast.Constant)):
         return True
     return any(
-        script.resolver.class_of(node) in (owner, None)
+        script.resolver.classes.named(node) in (owner, None)
         for node in (*index.all(ast.Name), *index.all(ast.Attribute))
         if owner.name in (getattr(node, "id", ""), getattr(node, "attr", ""))
         and not index.inside(node, owner)

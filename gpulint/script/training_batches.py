@@ -92,7 +92,7 @@ class TrainingBatches:
             above = index.parent(above)
         if isinstance(above, ast.Call) and use is not above.func:
             counts = dotted(above.func) == "len" or self._is_shown(above, loop)
-            callee = self.script.resolver.callee(above)
+            callee = self.script.resolver.calls.callee(above)
             return counts or (callee is not None and callee is loop.function)
         if isinstance(above, ast.Attribute):  # `.dataset`, `.sampler.set_epoch(epoch)`
             counted = index.parent(above)

@@ -172,7 +172,7 @@ def model_calls(script: Script, node: ast.AST) -> Iterator[ast.Call]:
 def runs_model(script: Script, call: ast.Call, depth: int = 0) -> bool:
     """Whether a call runs a model: itself, a method of one, or a function that does."""
     func = call.func
-    function = script.resolver.callee(call)
+    function = script.resolver.calls.callee(call)
     if function is not None:
         owner = script.index.parent(function)
         if isinstance(owner, ast.ClassDef) and script.modules.is_module_class(owner):
@@ -199,12 +199,12 @@ def _has_parts(script: Script, owner: ast.ClassDef) -> bool:
     resolver = script.resolver
     outside = (
         base
-        for known in resolver.bases(owner)
+        for known in resolver.classes.bases(owner)
         for base in known.bases
-        if resolver.class_of(base) is None
+        if resolver.classes.named(base) is None
     )
     plain = all(script.index.qualified(base) in _PLAIN for base in outside)
-    return not plain or "__init__" in resolver.methods(owner)
+    return not plain or "__init__" in resolver.classes.methods(owner)
 
 
 def _may_run(method: str) -> bool:
@@ -223,7 +223,7 @@ def differentiates(script: Script, statement: ast.stmt) -> bool:
             if node in second:
                 return True
             if isinstance(node, ast.Call) and len(todo) < 30:
-                function = script.resolver.callee(node)
+                function = script.resolver.calls.callee(node)
                 if function is not None and function not in todo:
                     todo.append(function)
     return False

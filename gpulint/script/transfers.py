@@ -101,7 +101,7 @@ def follows_the_model(script: Script, transfer: Transfer) -> bool:
     if not script.index.inside(place, loop.node):
         function = script.index.function(place)
         calls = script.index.calls_below(loop.node)
-        leading = (c for c in calls if function in script.resolver.callees(c))
+        leading = (c for c in calls if function in script.resolver.calls.callees(c))
         place, whole = next(leading, place), ""  # by whatever name
     return any(
         isinstance(given, ast.Name)

@@ -31,7 +31,11 @@ def trains_little(script: Script, loop: Loop) -> bool:
 
     Those of all its passes: what counts them starts again in none.
     """
-    called = script.resolver.callers(loop.function) if loop.function is not None else ()
+    called = (
+        script.resolver.calls.callers(loop.function)
+        if loop.function is not None
+        else ()
+    )
     if any(script.of(call).loops_around(call) for call in called):
         return False
     whole = loop

@@ -72,7 +72,7 @@ def _on_import(script: Script, node: ast.AST, depth: int = 0) -> bool:
         return not any(isinstance(a, ast.Lambda) for a in script.index.ancestors(node))
     if depth >= MAX_DEPTH:
         return False
-    callers = script.resolver.callers(function)
+    callers = script.resolver.calls.callers(function)
     return any(
         script.index.holds(call) and _on_import(script, call, depth + 1)
         for call in callers

@@ -74,7 +74,7 @@ def _is_made(
     if definition.kind == "parameter" and function is not None:
         if definition not in script.resolver.flow(function).definitions[model.id]:
             return False
-        passed = script.resolver.arguments(function, model.id)
+        passed = script.resolver.calls.arguments(function, model.id)
         return bool(passed) and all(
             isinstance(given, ast.Name)
             and _is_made_and_left(script.of(given), given, depth - 1)
@@ -92,12 +92,12 @@ def _is_made(
 
 def _given_back(script: Script, call: ast.Call) -> ast.Name | None:
     """The argument that a function of the project always returns: `fit(model, …)`."""
-    function = script.resolver.callee(call)
+    function = script.resolver.calls.callee(call)
     returned = script.resolver.flow(function).returns if function is not None else []
     names = {r.id if isinstance(r, ast.Name) else None for r in returned}
     if function is None or len(names) != 1 or None in names:
         return None
-    given, clear = script.resolver.given(call, function, names.pop() or "")
+    given, clear = script.resolver.calls.given(call, function, names.pop() or "")
     is_name = clear and len(given) == 1 and isinstance(given[0], ast.Name)
     return given[0] if is_name else None  # type: ignore[return-value]
 
@@ -118,12 +118,12 @@ def _is_of_no_device(script: Script, made: ast.Call) -> bool:
         return False
     if _OF_TORCHVISION.match(script.index.qualified(made.func) or ""):
         return True
-    owner = script.resolver.class_of(made.func)
+    owner = script.resolver.classes.named(made.func)
     if owner is None or not script.modules.is_module_class(owner):
         return False
     words = {
         getattr(node, "attr", getattr(node, "id", ""))
-        for base in script.resolver.bases(owner)
+        for base in script.resolver.classes.bases(owner)
         for node in walk(base)
     }
     weighs = any(map(_WEIGHS.match, words))  # a loss without weights may be anywhere
@@ -162,11 +162,11 @@ def _is_replaced(script: Script, part: ast.Attribute) -> bool:
 
 def _leaves_within(script: Script, call: ast.Call, use: ast.AST, depth: int) -> bool:
     """Whether a function of the project leaves the model that it is given."""
-    function = script.resolver.callee(call)
+    function = script.resolver.calls.callee(call)
     if function is None:
         return False
     for parameter in (*function.args.args, *function.args.kwonlyargs):
-        if use in script.resolver.given(call, function, parameter.arg)[0]:
+        if use in script.resolver.calls.given(call, function, parameter.arg)[0]:
             own = script.resolver.flow(function).definitions[parameter.arg]
             return all(
                 _is_left(script.of(d.node), parameter.arg, d, depth)

@@ -124,7 +124,7 @@ def _waits_in(script: Script, loop: Loop, part: Part, value: ast.expr) -> bool:
     """Whether a value in a helper is on the device as this loop calls it."""
     if part.helper is None:
         return True
-    callers = script.resolver.callers(part.helper)
+    callers = script.resolver.calls.callers(part.helper)
     mine = [call for call in callers if script.index.inside(call, loop.node)]
     if not mine or len(mine) == len(callers):
         return True
@@ -150,7 +150,9 @@ def _ends_loop(script: Script, loop: Loop, part: Part, node: ast.AST) -> bool:
         its = script.of(node).index
         if isinstance(its.statement(node), ast.Return):
             calls = script.index.calls_below(loop.node)
-            read.update(c for c in calls if part.helper in script.resolver.callees(c))
+            read.update(
+                c for c in calls if part.helper in script.resolver.calls.callees(c)
+            )
     return any(_comes_of(script, test, read, MAX_NAMES) for test in compared)
 
 

@@ -76,8 +76,10 @@ def _collating(script: Script, loader: Loader) -> Iterator[ast.AST]:
             if isinstance(origin.node, (ast.FunctionDef, ast.Lambda)):
                 yield origin.node
             elif origin.call is not None:
-                owner = script.resolver.class_of(origin.call.func)
-                methods = script.resolver.methods(owner) if owner is not None else {}
+                owner = script.resolver.classes.named(origin.call.func)
+                methods = (
+                    script.resolver.classes.methods(owner) if owner is not None else {}
+                )
                 yield from methods.values()
 
 
@@ -144,7 +146,7 @@ def _during_an_epoch(script: Script, node: ast.AST, loader: Loader) -> bool:
     function = script.index.function(node)
     if function is None or any(loop.function is function for loop in loader.loops):
         return False
-    callers = script.resolver.callers(function)
+    callers = script.resolver.calls.callers(function)
     return not callers or any(
         script.index.inside(call, loop.node)
         for call in callers

@@ -51,7 +51,7 @@ def _run_by_workers(script: Script, loader: Loader) -> Iterator[Function]:
                 yield made
     owner = loader.dataset.owner
     if owner is not None:
-        method = script.resolver.methods(owner).get("__getitem__")
+        method = script.resolver.classes.methods(owner).get("__getitem__")
         if method is not None:
             yield method
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def is_optimizer(script: Script, owner: ast.ClassDef | None) -> bool:
     """Whether a class is an optimizer, whose state may rest on gradients of zeros."""
-    names = script.resolver.base_names(owner) if owner is not None else ()
+    names = script.resolver.classes.base_names(owner) if owner is not None else ()
     return any(name.startswith("torch.optim.") for name in names)
 
 

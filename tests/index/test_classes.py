@@ -27,7 +27,7 @@ NET = "from torch import nn\nclass Net(nn.Module):\n    size = 1\n"
 def test_a_module_that_is_moved_keeps_its_class(text: str, known: list[str]) -> None:
     index = build_index(Source(Path("a.py"), NET + text))
     (call,) = index.calls["use"]
-    owners = Resolver(index).classes_of(call.args[0])
+    owners = Resolver(index).classes.of(call.args[0])
     assert [owner.name for owner in owners] == known
 
 
@@ -45,7 +45,7 @@ def test_packages_that_import_each_other_do_not_multiply(tmp_path: Path) -> None
     index = project.index(package / "m0.py")
     assert index is not None
     (owner,) = index.all(ast.ClassDef)
-    bases = Resolver(index).bases(owner)
+    bases = Resolver(index).classes.bases(owner)
     assert [base.name for base in bases] == ["M0", "Base"]
 
 
@@ -62,7 +62,7 @@ def test_a_package_that_imports_its_own_module(tmp_path: Path, text: str) -> Non
     index = project.index(tmp_path / "main.py")
     assert index is not None
     (call,) = index.calls["use"]
-    (owner,) = Resolver(index).classes_of(call.args[0])
+    (owner,) = Resolver(index).classes.of(call.args[0])
     assert owner.name == "Net"
 
 
@@ -89,7 +89,7 @@ def test_modules_behind_stars_without_a_name_are_not_parsed(
     index = project.index(tmp_path / "main.py")
     assert index is not None
     (call,) = index.calls["use"]
-    (owner,) = Resolver(index).classes_of(call.args[0])
+    (owner,) = Resolver(index).classes.of(call.args[0])
     assert index.home(owner).source.path == package / f"{named}.py"
     assert (
         package / "first.py"

@@ -181,7 +181,7 @@ def test_branches_that_the_constants_of_a_call_take(
 def test_functions_named_like_methods_make_no_known_object(name: str) -> None:
     evaluator = evaluator_of(f"made = {name}(a)\nuse(made)\n")
     (call,) = evaluator.index.calls["use"]
-    assert evaluator.resolver.classes_of(call.args[0]) == []
+    assert evaluator.resolver.classes.of(call.args[0]) == []
 
 
 def test_a_bool_is_not_a_number() -> None:
