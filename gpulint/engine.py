@@ -166,8 +166,8 @@ def _run(
     source: Source, index: FileIndex, rules: list[Rule], options: Options
 ) -> list[Finding]:
     from gpulint.script import Script
-    from gpulint.script.left_over import left_over
-    from gpulint.script.old_torch import FIRST_TORCH, runs_only_before
+    from gpulint.script.reaching.left_over import left_over
+    from gpulint.script.reaching.old_torch import FIRST_TORCH, runs_only_before
 
     rules = [r for r in rules if r.needs.in_index(index)]
     if not rules:
@@ -239,7 +239,7 @@ def _syntax(source: Source, error: SyntaxError) -> SourceError:
     message = error.msg or "invalid syntax"
     if "too many nested" in message or "too complex" in message:
         return SourceError("not analysed: nested too deeply", error.lineno or 1)
-    from gpulint.script.tree import Tree
+    from gpulint.script.rewriting.tree import Tree
 
     if source.text.startswith(_DATABRICKS):
         message = "not analysed: a Databricks notebook with commands beside its Python"

@@ -16,7 +16,7 @@ from gpulint.targets import Hardware
 if TYPE_CHECKING:
     from gpulint.index import FileIndex
     from gpulint.script import Script
-    from gpulint.script.edits import Rewrite
+    from gpulint.script.rewriting.edits import Rewrite
 
 
 # One of these stands in every file with a loop that trains or iterates batches.

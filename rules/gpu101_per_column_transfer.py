@@ -63,11 +63,11 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.column_fates import Fate
-from gpulint.script.column_uses import ColumnUses
-from gpulint.script.columns import Column, Columns, root_of
-from gpulint.script.edits import Edit, InsertBefore, Replace, Rewrite
-from gpulint.script.syntax import code, without_move
+from gpulint.script.copying.column_fates import Fate
+from gpulint.script.copying.column_uses import ColumnUses
+from gpulint.script.copying.columns import Column, Columns, root_of
+from gpulint.script.rewriting.edits import Edit, InsertBefore, Replace, Rewrite
+from gpulint.script.rewriting.syntax import code, without_move
 
 ROUNDING = "a reduction over a strided slice may round its last bit differently"
 

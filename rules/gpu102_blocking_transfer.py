@@ -75,17 +75,22 @@ from gpulint.index.walk import COMPREHENSIONS, FUNCTIONS, LOOPS, dotted, walk
 from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Script
 from gpulint.script.branches import branches_of, most_in_one_pass
-from gpulint.script.edits import Edit, InsertBefore, Replace, Rewrite
-from gpulint.script.loops import Loop
-from gpulint.script.pageable import cast_on_host, is_strided
-from gpulint.script.pinning import (
+from gpulint.script.copying.transfers import (
+    Transfer,
+    follows_the_model,
+    foreign,
+    hindrance,
+)
+from gpulint.script.loading.pageable import cast_on_host, is_strided
+from gpulint.script.loading.pinning import (
     is_given_unseen,
     loads_unpinned_alone,
     stays_unpinned,
 )
-from gpulint.script.syntax import set_keywords
-from gpulint.script.timed import is_timed
-from gpulint.script.transfers import Transfer, follows_the_model, foreign, hindrance
+from gpulint.script.loops import Loop
+from gpulint.script.rewriting.edits import Edit, InsertBefore, Replace, Rewrite
+from gpulint.script.rewriting.syntax import set_keywords
+from gpulint.script.waiting.timed import is_timed
 
 NAME = "pin"  # as in `pin_memory`: whether copies from pinned memory run on
 

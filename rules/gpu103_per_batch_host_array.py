@@ -74,9 +74,9 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.host_arrays import HostArrays, Lookup
-from gpulint.script.loaders import in_loop
-from gpulint.script.residency import Residency
+from gpulint.script.copying.host_arrays import HostArrays, Lookup
+from gpulint.script.copying.residency import Residency
+from gpulint.script.loading.loaders import in_loop
 
 _WHAT = {
     "mapped": "a memory-mapped array",

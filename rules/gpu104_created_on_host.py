@@ -69,21 +69,21 @@ from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Function, Move, Target, Where
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.at_creation import (
+from gpulint.script.branches import asks_for_data
+from gpulint.script.copying.at_creation import (
     at_creation,
     effect_of,
     hindrance,
     is_there,
 )
-from gpulint.script.branches import asks_for_data
-from gpulint.script.creations import (
+from gpulint.script.copying.creations import (
     Creation,
     creation,
     is_numpy_factory,
     made_of_list,
 )
+from gpulint.script.modelling.surely_made import is_surely_made
 from gpulint.script.neighbours import is_left_behind, serves_single_inputs
-from gpulint.script.surely_made import is_surely_made
 from gpulint.source import NOTEBOOK
 
 _DEFAULTS = frozenset({"torch.set_default_tensor_type", "torch.set_default_device"})

@@ -56,8 +56,8 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.hoists import find_hoists
-from gpulint.script.module_moves import Hoist
+from gpulint.script.copying.hoists import find_hoists
+from gpulint.script.copying.module_moves import Hoist
 
 
 class LoopInvariantTransfer(Rule):

@@ -91,10 +91,10 @@ from gpulint.index.walk import walk
 from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Loop, Script
 from gpulint.script.branches import most_in_one_pass
-from gpulint.script.device_sums import sum_on_device
-from gpulint.script.edits import CannotFix
-from gpulint.script.started import stays_on_host
-from gpulint.script.waits import Wait, find_waits, named
+from gpulint.script.reaching.started import stays_on_host
+from gpulint.script.rewriting.edits import CannotFix
+from gpulint.script.waiting.device_sums import sum_on_device
+from gpulint.script.waiting.waits import Wait, find_waits, named
 
 
 class HostSyncInLoop(Rule):

@@ -48,8 +48,8 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Loop, Script
-from gpulint.script.forced import Forced, Kind, find_forced
-from gpulint.script.started import trains_on_gpu
+from gpulint.script.reaching.started import trains_on_gpu
+from gpulint.script.waiting.forced import Forced, Kind, find_forced
 
 _COSTS: dict[Kind, str] = {
     "synchronize": "the host waits for all work of the device",

@@ -69,15 +69,15 @@ from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index import Move, Target
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.edits import Edit, Replace, ReplaceCode, Rewrite
-from gpulint.script.host_copies import (
+from gpulint.script.copying.host_copies import (
     EarlyRead,
     find_early_reads,
     find_pinned_for_nothing,
     find_unsafe_on_mps,
     works_on_cuda,
 )
-from gpulint.script.syntax import without_call, without_last
+from gpulint.script.rewriting.edits import Edit, Replace, ReplaceCode, Rewrite
+from gpulint.script.rewriting.syntax import without_call, without_last
 
 NAME = "non_blocking"
 PINS_SINCE = (1, 8)  # `to("cpu", non_blocking=True)` makes a tensor in pinned memory

@@ -47,7 +47,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Script
-from gpulint.script.waits import find_waits, named
+from gpulint.script.waiting.waits import find_waits, named
 
 
 class PerSampleSync(Rule):

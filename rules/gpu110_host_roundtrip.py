@@ -45,7 +45,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Loop, Script
-from gpulint.script.round_trips import RoundTrip, find_round_trips
+from gpulint.script.copying.round_trips import RoundTrip, find_round_trips
 
 
 class HostRoundtrip(Rule):

@@ -64,10 +64,10 @@ from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Move, Target
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.edits import Edit, Remove, Replace, Rewrite
-from gpulint.script.lightning import hooks_above, modules, moves_batches
-from gpulint.script.syntax import without_move
-from gpulint.script.waits import short
+from gpulint.script.frameworks.lightning import hooks_above, modules, moves_batches
+from gpulint.script.rewriting.edits import Edit, Remove, Replace, Rewrite
+from gpulint.script.rewriting.syntax import without_move
+from gpulint.script.waiting.waits import short
 
 GIVEN_BACK = frozenset(["self.device", "'cuda'"])  # as `ast.unparse` writes them
 

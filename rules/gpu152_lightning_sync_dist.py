@@ -50,10 +50,10 @@ from gpulint.index.settings_file import Dialect
 from gpulint.index.walk import dotted
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.lightning import TRAINING_HOOKS
-from gpulint.script.lightning_logs import Log, step_logs
+from gpulint.script.frameworks.lightning import TRAINING_HOOKS
+from gpulint.script.frameworks.lightning_logs import Log, step_logs
+from gpulint.script.frameworks.trainers import on_one_device
 from gpulint.script.neighbours import run_together
-from gpulint.script.trainers import on_one_device
 
 
 class LightningSyncDist(Rule):

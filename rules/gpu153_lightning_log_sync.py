@@ -67,12 +67,12 @@ from gpulint.finding import Effect, Finding, Severity
 from gpulint.index.walk import walk
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.edits import ReplaceCode, Rewrite
-from gpulint.script.lightning_logs import Log, step_logs
-from gpulint.script.lightning_reads import Read, find_reads, is_single
+from gpulint.script.frameworks.lightning_logs import Log, step_logs
+from gpulint.script.frameworks.lightning_reads import Read, find_reads, is_single
+from gpulint.script.frameworks.trainer_calls import allows_before, may_be_older
+from gpulint.script.frameworks.trainers import never_on_gpu
 from gpulint.script.neighbours import run_together
-from gpulint.script.trainer_calls import allows_before, may_be_older
-from gpulint.script.trainers import never_on_gpu
+from gpulint.script.rewriting.edits import ReplaceCode, Rewrite
 
 DOUBLE = re.compile(r"float64|\bdouble\b|64-true")
 FIRST, SINGLE = (1, 5), (2, 1)

@@ -67,12 +67,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Calls, Hardware, Rule
 from gpulint.script import Loader, Script
-from gpulint.script.edits import CannotFix, InsertBefore, Replace, Rewrite
-from gpulint.script.pinning import gains, has_no_workers, unpinned
-from gpulint.script.prepared import prepared_loaders
-from gpulint.script.setting_values import comes_from_settings
-from gpulint.script.syntax import set_keywords
-from gpulint.script.trainer_calls import (
+from gpulint.script.frameworks.trainer_calls import (
     Maker,
     TrainerCall,
     allows_before,
@@ -80,6 +75,11 @@ from gpulint.script.trainer_calls import (
     names_of,
     trainer_calls,
 )
+from gpulint.script.loading.pinning import gains, has_no_workers, unpinned
+from gpulint.script.loading.prepared import prepared_loaders
+from gpulint.script.rewriting.edits import CannotFix, InsertBefore, Replace, Rewrite
+from gpulint.script.rewriting.syntax import set_keywords
+from gpulint.script.settings.setting_values import comes_from_settings
 
 SINCE = (0, 30)
 OLD = ("fp16", "logging_dir")  # arguments that no release with `non_blocking` has

@@ -46,7 +46,7 @@ from gpulint.index import Move, Target
 from gpulint.index.walk import dotted
 from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Loop, Script
-from gpulint.script.prepared import fed_by, is_prepared
+from gpulint.script.loading.prepared import fed_by, is_prepared
 
 # What gives parts of a batch, or the same tensor in another form.
 SAME = frozenset(

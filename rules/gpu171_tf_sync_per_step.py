@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, TensorFlow
 from gpulint.script import Script
-from gpulint.script.tf_waits import step_loops, updates_weights, waits
+from gpulint.script.frameworks.tf_waits import step_loops, updates_weights, waits
 
 
 class TfSyncPerStep(Rule):

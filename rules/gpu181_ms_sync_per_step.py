@@ -37,7 +37,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.ms_training import waits
+from gpulint.script.frameworks.ms_training import waits
 
 
 class MsSyncPerStep(Rule):

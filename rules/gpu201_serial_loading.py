@@ -125,16 +125,14 @@ from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Value
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
-from gpulint.script.batches_taken import kept_once, shown_once
-from gpulint.script.commands import is_passed
-from gpulint.script.dataset_size import has_few_samples
-from gpulint.script.loader_options import (
+from gpulint.script.loading.batches_taken import kept_once, shown_once
+from gpulint.script.loading.loader_options import (
     feeds_cpu,
     into_loader_kwargs,
     trains_on_cpu,
     written_options,
 )
-from gpulint.script.serial import (
+from gpulint.script.loading.serial import (
     draws_the_same,
     gains_by_workers,
     hands_over_little,
@@ -144,7 +142,9 @@ from gpulint.script.serial import (
     no_copies,
     why_no_workers,
 )
-from gpulint.script.worker_state import draws_alike
+from gpulint.script.loading.worker_state import draws_alike
+from gpulint.script.reaching.commands import is_passed
+from gpulint.script.samples.dataset_size import has_few_samples
 
 TITLE = "Let the runtime choose the workers"
 

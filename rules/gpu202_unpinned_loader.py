@@ -82,17 +82,15 @@ from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Value
 from gpulint.rule import Hardware, Loaders, Rule
 from gpulint.script import Loader, Script
-from gpulint.script.batch_objects import puts_in_object
-from gpulint.script.beyond import loops_beyond
-from gpulint.script.edits import Edit, Replace, ReplaceCode, Rewrite
-from gpulint.script.generated import made_by_objects
-from gpulint.script.loader_options import DERIVED, takes_any_options
-from gpulint.script.pageable import (
+from gpulint.script.loading.batch_objects import puts_in_object
+from gpulint.script.loading.beyond import loops_beyond
+from gpulint.script.loading.loader_options import DERIVED, takes_any_options
+from gpulint.script.loading.pageable import (
     cast_on_host,
     sends_labels_alone,
     sends_strided_alone,
 )
-from gpulint.script.pinning import (
+from gpulint.script.loading.pinning import (
     changed_in_dataset,
     compared_device,
     gains,
@@ -102,8 +100,10 @@ from gpulint.script.pinning import (
     settings_ask_for_none,
     unpinned,
 )
-from gpulint.script.setting_values import comes_from_settings
-from gpulint.script.syntax import set_keywords
+from gpulint.script.rewriting.edits import Edit, Replace, ReplaceCode, Rewrite
+from gpulint.script.rewriting.syntax import set_keywords
+from gpulint.script.samples.generated import made_by_objects
+from gpulint.script.settings.setting_values import comes_from_settings
 
 
 class UnpinnedLoader(Rule):

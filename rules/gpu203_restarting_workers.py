@@ -85,7 +85,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
-from gpulint.script.kept_workers import (
+from gpulint.script.loading.kept_workers import (
     KEEPS_LATER,
     KEEPS_SINCE,
     start_again,
@@ -93,15 +93,15 @@ from gpulint.script.kept_workers import (
     stays_the_same,
     why_not_kept,
 )
-from gpulint.script.loader_options import (
+from gpulint.script.loading.loader_options import (
     fed_by_framework,
     into_loader_kwargs,
     trains_on_cpu,
     written_options,
 )
-from gpulint.script.old_torch import runs_only_before
-from gpulint.script.rare_passes import passes_are_rare
-from gpulint.script.setting_values import comes_from_settings
+from gpulint.script.loading.rare_passes import passes_are_rare
+from gpulint.script.reaching.old_torch import runs_only_before
+from gpulint.script.settings.setting_values import comes_from_settings
 
 TITLE = "Keep the workers between epochs"
 

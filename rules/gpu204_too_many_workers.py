@@ -50,9 +50,13 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
-from gpulint.script.loader_options import fed_by_framework, has_reason, trains_on_cpu
-from gpulint.script.setting_values import comes_from_settings
-from gpulint.script.unguarded import asks_for_cpus
+from gpulint.script.loading.loader_options import (
+    fed_by_framework,
+    has_reason,
+    trains_on_cpu,
+)
+from gpulint.script.loading.unguarded import asks_for_cpus
+from gpulint.script.settings.setting_values import comes_from_settings
 
 MOST = 16  # cores for each GPU: 16 in a DGX A100, 14 in a DGX H100
 

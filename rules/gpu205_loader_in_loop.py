@@ -59,8 +59,8 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Script
-from gpulint.script.loader_options import fed_by_framework, trains_on_cpu
-from gpulint.script.rebuilt import Rebuilt, before_the_loop, find_rebuilt
+from gpulint.script.loading.loader_options import fed_by_framework, trains_on_cpu
+from gpulint.script.loading.rebuilt import Rebuilt, before_the_loop, find_rebuilt
 
 
 class LoaderInLoop(Rule):

@@ -61,7 +61,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.slow_samples import slow_samples
+from gpulint.script.samples.slow_samples import slow_samples
 
 
 class SlowGetitem(Rule):

@@ -116,8 +116,8 @@ from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index.build import last_name
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.augmentations import Augmentation, find_augmentations
-from gpulint.script.batch_augmentation import move_to_batches
+from gpulint.script.augmenting.augmentations import Augmentation, find_augmentations
+from gpulint.script.augmenting.batch_augmentation import move_to_batches
 
 _FLIPS = ("flip", "::-1", "transpose")  # `image.transpose(FLIP_…)` of Pillow
 

@@ -91,7 +91,7 @@ from gpulint.finding import Effect, Finding, Severity
 from gpulint.index.build import last_name
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.float_samples import Floats, find_floats, keep_bytes
+from gpulint.script.samples.float_samples import Floats, find_floats, keep_bytes
 
 
 class FloatOverBus(Rule):

@@ -48,15 +48,15 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Loader, Script
-from gpulint.script.compiled import Compiled, compiled_model
-from gpulint.script.loader_options import fed_by_framework
-from gpulint.script.ragged import (
+from gpulint.script.loading.loader_options import fed_by_framework
+from gpulint.script.loading.ragged import (
     Ragged,
     ends_ragged,
     refuses_one_sample,
     takes_the_last,
 )
-from gpulint.script.training_loaders import trains_on_gpu_with
+from gpulint.script.loading.training_loaders import trains_on_gpu_with
+from gpulint.script.modelling.compiled import Compiled, compiled_model
 
 
 class RaggedLastBatch(Rule):

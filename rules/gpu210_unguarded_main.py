@@ -44,9 +44,9 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Loop, Script
-from gpulint.script.loader_options import trains_on_cpu, unpicklable
-from gpulint.script.serial import gains_by_workers
-from gpulint.script.unguarded import has_workers, unguarded_pass
+from gpulint.script.loading.loader_options import trains_on_cpu, unpicklable
+from gpulint.script.loading.serial import gains_by_workers
+from gpulint.script.loading.unguarded import has_workers, unguarded_pass
 
 FORKSERVER = (2, 9)  # the first torch for Python 3.14
 

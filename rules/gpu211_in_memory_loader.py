@@ -74,12 +74,12 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
-from gpulint.script.edits import Replace, ReplaceCode, Rewrite
-from gpulint.script.in_memory import Gathered, gathered, why_not_gathered
-from gpulint.script.loader_options import DERIVED, trains_on_cpu
-from gpulint.script.networks import attends
-from gpulint.script.old_torch import runs_only_before
-from gpulint.script.pinning import goes_to_gpu, yields_device
+from gpulint.script.loading.in_memory import Gathered, gathered, why_not_gathered
+from gpulint.script.loading.loader_options import DERIVED, trains_on_cpu
+from gpulint.script.loading.pinning import goes_to_gpu, yields_device
+from gpulint.script.modelling.networks import attends
+from gpulint.script.reaching.old_torch import runs_only_before
+from gpulint.script.rewriting.edits import Replace, ReplaceCode, Rewrite
 
 FETCHES_BATCHES = (2, 0)  # the first torch that asks for `__getitems__`
 ENOUGH_ROWS = 32  # in a batch, whose single look-ups take a tenth of a millisecond

@@ -69,13 +69,13 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
-from gpulint.script.illegal_options import (
+from gpulint.script.loading.illegal_options import (
     Refused,
     refused_options,
     without_refused,
     workers_wanted,
 )
-from gpulint.script.repeated_samples import repeats_samples
+from gpulint.script.samples.repeated_samples import repeats_samples
 
 
 class IllegalLoaderOptions(Rule):

@@ -107,11 +107,16 @@ from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Value
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
-from gpulint.script.batches_taken import run_by_nobody
-from gpulint.script.commands import is_passed
-from gpulint.script.dataset_size import gives_one_batch
-from gpulint.script.few_batches import takes_few
-from gpulint.script.kept_workers import (
+from gpulint.script.frameworks.lightning_loaders import (
+    hooks_for,
+    is_made_anew,
+    is_steered,
+    passes_again,
+)
+from gpulint.script.frameworks.trainers import feeds_no_gpu, never_on_gpu
+from gpulint.script.loading.batches_taken import run_by_nobody
+from gpulint.script.loading.few_batches import takes_few
+from gpulint.script.loading.kept_workers import (
     KEEPS_LATER,
     KEEPS_SINCE,
     ends_workers,
@@ -120,22 +125,22 @@ from gpulint.script.kept_workers import (
     stays_the_same,
     why_not_kept,
 )
-from gpulint.script.lightning_loaders import (
-    hooks_for,
-    is_made_anew,
-    is_steered,
-    passes_again,
-)
-from gpulint.script.loader_options import (
+from gpulint.script.loading.loader_options import (
     has_reason,
     into_loader_kwargs,
     written_options,
 )
-from gpulint.script.old_torch import runs_only_before
-from gpulint.script.serial import is_serial, loads_alone, no_copies, why_no_workers
-from gpulint.script.setting_values import comes_from_settings
-from gpulint.script.trained_before import may_load_instead
-from gpulint.script.trainers import feeds_no_gpu, never_on_gpu
+from gpulint.script.loading.serial import (
+    is_serial,
+    loads_alone,
+    no_copies,
+    why_no_workers,
+)
+from gpulint.script.reaching.commands import is_passed
+from gpulint.script.reaching.old_torch import runs_only_before
+from gpulint.script.samples.dataset_size import gives_one_batch
+from gpulint.script.settings.setting_values import comes_from_settings
+from gpulint.script.training.trained_before import may_load_instead
 
 WORKERS = "Let the runtime choose the workers"
 KEEP = "Keep the workers between epochs"

@@ -87,15 +87,15 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Calls, Hardware, Rule
 from gpulint.script import Script
-from gpulint.script.hf_samples import Samples, samples_of
-from gpulint.script.hf_trainers import is_decided, let_decide, trained_with
-from gpulint.script.loader_options import has_reason
-from gpulint.script.trainer_calls import (
+from gpulint.script.frameworks.hf_samples import Samples, samples_of
+from gpulint.script.frameworks.hf_trainers import is_decided, let_decide, trained_with
+from gpulint.script.frameworks.trainer_calls import (
     HF_TOPICS,
     Maker,
     TrainerCall,
     names_of,
 )
+from gpulint.script.loading.loader_options import has_reason
 
 NUMBER, *OTHERS = HF_TOPICS["loading"]
 FEW = (0, 1)

@@ -92,9 +92,9 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.edits import CannotFix, Rewrite
-from gpulint.script.hf_trainers import HfTrainer, hf_trainers, says_why
-from gpulint.script.tokenized import (
+from gpulint.script.frameworks.hf_trainers import HfTrainer, hf_trainers, says_why
+from gpulint.script.rewriting.edits import CannotFix, Rewrite
+from gpulint.script.samples.tokenized import (
     Tokenizing,
     find_tokenizing,
     padded_by_batch,

@@ -60,24 +60,24 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Calls, Rule
 from gpulint.script import Script
-from gpulint.script.edits import Replace, Rewrite
-from gpulint.script.hf_samples import is_of_datasets, is_streamed
-from gpulint.script.hf_trainers import HfTrainer, trained_with
-from gpulint.script.syntax import set_keywords
-from gpulint.script.tokenized import (
-    Tokenizing,
-    find_tokenizing,
-    pads_each_batch,
-    values,
-    wants_one_length,
-)
-from gpulint.script.trainer_calls import (
+from gpulint.script.frameworks.hf_samples import is_of_datasets, is_streamed
+from gpulint.script.frameworks.hf_trainers import HfTrainer, trained_with
+from gpulint.script.frameworks.trainer_calls import (
     UNSAID,
     Maker,
     TrainerCall,
     names_of,
     spreads,
     surely_has,
+)
+from gpulint.script.rewriting.edits import Replace, Rewrite
+from gpulint.script.rewriting.syntax import set_keywords
+from gpulint.script.samples.tokenized import (
+    Tokenizing,
+    find_tokenizing,
+    pads_each_batch,
+    values,
+    wants_one_length,
 )
 
 NAMES = ("group_by_length", "train_sampling_strategy")

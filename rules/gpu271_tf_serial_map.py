@@ -73,13 +73,13 @@ from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index.build import last_name
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
-from gpulint.script.edits import Replace, Rewrite
-from gpulint.script.loader_options import has_reason
-from gpulint.script.syntax import set_keywords
-from gpulint.script.tf_mapped import Mapped, gives_up_order
-from gpulint.script.tf_names import autotune, maps_at_once
-from gpulint.script.tf_pipelines import is_looked_at, spot
-from gpulint.script.tf_steps import trains
+from gpulint.script.frameworks.tf_mapped import Mapped, gives_up_order
+from gpulint.script.frameworks.tf_names import autotune, maps_at_once
+from gpulint.script.frameworks.tf_pipelines import is_looked_at, spot
+from gpulint.script.frameworks.tf_steps import trains
+from gpulint.script.loading.loader_options import has_reason
+from gpulint.script.rewriting.edits import Replace, Rewrite
+from gpulint.script.rewriting.syntax import set_keywords
 
 TITLE = "Make elements on several CPUs"
 SERIAL = "`map` makes one element at a time: `num_parallel_calls` is not set"

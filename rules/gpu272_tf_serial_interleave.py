@@ -47,12 +47,12 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
-from gpulint.script.edits import Replace, Rewrite
-from gpulint.script.syntax import set_keywords
-from gpulint.script.tf_mapped import Mapped, gives_up_order
-from gpulint.script.tf_names import autotune
-from gpulint.script.tf_pipelines import spot
-from gpulint.script.tf_steps import trains
+from gpulint.script.frameworks.tf_mapped import Mapped, gives_up_order
+from gpulint.script.frameworks.tf_names import autotune
+from gpulint.script.frameworks.tf_pipelines import spot
+from gpulint.script.frameworks.tf_steps import trains
+from gpulint.script.rewriting.edits import Replace, Rewrite
+from gpulint.script.rewriting.syntax import set_keywords
 
 TITLE = "Read several files at a time"
 

@@ -45,9 +45,9 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
-from gpulint.script.edits import Replace, Rewrite
-from gpulint.script.tf_names import autotune, may_optimize_itself
-from gpulint.script.tf_pipelines import gives_batches, is_looked_at, spot
+from gpulint.script.frameworks.tf_names import autotune, may_optimize_itself
+from gpulint.script.frameworks.tf_pipelines import gives_batches, is_looked_at, spot
+from gpulint.script.rewriting.edits import Replace, Rewrite
 
 TITLE = "Make batches ahead"
 _FEEDS = frozenset("fit evaluate predict for iter".split())

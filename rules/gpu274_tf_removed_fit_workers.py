@@ -47,13 +47,13 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
-from gpulint.script.edits import Replace, Rewrite
-from gpulint.script.syntax import without_keywords
-from gpulint.script.tf_names import (
+from gpulint.script.frameworks.tf_names import (
     may_have_keras_2,
     may_have_keras_3,
     surely_has_keras_3,
 )
+from gpulint.script.rewriting.edits import Replace, Rewrite
+from gpulint.script.rewriting.syntax import without_keywords
 
 TITLE = "Leave out what `fit` no longer takes"
 OPTIONS = ("workers", "use_multiprocessing", "max_queue_size")

@@ -42,8 +42,8 @@ from gpulint.finding import Effect, Finding
 from gpulint.index.build import last_name
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
-from gpulint.script.tf_mapped import Mapped
-from gpulint.script.tf_pipelines import gives_batches, spot
+from gpulint.script.frameworks.tf_mapped import Mapped
+from gpulint.script.frameworks.tf_pipelines import gives_batches, spot
 
 _BETWEEN = frozenset("shuffle repeat prefetch take skip shard with_options".split())
 

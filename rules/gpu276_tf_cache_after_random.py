@@ -46,8 +46,8 @@ from gpulint.index.build import last_name
 from gpulint.index.walk import dotted
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
-from gpulint.script.tf_mapped import Mapped
-from gpulint.script.tf_pipelines import is_looked_at, spot
+from gpulint.script.frameworks.tf_mapped import Mapped
+from gpulint.script.frameworks.tf_pipelines import is_looked_at, spot
 
 ORDER = "one order"
 _ONE_PASS = frozenset("evaluate predict look".split())

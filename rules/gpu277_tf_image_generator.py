@@ -37,8 +37,8 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
-from gpulint.script.tf_names import name_of, needs_first_keras
-from gpulint.script.tf_steps import TRAININGS
+from gpulint.script.frameworks.tf_names import name_of, needs_first_keras
+from gpulint.script.frameworks.tf_steps import TRAININGS
 
 NAME = "ImageDataGenerator"
 FLOWS = ("flow_from_directory", "flow_from_dataframe", "flow")

@@ -92,11 +92,8 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.datasets import Work
-from gpulint.script.edits import Replace, Rewrite
-from gpulint.script.loader_options import has_reason
-from gpulint.script.ms_pipelines import DATA, GENERATOR, WORKERS, Stage
-from gpulint.script.ms_workers import (
+from gpulint.script.frameworks.ms_pipelines import DATA, GENERATOR, WORKERS, Stage
+from gpulint.script.frameworks.ms_workers import (
     computes_on_device,
     draws,
     is_native,
@@ -107,7 +104,10 @@ from gpulint.script.ms_workers import (
     unread_parameter,
     values_of,
 )
-from gpulint.script.syntax import code, set_keywords
+from gpulint.script.loading.loader_options import has_reason
+from gpulint.script.rewriting.edits import Replace, Rewrite
+from gpulint.script.rewriting.syntax import code, set_keywords
+from gpulint.script.samples.datasets import Work
 
 TITLE = "Let the runtime choose the workers"
 MANY = 8  # more CPUs than most machines with a GPU give to one process

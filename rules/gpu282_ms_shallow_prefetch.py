@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Calls, Rule
 from gpulint.script import Script
-from gpulint.script.ms_pipelines import DATA
+from gpulint.script.frameworks.ms_pipelines import DATA
 
 SET_PREFETCH = f"{DATA}.config.set_prefetch_size"
 DEFAULT = 16

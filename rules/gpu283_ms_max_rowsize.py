@@ -34,8 +34,8 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.ms_context import allows
-from gpulint.script.ms_workers import has_processes
+from gpulint.script.frameworks.ms_context import allows
+from gpulint.script.frameworks.ms_workers import has_processes
 
 AUTOMATIC = (2, 3)
 

@@ -40,7 +40,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.ms_workers import operations, python_work
+from gpulint.script.frameworks.ms_workers import operations, python_work
 
 
 class MsPythonOp(Rule):

@@ -123,16 +123,11 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.autocast import with_autocast
-from gpulint.script.doubtful import may_never_run
-from gpulint.script.edits import CannotFix, NotBorne
-from gpulint.script.graphs import is_graph_network
-from gpulint.script.half import RECURS, has_float32_kernels, recurs, scatters
 from gpulint.script.loops import imports_environments, steps_environment
-from gpulint.script.model_size import is_modest, is_tiny, loses_by_casts
-from gpulint.script.models import is_cast_elsewhere
-from gpulint.script.neighbours import run_together
-from gpulint.script.networks import (
+from gpulint.script.modelling.graphs import is_graph_network
+from gpulint.script.modelling.model_size import is_modest, is_tiny, loses_by_casts
+from gpulint.script.modelling.models import is_cast_elsewhere
+from gpulint.script.modelling.networks import (
     casts_itself,
     is_large,
     is_surely_large,
@@ -141,17 +136,22 @@ from gpulint.script.networks import (
     steps_by_cells,
     transforms_spectra,
 )
-from gpulint.script.old_torch import runs_only_before
-from gpulint.script.operators import solves_equation
-from gpulint.script.optimized import optimizes_tensors
-from gpulint.script.started import (
+from gpulint.script.modelling.operators import solves_equation
+from gpulint.script.neighbours import run_together
+from gpulint.script.numerics.autocast import with_autocast
+from gpulint.script.numerics.half import RECURS, has_float32_kernels, recurs, scatters
+from gpulint.script.reaching.doubtful import may_never_run
+from gpulint.script.reaching.old_torch import runs_only_before
+from gpulint.script.reaching.started import (
     stays_on_host,
     trains_in_double,
     trains_on_gpu,
     uses_a_trainer,
 )
-from gpulint.script.switches import is_off, is_switched_off
-from gpulint.script.training_step import (
+from gpulint.script.reaching.switches import is_off, is_switched_off
+from gpulint.script.rewriting.edits import CannotFix, NotBorne
+from gpulint.script.training.optimized import optimizes_tensors
+from gpulint.script.training.training_step import (
     Step,
     find_steps,
     inputs_vary,

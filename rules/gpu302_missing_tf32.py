@@ -96,14 +96,12 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.amp_switches import off_flags
-from gpulint.script.covered import may_be_mixed
-from gpulint.script.half import exact_mathematics
+from gpulint.script.frameworks.trainer_calls import Maker, TrainerCall, trainer_calls
+from gpulint.script.frameworks.trainer_precision import may_train_on_gpu
 from gpulint.script.loops import imports_environments, steps_environment
-from gpulint.script.model_size import is_modest, is_tiny
-from gpulint.script.models import constructors, trained_models
-from gpulint.script.neighbours import programs
-from gpulint.script.networks import (
+from gpulint.script.modelling.model_size import is_modest, is_tiny
+from gpulint.script.modelling.models import constructors, trained_models
+from gpulint.script.modelling.networks import (
     has_products,
     makes_gram_matrix,
     may_be_large,
@@ -112,11 +110,15 @@ from gpulint.script.networks import (
     steps_by_cells,
     surely_multiplies,
 )
-from gpulint.script.old_torch import runs_only_before
-from gpulint.script.operators import solves_equation
-from gpulint.script.optimized import optimizes_tensors
-from gpulint.script.precision import matmul_set_nearby
-from gpulint.script.started import (
+from gpulint.script.modelling.operators import solves_equation
+from gpulint.script.modelling.written_sizes import is_told_narrow
+from gpulint.script.neighbours import programs
+from gpulint.script.numerics.amp_switches import off_flags
+from gpulint.script.numerics.covered import may_be_mixed
+from gpulint.script.numerics.half import exact_mathematics
+from gpulint.script.numerics.precision import matmul_set_nearby
+from gpulint.script.reaching.old_torch import runs_only_before
+from gpulint.script.reaching.started import (
     at_start,
     has_own_settings,
     stays_on_host,
@@ -124,11 +126,9 @@ from gpulint.script.started import (
     trains_on_gpu,
     why_not_at_start,
 )
-from gpulint.script.switches import is_switched_off
-from gpulint.script.trainer_calls import Maker, TrainerCall, trainer_calls
-from gpulint.script.trainer_precision import may_train_on_gpu
-from gpulint.script.training_step import find_steps
-from gpulint.script.written_sizes import is_told_narrow
+from gpulint.script.reaching.switches import is_switched_off
+from gpulint.script.training.optimized import optimizes_tensors
+from gpulint.script.training.training_step import find_steps
 
 TITLE = "Allow TF32 for matrix products"
 SETTING = 'set_float32_matmul_precision("high")'

@@ -67,10 +67,16 @@ from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index.walk import dotted
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.edits import Edit, Replace, ReplaceCode, Rewrite
-from gpulint.script.old_amp import Import, OldAmp, Use, moved_import, takes_dtype
-from gpulint.script.old_torch import runs_only_before
-from gpulint.script.syntax import new_callee
+from gpulint.script.numerics.old_amp import (
+    Import,
+    OldAmp,
+    Use,
+    moved_import,
+    takes_dtype,
+)
+from gpulint.script.reaching.old_torch import runs_only_before
+from gpulint.script.rewriting.edits import Edit, Replace, ReplaceCode, Rewrite
+from gpulint.script.rewriting.syntax import new_callee
 
 SINCE = (2, 4)  # the names warn
 NEW = {

@@ -73,18 +73,18 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.autocast_uses import needless_scalers, nested_autocasts
-from gpulint.script.doubtful import may_never_run
-from gpulint.script.edits import (
+from gpulint.script.numerics.autocast_uses import needless_scalers, nested_autocasts
+from gpulint.script.numerics.loss_scaling import LossScaling, Unfinished, loss_scalings
+from gpulint.script.numerics.pure_half import trained_in_half
+from gpulint.script.reaching.doubtful import may_never_run
+from gpulint.script.rewriting.edits import (
     InsertAfter,
     InsertBefore,
     Replace,
     ReplaceCode,
     Rewrite,
 )
-from gpulint.script.loss_scaling import LossScaling, Unfinished, loss_scalings
-from gpulint.script.pure_half import trained_in_half
-from gpulint.script.syntax import set_keywords
+from gpulint.script.rewriting.syntax import set_keywords
 
 OWN_STEPS = frozenset({"lightning", "accelerate", "deepspeed", "fastai", "ignite"})
 SHARED = "the same line also serves other steps"

@@ -67,8 +67,8 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.edits import CannotFix, Rewrite
-from gpulint.script.second_derivatives import Derived, derived_in_half, fenced
+from gpulint.script.numerics.second_derivatives import Derived, derived_in_half, fenced
+from gpulint.script.rewriting.edits import CannotFix, Rewrite
 
 
 class AMPOverSecondDerivatives(Rule):

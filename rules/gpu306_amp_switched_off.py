@@ -79,17 +79,17 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.amp_guards import switched_off, why_not_on
-from gpulint.script.amp_switches import (
+from gpulint.script.modelling.networks import transforms_spectra
+from gpulint.script.numerics.amp_guards import switched_off, why_not_on
+from gpulint.script.numerics.amp_switches import (
     OffFlag,
     is_field,
     parameter_of,
 )
-from gpulint.script.commands import is_passed, long_name, option_of
-from gpulint.script.edits import ReplaceCode, Rewrite
-from gpulint.script.networks import transforms_spectra
-from gpulint.script.old_torch import runs_only_before
-from gpulint.script.setting_values import is_setting
+from gpulint.script.reaching.commands import is_passed, long_name, option_of
+from gpulint.script.reaching.old_torch import runs_only_before
+from gpulint.script.rewriting.edits import ReplaceCode, Rewrite
+from gpulint.script.settings.setting_values import is_setting
 
 SINCE = (1, 6)  # the first torch with mixed precision of its own
 

@@ -79,13 +79,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.edits import Replace, Rewrite
-from gpulint.script.graphs import uses_graphs
-from gpulint.script.half import has_float32_kernels
-from gpulint.script.networks import has_large
-from gpulint.script.old_torch import runs_only_before
-from gpulint.script.syntax import set_keywords
-from gpulint.script.trainer_calls import (
+from gpulint.script.frameworks.trainer_calls import (
     LIGHTNING_TWO,
     NAMES,
     Maker,
@@ -93,14 +87,20 @@ from gpulint.script.trainer_calls import (
     may_have,
     trainer_calls,
 )
-from gpulint.script.trainer_precision import (
+from gpulint.script.frameworks.trainer_precision import (
     has_formats,
     is_meant,
     may_train_on_gpu,
     steps_without_gradients,
     why_not_mixed,
 )
-from gpulint.script.written_sizes import is_seen_large, is_told_narrow
+from gpulint.script.modelling.graphs import uses_graphs
+from gpulint.script.modelling.networks import has_large
+from gpulint.script.modelling.written_sizes import is_seen_large, is_told_narrow
+from gpulint.script.numerics.half import has_float32_kernels
+from gpulint.script.reaching.old_torch import runs_only_before
+from gpulint.script.rewriting.edits import Replace, Rewrite
+from gpulint.script.rewriting.syntax import set_keywords
 
 SINCE = (1, 6)  # the first torch with mixed precision of its own
 FLOAT32 = (32, "32", "32-true")

@@ -43,8 +43,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Calls, Rule
 from gpulint.script import Script
-from gpulint.script.edits import ReplaceCode, Rewrite
-from gpulint.script.trainer_calls import (
+from gpulint.script.frameworks.trainer_calls import (
     LIGHTNING_TWO,
     Maker,
     TrainerCall,
@@ -53,6 +52,7 @@ from gpulint.script.trainer_calls import (
     names_of,
     trainer_calls,
 )
+from gpulint.script.rewriting.edits import ReplaceCode, Rewrite
 
 NEW = {16: "16-mixed", "16": "16-mixed", "bf16": "bf16-mixed"}
 

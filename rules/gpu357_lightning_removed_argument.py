@@ -58,10 +58,15 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Calls, Rule
 from gpulint.script import Script
-from gpulint.script.edits import Replace, Rewrite
-from gpulint.script.removed_arguments import Removed, Use, in_place_of, removed_uses
-from gpulint.script.syntax import without_keywords
-from gpulint.script.trainer_calls import Maker, names_of, trainer_calls
+from gpulint.script.frameworks.removed_arguments import (
+    Removed,
+    Use,
+    in_place_of,
+    removed_uses,
+)
+from gpulint.script.frameworks.trainer_calls import Maker, names_of, trainer_calls
+from gpulint.script.rewriting.edits import Replace, Rewrite
+from gpulint.script.rewriting.syntax import without_keywords
 
 TWO = (2, 0)
 TUNER = "`lightning.pytorch.tuner.Tuner` does it"

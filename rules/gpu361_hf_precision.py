@@ -54,9 +54,9 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Calls, Hardware, Rule
 from gpulint.script import Script
-from gpulint.script.hf_trainers import is_decided, let_decide
-from gpulint.script.trainer_calls import Maker, names_of, trainer_calls
-from gpulint.script.trainer_precision import has_formats, why_not_mixed
+from gpulint.script.frameworks.hf_trainers import is_decided, let_decide
+from gpulint.script.frameworks.trainer_calls import Maker, names_of, trainer_calls
+from gpulint.script.frameworks.trainer_precision import has_formats, why_not_mixed
 
 DECIDE = (
     *("bf16", "fp16", "fp16_backend", "half_precision_backend", "fp16_opt_level"),

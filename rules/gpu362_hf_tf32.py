@@ -60,22 +60,22 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Calls, Hardware, Rule
 from gpulint.script import Script
-from gpulint.script.half import exact_mathematics
-from gpulint.script.hf_trainers import (
+from gpulint.script.frameworks.hf_trainers import (
     is_decided,
     is_split_up,
     let_decide,
     may_use_gpu,
     says_tpu,
 )
-from gpulint.script.precision import matmul_set_nearby
-from gpulint.script.trainer_calls import (
+from gpulint.script.frameworks.trainer_calls import (
     Maker,
     TrainerCall,
     names_of,
     trainer_calls,
 )
-from gpulint.script.trainer_precision import is_not_in_float32, why_not_mixed
+from gpulint.script.frameworks.trainer_precision import is_not_in_float32, why_not_mixed
+from gpulint.script.numerics.half import exact_mathematics
+from gpulint.script.numerics.precision import matmul_set_nearby
 
 FORMATS = ("bf16", "fp16")
 DECIDE = (

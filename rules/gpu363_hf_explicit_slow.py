@@ -69,16 +69,21 @@ from gpulint.finding import Effect, Finding, Severity
 from gpulint.index import Value
 from gpulint.rule import Calls, Hardware, Rule
 from gpulint.script import Script
-from gpulint.script.edits import Replace, Rewrite
-from gpulint.script.hf_samples import are_made_on_gpu, may_be_on_gpu
-from gpulint.script.hf_trainers import (
+from gpulint.script.frameworks.hf_samples import are_made_on_gpu, may_be_on_gpu
+from gpulint.script.frameworks.hf_trainers import (
     HfTrainer,
     is_split_up,
     says_why,
     trained_with,
 )
-from gpulint.script.syntax import set_keywords, without_keywords
-from gpulint.script.trainer_calls import Maker, TrainerCall, allows_before, names_of
+from gpulint.script.frameworks.trainer_calls import (
+    Maker,
+    TrainerCall,
+    allows_before,
+    names_of,
+)
+from gpulint.script.rewriting.edits import Replace, Rewrite
+from gpulint.script.rewriting.syntax import set_keywords, without_keywords
 
 PIN = "dataloader_pin_memory"
 METRICS = "skip_memory_metrics"

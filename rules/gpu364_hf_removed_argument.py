@@ -56,8 +56,8 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Calls, Rule
 from gpulint.script import Script
-from gpulint.script.removed_arguments import Removed, removed_uses
-from gpulint.script.trainer_calls import Maker, names_of, trainer_calls
+from gpulint.script.frameworks.removed_arguments import Removed, removed_uses
+from gpulint.script.frameworks.trainer_calls import Maker, names_of, trainer_calls
 
 FIVE = (5, 0)
 LATER = (5, 23)  # the first of the fives that were compared to have it no more

@@ -62,13 +62,13 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Calls, Hardware, Rule
 from gpulint.script import Script
-from gpulint.script.commands import passes_option
-from gpulint.script.edits import Replace, Rewrite
-from gpulint.script.models import trained_models
-from gpulint.script.networks import has_large, is_surely_large
-from gpulint.script.syntax import set_keywords
-from gpulint.script.trainer_calls import Maker, names_of, trainer_calls
-from gpulint.script.trainer_precision import has_formats, why_not_mixed
+from gpulint.script.frameworks.trainer_calls import Maker, names_of, trainer_calls
+from gpulint.script.frameworks.trainer_precision import has_formats, why_not_mixed
+from gpulint.script.modelling.models import trained_models
+from gpulint.script.modelling.networks import has_large, is_surely_large
+from gpulint.script.reaching.commands import passes_option
+from gpulint.script.rewriting.edits import Replace, Rewrite
+from gpulint.script.rewriting.syntax import set_keywords
 
 DECIDE = (
     *("mixed_precision", "fp16", "cpu", "deepspeed_plugin", "deepspeed_plugins"),

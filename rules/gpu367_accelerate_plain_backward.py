@@ -44,7 +44,7 @@ from gpulint.finding import Effect, Finding
 from gpulint.index.walk import dotted, walk
 from gpulint.rule import Rule, StepLoops
 from gpulint.script import Loop, Script
-from gpulint.script.prepared import is_accelerated, is_prepared
+from gpulint.script.loading.prepared import is_accelerated, is_prepared
 
 
 class AcceleratePlainBackward(Rule):

@@ -72,11 +72,8 @@ from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index.build import last_name
 from gpulint.rule import Hardware, Rule, TensorFlow
 from gpulint.script import Script
-from gpulint.script.edits import CannotFix, InsertAfter, Replace, Rewrite
-from gpulint.script.neighbours import run_together
-from gpulint.script.syntax import set_keywords
-from gpulint.script.tf_names import is_for_tf1, needs_first_keras
-from gpulint.script.tf_policy import (
+from gpulint.script.frameworks.tf_names import is_for_tf1, needs_first_keras
+from gpulint.script.frameworks.tf_policy import (
     OUT_OF_RANGE,
     counts_on_float32,
     is_decided,
@@ -84,10 +81,13 @@ from gpulint.script.tf_policy import (
     is_unfit,
     output_layers,
 )
-from gpulint.script.tf_steps import eager_steps, fits
-from gpulint.script.tf_waits import step_loops, updates_weights
-from gpulint.script.trainer_calls import allows_before, may_have
-from gpulint.script.written_sizes import is_seen_large, names_large
+from gpulint.script.frameworks.tf_steps import eager_steps, fits
+from gpulint.script.frameworks.tf_waits import step_loops, updates_weights
+from gpulint.script.frameworks.trainer_calls import allows_before, may_have
+from gpulint.script.modelling.written_sizes import is_seen_large, names_large
+from gpulint.script.neighbours import run_together
+from gpulint.script.rewriting.edits import CannotFix, InsertAfter, Replace, Rewrite
+from gpulint.script.rewriting.syntax import set_keywords
 
 SINCE = (2, 4)  # the first TensorFlow whose policies are no experiment
 # How saved models come in, whose functions take the format that they were saved with.

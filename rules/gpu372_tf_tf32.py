@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, TensorFlow
 from gpulint.script import Script
-from gpulint.script.edits import Remove, Rewrite
+from gpulint.script.rewriting.edits import Remove, Rewrite
 
 NAME = "enable_tensor_float_32_execution"
 

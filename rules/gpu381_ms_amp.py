@@ -49,12 +49,12 @@ from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Argument
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.edits import Replace, Rewrite
-from gpulint.script.ms_context import on_cpu
-from gpulint.script.ms_training import step_functions, trainings, uses_half
-from gpulint.script.protected import why_protected_program
-from gpulint.script.syntax import set_keywords
-from gpulint.script.written_sizes import is_seen_large
+from gpulint.script.frameworks.ms_context import on_cpu
+from gpulint.script.frameworks.ms_training import step_functions, trainings, uses_half
+from gpulint.script.modelling.written_sizes import is_seen_large
+from gpulint.script.numerics.protected import why_protected_program
+from gpulint.script.rewriting.edits import Replace, Rewrite
+from gpulint.script.rewriting.syntax import set_keywords
 
 TITLE = "Let the runtime choose the precision"
 LOSS_INSIDE = "the network computes the loss, which would be in half precision too"

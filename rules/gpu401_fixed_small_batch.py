@@ -87,10 +87,10 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Script
-from gpulint.script.edits import CannotFix
-from gpulint.script.larger_batch import larger_batch
-from gpulint.script.loader_options import trains_on_cpu
-from gpulint.script.small_batches import SmallBatch, small_batches
+from gpulint.script.loading.loader_options import trains_on_cpu
+from gpulint.script.rewriting.edits import CannotFix
+from gpulint.script.training.larger_batch import larger_batch
+from gpulint.script.training.small_batches import SmallBatch, small_batches
 
 
 class FixedSmallBatch(Rule):

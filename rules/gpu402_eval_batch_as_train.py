@@ -84,12 +84,12 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Hardware, Loaders, Rule
 from gpulint.script import Script
-from gpulint.script.edits import CannotFix
-from gpulint.script.evaluation_batches import (
+from gpulint.script.loading.evaluation_batches import (
     EvaluationBatch,
     evaluation_batches,
     larger_evaluation,
 )
+from gpulint.script.rewriting.edits import CannotFix
 
 
 class EvalBatchAsTrain(Rule):

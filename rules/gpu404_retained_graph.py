@@ -60,8 +60,8 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.edits import ReplaceCode, Rewrite
-from gpulint.script.retained import Kept, find_kept
+from gpulint.script.rewriting.edits import ReplaceCode, Rewrite
+from gpulint.script.training.retained import Kept, find_kept
 
 
 class RetainedGraph(Rule):

@@ -62,9 +62,9 @@ from gpulint.finding import Effect, Finding, Severity
 from gpulint.index.walk import dotted, walk
 from gpulint.rule import Rule, Words
 from gpulint.script import Loop, Script
-from gpulint.script.edits import ReplaceCode, Rewrite
-from gpulint.script.gradients import trained_model, why_gradients_may_miss
-from gpulint.script.zeroing import (
+from gpulint.script.rewriting.edits import ReplaceCode, Rewrite
+from gpulint.script.training.gradients import trained_model, why_gradients_may_miss
+from gpulint.script.training.zeroing import (
     gradient_of,
     is_optimizer,
     only_zeroes,

@@ -97,17 +97,22 @@ from gpulint.finding import Effect, Finding, Severity
 from gpulint.index.walk import COMPREHENSIONS
 from gpulint.rule import Calls, Hardware, Rule
 from gpulint.script import Script
-from gpulint.script.edits import CannotFix, InsertBefore, Replace, Rewrite
-from gpulint.script.hf_models import samples_in_words, small_checkpoint
-from gpulint.script.hf_trainers import (
+from gpulint.script.frameworks.hf_models import samples_in_words, small_checkpoint
+from gpulint.script.frameworks.hf_trainers import (
     HfTrainer,
     is_split_up,
     says_why,
     trained_with,
 )
-from gpulint.script.syntax import set_keywords
-from gpulint.script.trainer_calls import Maker, TrainerCall, names_of, spreads
-from gpulint.script.trainer_precision import is_not_in_float32
+from gpulint.script.frameworks.trainer_calls import (
+    Maker,
+    TrainerCall,
+    names_of,
+    spreads,
+)
+from gpulint.script.frameworks.trainer_precision import is_not_in_float32
+from gpulint.script.rewriting.edits import CannotFix, InsertBefore, Replace, Rewrite
+from gpulint.script.rewriting.syntax import set_keywords
 
 SIZE = "per_device_train_batch_size"
 RATE = "learning_rate"

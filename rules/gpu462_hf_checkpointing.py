@@ -42,9 +42,13 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Calls, Hardware, Rule
 from gpulint.script import Script
-from gpulint.script.hf_models import classifies, longest_text, small_checkpoint
-from gpulint.script.hf_trainers import is_split_up, says_why, trained_with
-from gpulint.script.trainer_calls import Maker, TrainerCall, names_of
+from gpulint.script.frameworks.hf_models import (
+    classifies,
+    longest_text,
+    small_checkpoint,
+)
+from gpulint.script.frameworks.hf_trainers import is_split_up, says_why, trained_with
+from gpulint.script.frameworks.trainer_calls import Maker, TrainerCall, names_of
 
 NAMES = ("gradient_checkpointing", "activation_checkpointing")
 SIZE = "per_device_train_batch_size"

@@ -59,9 +59,9 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
-from gpulint.script.edits import CannotFix
-from gpulint.script.tf_batches import larger_batch, small_batches
-from gpulint.script.tf_pipelines import spot
+from gpulint.script.frameworks.tf_batches import larger_batch, small_batches
+from gpulint.script.frameworks.tf_pipelines import spot
+from gpulint.script.rewriting.edits import CannotFix
 
 # Language models of packages, whose few samples are thousands of tokens.
 _LARGE = re.compile(r"from_preset\(|from_pretrained\(|keras_(?:hub|nlp)|(?i:bert)")

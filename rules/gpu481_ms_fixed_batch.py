@@ -71,8 +71,8 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.edits import CannotFix
-from gpulint.script.ms_batches import SmallBatch, larger_batch, small_batches
+from gpulint.script.frameworks.ms_batches import SmallBatch, larger_batch, small_batches
+from gpulint.script.rewriting.edits import CannotFix
 
 
 class MsFixedBatch(Rule):

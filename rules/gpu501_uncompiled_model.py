@@ -89,11 +89,11 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Script
-from gpulint.script.compilable import find_uncompiled
-from gpulint.script.compiled_in_place import compiled_in_place, draws
-from gpulint.script.networks import transforms_spectra
-from gpulint.script.optimized import optimizes_tensors
-from gpulint.script.started import has_own_settings, trains_on_gpu
+from gpulint.script.modelling.compilable import find_uncompiled
+from gpulint.script.modelling.compiled_in_place import compiled_in_place, draws
+from gpulint.script.modelling.networks import transforms_spectra
+from gpulint.script.reaching.started import has_own_settings, trains_on_gpu
+from gpulint.script.training.optimized import optimizes_tensors
 
 
 class UncompiledModel(Rule):

@@ -74,18 +74,18 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.autotuning import autotuning_is_set, pictures_are_alike
-from gpulint.script.model_size import is_modest, is_tiny
-from gpulint.script.networks import convolves_pictures
-from gpulint.script.optimized import optimizes_tensors
-from gpulint.script.started import (
+from gpulint.script.modelling.autotuning import autotuning_is_set, pictures_are_alike
+from gpulint.script.modelling.model_size import is_modest, is_tiny
+from gpulint.script.modelling.networks import convolves_pictures
+from gpulint.script.reaching.started import (
     at_start,
     has_own_settings,
     trains_on_gpu,
     why_not_at_start,
 )
-from gpulint.script.switches import is_switched_off
-from gpulint.script.training_step import find_steps
+from gpulint.script.reaching.switches import is_switched_off
+from gpulint.script.training.optimized import optimizes_tensors
+from gpulint.script.training.training_step import find_steps
 
 TITLE = "Let cuDNN time its convolutions"
 SETTING = "backends.cudnn.benchmark = True"

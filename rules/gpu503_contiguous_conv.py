@@ -77,8 +77,11 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, StepLoops
 from gpulint.script import Script
-from gpulint.script.memory_formats import find_channels_first, with_channels_last
-from gpulint.script.started import has_own_settings, trains_on_gpu
+from gpulint.script.modelling.memory_formats import (
+    find_channels_first,
+    with_channels_last,
+)
+from gpulint.script.reaching.started import has_own_settings, trains_on_gpu
 
 
 class ContiguousConv(Rule):

@@ -72,8 +72,8 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Script
-from gpulint.script.fused import unfused_optimizers
-from gpulint.script.networks import surely_multiplies
+from gpulint.script.modelling.networks import surely_multiplies
+from gpulint.script.training.fused import unfused_optimizers
 
 
 class UnfusedOptimizer(Rule):

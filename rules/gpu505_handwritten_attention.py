@@ -69,8 +69,8 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.started import trained_beside
-from gpulint.script.written_attention import FUSED, Attention, find_attention
+from gpulint.script.modelling.written_attention import FUSED, Attention, find_attention
+from gpulint.script.reaching.started import trained_beside
 
 
 class HandwrittenAttention(Rule):

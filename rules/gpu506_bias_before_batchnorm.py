@@ -63,8 +63,8 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.idle_biases import fills_biases, find_idle_biases
-from gpulint.script.started import trained_on_gpu
+from gpulint.script.modelling.idle_biases import fills_biases, find_idle_biases
+from gpulint.script.reaching.started import trained_on_gpu
 from gpulint.torch_prose import prose, text_of
 
 # Weights made elsewhere fit the layers as they are.

@@ -52,7 +52,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.debug_modes import debug_modes
+from gpulint.script.modelling.debug_modes import debug_modes
 
 
 class DebugModeOn(Rule):

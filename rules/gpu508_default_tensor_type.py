@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Calls, Rule
 from gpulint.script import Script
-from gpulint.script.default_device import (
+from gpulint.script.copying.default_device import (
     DEVICE,
     TENSOR_TYPE,
     asks_for_version,

@@ -47,16 +47,16 @@ from gpulint.index.walk import walk
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.branches import branches_of
-from gpulint.script.loops import imports_environments
-from gpulint.script.neighbours import run_together
-from gpulint.script.offered import is_packaged
-from gpulint.script.tf_steps import (
+from gpulint.script.frameworks.tf_steps import (
     EagerStep,
     computes_by_numpy,
     eager_steps,
     on_cpu,
     runs_compiled,
 )
+from gpulint.script.loops import imports_environments
+from gpulint.script.neighbours import run_together
+from gpulint.script.reaching.offered import is_packaged
 
 EAGER = re.compile(r"eager|debug", re.IGNORECASE)
 

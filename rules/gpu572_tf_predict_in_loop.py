@@ -39,8 +39,8 @@ from gpulint.index.build import last_name
 from gpulint.index.walk import LOOPS, dotted, walk
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
-from gpulint.script.tf_names import needs_first_keras
-from gpulint.script.tf_steps import is_keras_model
+from gpulint.script.frameworks.tf_names import needs_first_keras
+from gpulint.script.frameworks.tf_steps import is_keras_model
 
 FEW_TURNS = 16
 _TRAINS = frozenset("fit train_on_batch load_weights compile".split())

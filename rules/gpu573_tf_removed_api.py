@@ -52,10 +52,14 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
-from gpulint.script.edits import Build, Replace, ReplaceCode, Rewrite
-from gpulint.script.syntax import CallText
-from gpulint.script.tf_names import may_have_keras_3, name_of, surely_has_keras_3
-from gpulint.script.tf_pipelines import spot
+from gpulint.script.frameworks.tf_names import (
+    may_have_keras_3,
+    name_of,
+    surely_has_keras_3,
+)
+from gpulint.script.frameworks.tf_pipelines import spot
+from gpulint.script.rewriting.edits import Build, Replace, ReplaceCode, Rewrite
+from gpulint.script.rewriting.syntax import CallText
 
 # Positions of the arguments of methods that are gone, and what takes their place.
 GENERATORS = {

@@ -36,9 +36,14 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.ms_context import mentioned, mode_of, set_contexts
-from gpulint.script.ms_training import GRAPH, is_compiled, step_functions, trainings
-from gpulint.script.written_sizes import is_seen_large
+from gpulint.script.frameworks.ms_context import mentioned, mode_of, set_contexts
+from gpulint.script.frameworks.ms_training import (
+    GRAPH,
+    is_compiled,
+    step_functions,
+    trainings,
+)
+from gpulint.script.modelling.written_sizes import is_seen_large
 
 
 class MsPynative(Rule):

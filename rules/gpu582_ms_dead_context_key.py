@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.ms_context import allows, set_contexts
+from gpulint.script.frameworks.ms_context import allows, set_contexts
 
 CHECKED = (2, 10)  # the release in which these keys were tried
 REFUSED = frozenset(

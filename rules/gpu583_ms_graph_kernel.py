@@ -42,9 +42,9 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.edits import Replace, Rewrite
-from gpulint.script.ms_context import allows, requires, set_contexts
-from gpulint.script.syntax import CallText
+from gpulint.script.frameworks.ms_context import allows, requires, set_contexts
+from gpulint.script.rewriting.edits import Replace, Rewrite
+from gpulint.script.rewriting.syntax import CallText
 
 KEY = "enable_graph_kernel"
 LEVEL = (2, 3)

@@ -34,8 +34,8 @@ from gpulint.finding import Effect, Finding, Severity
 from gpulint.index.known import joined
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.ms_context import on_cpu, requires
-from gpulint.script.ms_training import trainings
+from gpulint.script.frameworks.ms_context import on_cpu, requires
+from gpulint.script.frameworks.ms_training import trainings
 
 OFF_BY_DEFAULT = (2, 0)
 POSITIONS = {"train": 3, "fit": 5}

@@ -74,9 +74,9 @@ from typing import NamedTuple
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.async_saves import async_save, joined
-from gpulint.script.checkpoints import Checkpoint, is_pretrained
-from gpulint.script.edits import CannotFix, Rewrite
+from gpulint.script.rewriting.edits import CannotFix, Rewrite
+from gpulint.script.saving.async_saves import async_save, joined
+from gpulint.script.saving.checkpoints import Checkpoint, is_pretrained
 
 DONE = "gpulint.runtime.async_save"
 

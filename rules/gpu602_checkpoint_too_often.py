@@ -43,7 +43,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.checkpoints import Checkpoint
+from gpulint.script.saving.checkpoints import Checkpoint
 
 
 class CheckpointTooOften(Rule):

@@ -51,7 +51,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.remote_samples import remote_reads
+from gpulint.script.samples.remote_samples import remote_reads
 
 PACKAGES = ("requests", "urllib", "httpx", "boto3", "s3fs", "gcsfs", "fsspec", "wget")
 SCHEMES = ("s3://", "gs://", "http://", "https://", "hdfs://")

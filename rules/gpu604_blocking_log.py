@@ -42,8 +42,8 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Rule, StepLoops
 from gpulint.script import Script
-from gpulint.script.slow_logs import SlowLog, slow_logs
-from gpulint.script.started import trains_on_gpu
+from gpulint.script.reaching.started import trains_on_gpu
+from gpulint.script.waiting.slow_logs import SlowLog, slow_logs
 
 
 class BlockingLog(Rule):

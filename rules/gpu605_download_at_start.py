@@ -47,7 +47,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.downloads import find_downloads
+from gpulint.script.samples.downloads import find_downloads
 
 WORDS = (
     *("urlretrieve", "wget", "gdown", "download_url_to_file", "curl", "s3"),

@@ -34,8 +34,8 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.ms_context import mentioned
-from gpulint.script.ms_training import trainings
+from gpulint.script.frameworks.ms_context import mentioned
+from gpulint.script.frameworks.ms_training import trainings
 
 SAVES = re.compile(r"checkpoint|ckpt|save_|\.save\(|\bexport\(", re.IGNORECASE)
 POSITIONS = {"train": 2, "fit": 4}

@@ -76,10 +76,10 @@ from gpulint.index.walk import dotted, walk
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.branches import branches_of
-from gpulint.script.commands import name_one_card
-from gpulint.script.frozen import has_no_weights
-from gpulint.script.named_cards import leaves_one_card
+from gpulint.script.copying.named_cards import leaves_one_card
+from gpulint.script.modelling.frozen import has_no_weights
 from gpulint.script.neighbours import imported, run_together, used_by
+from gpulint.script.reaching.commands import name_one_card
 
 WRAPPERS = (
     "torch.nn.DataParallel",

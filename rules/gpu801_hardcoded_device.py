@@ -50,7 +50,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.named_cards import named_card, unplaced_ranks
+from gpulint.script.copying.named_cards import named_card, unplaced_ranks
 
 SPELLINGS = ("cuda:{}", ".cuda({}", "set_device({}", ".to({}")
 NAMED = [f"{s.format('')} {s.format(n)}" for s in SPELLINGS for n in range(1, 8)]

@@ -47,8 +47,8 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.started import trains_on_gpu
-from gpulint.script.worker_threads import find_worker_threads
+from gpulint.script.loading.worker_threads import find_worker_threads
+from gpulint.script.reaching.started import trains_on_gpu
 
 
 class HardcodedThreads(Rule):

@@ -44,7 +44,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.platforms import choices
+from gpulint.script.reaching.platforms import choices
 
 SIGNS = (
     *("COLAB_", "KAGGLE_", "KUBERNETES_SERVICE_HOST", "SM_TRAINING_ENV", "SM_HOSTS"),

@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.idle import Idle, Kind, idle_places
+from gpulint.script.waiting.idle import Idle, Kind, idle_places
 
 _OFTEN: dict[Kind, str] = {
     "step": "in every training step",

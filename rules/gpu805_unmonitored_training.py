@@ -69,7 +69,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, StepLoops
 from gpulint.script import Script
-from gpulint.script.epoch_figures import measure, unmeasured_epochs
+from gpulint.script.waiting.epoch_figures import measure, unmeasured_epochs
 
 
 class UnmonitoredTraining(Rule):

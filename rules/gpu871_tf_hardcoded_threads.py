@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
-from gpulint.script.edits import ReplaceCode, Rewrite
+from gpulint.script.rewriting.edits import ReplaceCode, Rewrite
 
 NAMES = {
     "set_inter_op_parallelism_threads": "interop_threads",

@@ -49,9 +49,15 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.edits import Edit, InsertBefore, Replace, ReplaceCode, Rewrite
-from gpulint.script.ms_context import PACKAGE, set_contexts
-from gpulint.script.syntax import without_keywords
+from gpulint.script.frameworks.ms_context import PACKAGE, set_contexts
+from gpulint.script.rewriting.edits import (
+    Edit,
+    InsertBefore,
+    Replace,
+    ReplaceCode,
+    Rewrite,
+)
+from gpulint.script.rewriting.syntax import without_keywords
 
 SET_DEVICE = (2, 5)
 ACCELERATORS = ("GPU", "Ascend")

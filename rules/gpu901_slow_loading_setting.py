@@ -61,9 +61,9 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
-from gpulint.script.illegal_settings import illegal_settings
-from gpulint.script.setting_values import setting_name
-from gpulint.script.slow_settings import SlowSetting, slow_settings
+from gpulint.script.settings.illegal_settings import illegal_settings
+from gpulint.script.settings.setting_values import setting_name
+from gpulint.script.settings.slow_settings import SlowSetting, slow_settings
 
 
 class SlowLoadingSetting(Rule):

@@ -55,9 +55,9 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.amp_guards import switched_off
-from gpulint.script.networks import transforms_spectra
-from gpulint.script.setting_values import is_meant, is_setting, setting_name
+from gpulint.script.modelling.networks import transforms_spectra
+from gpulint.script.numerics.amp_guards import switched_off
+from gpulint.script.settings.setting_values import is_meant, is_setting, setting_name
 
 
 class AmpOffSetting(Rule):

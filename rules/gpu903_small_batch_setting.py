@@ -48,10 +48,14 @@ from gpulint.finding import Effect, Finding, Severity
 from gpulint.index import Value
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
-from gpulint.script.batch_size_reasons import ACCUMULATES, small_on_purpose
-from gpulint.script.loader_options import trains_on_cpu
-from gpulint.script.setting_values import is_meant, option_settings, setting_name
-from gpulint.script.small_samples import small_samples
+from gpulint.script.loading.loader_options import trains_on_cpu
+from gpulint.script.samples.small_samples import small_samples
+from gpulint.script.settings.setting_values import (
+    is_meant,
+    option_settings,
+    setting_name,
+)
+from gpulint.script.training.batch_size_reasons import ACCUMULATES, small_on_purpose
 
 _OTHER_REASONS = re.compile(
     r"DistributedDataParallel|DataParallel|accelerat|tokeniz|world_size|autograd\.grad|"

@@ -45,8 +45,8 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Script
-from gpulint.script.illegal_settings import IllegalPair, illegal_settings
-from gpulint.script.setting_values import is_setting, setting_name
+from gpulint.script.settings.illegal_settings import IllegalPair, illegal_settings
+from gpulint.script.settings.setting_values import is_setting, setting_name
 
 
 class IllegalSettingCombination(Rule):

@@ -39,8 +39,8 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.debug_switches import debug_switches
-from gpulint.script.setting_values import setting_name
+from gpulint.script.settings.debug_switches import debug_switches
+from gpulint.script.settings.setting_values import setting_name
 
 
 class DebugSettingOn(Rule):

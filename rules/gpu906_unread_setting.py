@@ -44,8 +44,8 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.setting_values import setting_name
-from gpulint.script.unread_settings import Unread, unread_settings
+from gpulint.script.settings.setting_values import setting_name
+from gpulint.script.settings.unread_settings import Unread, unread_settings
 
 
 class UnreadSetting(Rule):

@@ -19,7 +19,7 @@ from gpulint import runtime
 from gpulint.engine import Options, fix_source
 from gpulint.finding import Effect
 from gpulint.registry import find_rule
-from gpulint.script.half import SAFE_LOSSES
+from gpulint.script.numerics.half import SAFE_LOSSES
 from gpulint.source import read_source
 
 torch = pytest.importorskip("torch")

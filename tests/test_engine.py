@@ -23,8 +23,14 @@ from gpulint.index.project import Projects
 from gpulint.registry import all_rules, find_rule, select_rules
 from gpulint.rule import Calls, Present, Rule, StepLoops, Words
 from gpulint.script import Script
-from gpulint.script.edits import InsertBefore, Remove, Replace, ReplaceCode, Rewrite
-from gpulint.script.syntax import code, set_keywords
+from gpulint.script.rewriting.edits import (
+    InsertBefore,
+    Remove,
+    Replace,
+    ReplaceCode,
+    Rewrite,
+)
+from gpulint.script.rewriting.syntax import code, set_keywords
 from gpulint.source import Source
 
 

@@ -13,7 +13,7 @@ from gpulint.index.walk import dotted, walk_scope
 from gpulint.script.loops import LOADER_NAME, Loop
 
 if TYPE_CHECKING:
-    from gpulint.script.loaders import Loader
+    from gpulint.script.loading.loaders import Loader
 
 _ON_DEVICE = re.compile(r"cuda|gpu|device|prefetch", re.IGNORECASE)
 _ITERATORS = ("iter", "itertools.cycle")

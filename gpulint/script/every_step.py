@@ -11,9 +11,9 @@ from gpulint.index import Definition, Function
 from gpulint.index.walk import COMPREHENSIONS, FUNCTIONS, children, dotted, walk
 from gpulint.script.branches import Branches, leaves
 from gpulint.script.call_modes import Constants, answer, constants_of
-from gpulint.script.drawn import holds_seldom
-from gpulint.script.once import holds_once
-from gpulint.script.switches import is_off
+from gpulint.script.reaching.drawn import holds_seldom
+from gpulint.script.reaching.once import holds_once
+from gpulint.script.reaching.switches import is_off
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index.loaded_settings import is_settings
-from gpulint.script.setting_values import setting_name
+from gpulint.script.settings.setting_values import setting_name
 from gpulint.source import node_span
 
 if TYPE_CHECKING:

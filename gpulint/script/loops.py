@@ -14,11 +14,11 @@ from gpulint.index import FileIndex, Function, Origin, Resolver
 from gpulint.index.build import last_name
 from gpulint.index.measured import measured
 from gpulint.index.walk import LOOPS, dotted, walk, walk_scope
-from gpulint.script.trials import is_trial
+from gpulint.script.training.trials import is_trial
 
 if TYPE_CHECKING:
     from gpulint.index.project import Project
-    from gpulint.script.loaders import Loader
+    from gpulint.script.loading.loaders import Loader
 
 Kind = Literal["train", "eval", "epoch", "other"]
 LoopNode = ast.For | ast.AsyncFor | ast.While

@@ -26,38 +26,38 @@ from gpulint.inline_metadata import leaves_out
 from gpulint.releases import Range
 from gpulint.rule import Rule
 from gpulint.runtime_name import RUNTIME, VENDORED
-from gpulint.script.asked_device import uses_answer
-from gpulint.script.backpropagated import Backpropagated
 from gpulint.script.batches import Batches
-from gpulint.script.checkpoints import Checkpoint, find_checkpoints
-from gpulint.script.columns import Columns, find_columns
-from gpulint.script.doubts import is_doubtful
-from gpulint.script.edits import CannotFix, Rewrite, place_of
+from gpulint.script.copying.asked_device import uses_answer
+from gpulint.script.copying.columns import Columns, find_columns
+from gpulint.script.copying.transfers import Transfer, find_transfers
+from gpulint.script.frameworks.lightning_steps import LightningSteps
+from gpulint.script.frameworks.ms_pipelines import MsPipelines
+from gpulint.script.frameworks.tf_pipelines import Pipelines
 from gpulint.script.identity import identity
 from gpulint.script.invariants import Invariants
-from gpulint.script.lightning_steps import LightningSteps
-from gpulint.script.loader_classes import LOADER
-from gpulint.script.loaders import Loader, find_loaders
+from gpulint.script.loading.loader_classes import LOADER
+from gpulint.script.loading.loaders import Loader, find_loaders
+from gpulint.script.loading.prepared import forks_later, may_be_fed, uses_accelerator
 from gpulint.script.loops import Loop, Loops
-from gpulint.script.ms_pipelines import MsPipelines
 from gpulint.script.mutations import mutations_by_name
-from gpulint.script.old_packages import newest_by_imports
-from gpulint.script.old_torch import runs_only_before
+from gpulint.script.numerics.precision import Precision
 from gpulint.script.outside import (
     handed_to,
     is_shown,
 )
-from gpulint.script.precision import Precision
-from gpulint.script.prepared import forks_later, may_be_fed, uses_accelerator
+from gpulint.script.reaching.doubts import is_doubtful
+from gpulint.script.reaching.old_packages import newest_by_imports
+from gpulint.script.reaching.old_torch import runs_only_before
+from gpulint.script.reaching.test_code import is_test_code
+from gpulint.script.rewriting.edits import CannotFix, Rewrite, place_of
 from gpulint.script.runners import Runners
+from gpulint.script.saving.checkpoints import Checkpoint, find_checkpoints
 from gpulint.script.scalars import Scalars
-from gpulint.script.test_code import is_test_code
-from gpulint.script.tf_pipelines import Pipelines
-from gpulint.script.transfers import Transfer, find_transfers
+from gpulint.script.training.backpropagated import Backpropagated
 from gpulint.source import Source, node_span
 
 if TYPE_CHECKING:
-    from gpulint.script.compiler import Compiler
+    from gpulint.script.rewriting.compiler import Compiler
 
 MAX_CALLERS = 3  # from a function back to the top of its file
 FRAMEWORKS = {
@@ -197,7 +197,7 @@ class Script:
 
     @cached_property
     def _compiler(self) -> Compiler:
-        from gpulint.script.compiler import Compiler
+        from gpulint.script.rewriting.compiler import Compiler
 
         return Compiler(self.source)
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Resolver
 from gpulint.index.walk import dotted
-from gpulint.script.loader_classes import users
+from gpulint.script.loading.loader_classes import users
 
 if TYPE_CHECKING:
-    from gpulint.script.loaders import Loader
+    from gpulint.script.loading.loaders import Loader
     from gpulint.script.loops import Loop
     from gpulint.script.model import Script
 

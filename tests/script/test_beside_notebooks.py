@@ -50,7 +50,7 @@ def test_what_notebooks_leave_out(
 def test_notebooks_that_are_too_large_to_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpulint.script.unused.MAX_NOTEBOOKS", 1000)
+    monkeypatch.setattr("gpulint.script.reaching.unused.MAX_NOTEBOOKS", 1000)
     text = notebook("from engine import Trainer", PAD)
     files = {"engine.py": LOOP, ".git/HEAD": "", "a.ipynb": text}
     assert confidences(tmp_path, files)[19] is HIGH

@@ -7,7 +7,7 @@ import ast
 import pytest
 import torch
 
-from gpulint.script.creations import (
+from gpulint.script.copying.creations import (
     creation,
     inexact_method,
     is_integer,

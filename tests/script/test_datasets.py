@@ -9,7 +9,7 @@ import pytest
 
 from gpulint.index import build_index
 from gpulint.script import Script
-from gpulint.script.datasets import Dataset, Work
+from gpulint.script.samples.datasets import Dataset, Work
 from gpulint.source import Source
 
 HEAD = """

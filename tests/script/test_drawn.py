@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from gpulint.script.drawn import Numbers, deviation
+from gpulint.script.reaching.drawn import Numbers, deviation
 
 from .code import script_of, with_last
 

@@ -16,7 +16,7 @@ from gpulint.engine import apply_fixes
 from gpulint.finding import Effect
 from gpulint.index import build_index
 from gpulint.script import Script
-from gpulint.script.edits import (
+from gpulint.script.rewriting.edits import (
     CannotFix,
     Edit,
     InsertAfter,
@@ -27,7 +27,7 @@ from gpulint.script.edits import (
     Rewrite,
     Wrap,
 )
-from gpulint.script.syntax import (
+from gpulint.script.rewriting.syntax import (
     add_argument,
     code,
     move_to_spread,

@@ -10,7 +10,7 @@ import pytest
 from gpulint.engine import Options, check_path
 from gpulint.index import Projects
 from gpulint.registry import find_rule, select_rules
-from gpulint.script.evaluation import graph_builder
+from gpulint.script.training.evaluation import graph_builder
 
 from .code import script_of
 

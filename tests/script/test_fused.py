@@ -9,7 +9,7 @@ import torch
 
 from gpulint.index import Projects, build_index
 from gpulint.script import Script
-from gpulint.script.fused import unfused_optimizers
+from gpulint.script.training.fused import unfused_optimizers
 from gpulint.source import Source
 
 TEXT = """

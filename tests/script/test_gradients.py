@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from gpulint.script.gradients import trained_model, why_gradients_may_miss
+from gpulint.script.training.gradients import trained_model, why_gradients_may_miss
 
 from .code import script_of
 

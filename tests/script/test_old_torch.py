@@ -12,7 +12,7 @@ from gpulint.finding import Confidence
 from gpulint.index import Projects, build_index
 from gpulint.registry import select_rules
 from gpulint.script import Script
-from gpulint.script.old_torch import needs_older_torch, runs_only_before
+from gpulint.script.reaching.old_torch import needs_older_torch, runs_only_before
 from gpulint.source import Source
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -252,7 +252,7 @@ def test_what_was_kept_is_not_of_other_protection(
 
 
 def test_too_much_to_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpulint.script.protected.MAX_REACHED", 1)
+    monkeypatch.setattr("gpulint.script.numerics.protected.MAX_REACHED", 1)
     assert found(tmp_path, TRAIN).fix is not None
     finding = found(tmp_path, TRAIN, "other")
     assert finding.fix_withheld == "it calls too much to tell what of it is protected"

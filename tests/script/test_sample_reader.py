@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 
-from gpulint.script.pictures import Picture
-from gpulint.script.sample_reader import Operation, Reader
+from gpulint.script.augmenting.pictures import Picture
+from gpulint.script.augmenting.sample_reader import Operation, Reader
 
 from .code import script_of
 

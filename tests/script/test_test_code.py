@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpulint.index import Project, build_index
-from gpulint.script.test_code import is_test_code
+from gpulint.script.reaching.test_code import is_test_code
 from gpulint.source import Source
 
 PLAIN = "import torch\ndef test(model, loader):\n  return model\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import libcst as cst
 import pytest
 
-from gpulint.script.tree import Tree, with_deep_stack
+from gpulint.script.rewriting.tree import Tree, with_deep_stack
 from gpulint.source import Source, SourceError
 
 TEXT = "x = 1\nif (a.b(c, d=2)):\n    y = {'k': a[0]}\n"

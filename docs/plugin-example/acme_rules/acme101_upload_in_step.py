@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding
 from gpulint.rule import Calls, Rule
 from gpulint.script import Script
-from gpulint.script.edits import ReplaceCode, Rewrite
+from gpulint.script.rewriting.edits import ReplaceCode, Rewrite
 
 UPLOAD = "acme_metrics.upload"
 

@@ -13,8 +13,8 @@ pytest.importorskip("accelerate")
 from accelerate import Accelerator
 from transformers import Trainer, TrainingArguments
 
-from gpulint.script.old_packages import GONE
-from gpulint.script.removed_arguments import Removed
+from gpulint.script.frameworks.removed_arguments import Removed
+from gpulint.script.reaching.old_packages import GONE
 
 
 def tables() -> list[tuple[type, str, Removed]]:

@@ -10,7 +10,7 @@ pytest.importorskip("lightning")
 
 from lightning.pytorch import Trainer
 
-from gpulint.script.removed_arguments import Removed
+from gpulint.script.frameworks.removed_arguments import Removed
 
 
 def table() -> dict[str, Removed]:

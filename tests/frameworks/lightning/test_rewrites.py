@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from gpulint.engine import Options, fix_source
 from gpulint.finding import Effect
 from gpulint.registry import select_rules
-from gpulint.script.lightning import BATCH_HOOKS, LOADER_HOOKS
+from gpulint.script.frameworks.lightning import BATCH_HOOKS, LOADER_HOOKS
 from gpulint.source import Source
 
 QUIET = {

@@ -7,7 +7,7 @@ import importlib
 import keras
 import pytest
 
-from gpulint.script.old_packages import GONE
+from gpulint.script.reaching.old_packages import GONE
 
 NAMES = sorted(n for _, gone in GONE["keras"] for n in gone if n.startswith("keras."))
 

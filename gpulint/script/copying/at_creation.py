@@ -1,0 +1,165 @@
+"""How a tensor that is made on the host and moved can be made on the device."""
+
+from __future__ import annotations
+
+import ast
+import math
+from typing import TYPE_CHECKING
+
+from gpulint.finding import Effect
+from gpulint.index import Move, Target
+from gpulint.index.walk import same, walk
+from gpulint.script.copying.creations import (
+    JOINS,
+    LEGACY,
+    LIKE,
+    RANDOM_LIKE,
+    RANGES,
+    Creation,
+    filled_with,
+    inexact_method,
+    is_integer,
+)
+from gpulint.script.rewriting.edits import Build, Replace, Rewrite
+from gpulint.script.rewriting.syntax import CallText, set_keywords, without_move
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+MOST_OF_HALF, MOST_OF_FLOAT = 65504, 3.4e38  # the largest numbers of float16, float32
+
+
+def is_there(move: Move, made: Creation) -> bool:
+    """`zeros_like(x).to(x.device)`: made where `x` is, so that nothing is copied."""
+    if made.name not in LIKE | RANDOM_LIKE or move.device is None:
+        return False
+    device = move.device
+    its = device.value if isinstance(device, ast.Attribute) else None
+    return same(its, made.call.args[0])
+
+
+def effect_of(script: Script, made: Creation) -> Effect:
+    """What may differ when the device makes the values."""
+    if made.random:
+        return Effect.RANDOM
+    if made.name in RANGES:
+        return Effect.NUMERICS
+    if made.name == "arange" and not all(is_integer(script, a) for a in made.call.args):
+        return Effect.NUMERICS
+    return Effect.EXACT
+
+
+def hindrance(script: Script, move: Move, made: Creation) -> str | None:
+    """Why the factory cannot take the device, if it cannot."""
+    call = made.call
+    keywords = {k.arg: k.value for k in call.keywords}
+    if made.numpy:
+        return "NumPy makes the values, and has no device"
+    if made.name in JOINS:
+        return "a part of it is data of the script"
+    if made.name in LEGACY:
+        return f"`{script.text(call.func)}` takes no CUDA device"
+    unfilled = _why_not_filled(script, made) if made.name == "tensor" else None
+    if unfilled is not None:
+        return unfilled
+    method = inexact_method(script, made)
+    if "requires_grad" in keywords or method == "requires_grad_":
+        return "the host tensor takes the gradient"
+    if method is not None:
+        return f"`.{method}` may mean another device"
+    if "generator" in keywords:
+        return "the generator is the host's"
+    if None in keywords:
+        return "the factory's `**` arguments are not known"
+    if made.name == "normal" and "size" not in keywords and len(call.args) < 3:
+        return "the distribution's parameters are host tensors"
+    if any(
+        k.arg not in ("device", "dtype", "non_blocking") for k in move.call.keywords
+    ):
+        return "the copy has options of its own"
+    casts = made.methods or move.dtype
+    if casts and move.target is not Target.CUDA and _is_double(keywords.get("dtype")):
+        return "MPS has no float64, which the host casts"
+    return _device_guard(script, move)
+
+
+def _why_not_filled(script: Script, made: Creation) -> str | None:
+    """Why `torch.full` cannot take the place of `torch.tensor`.
+
+    It refuses numbers that do not fit the type, of which the other makes infinities.
+    """
+    call = made.call
+    if not isinstance(call.func, ast.Attribute):
+        return "`torch.full`, which fills it there, has no name here"
+    if "#" in script.text(call.args[0]):
+        return "the numbers have comments"
+    filled = filled_with(script, call.args[0])
+    values = script.evaluator.values(filled[1]).known if filled is not None else ()
+    typed = call.keywords or "set_default_dtype" in script.source.text
+    most = MOST_OF_HALF if typed else MOST_OF_FLOAT
+    for value in values:
+        number = value.constant
+        whole = not typed and isinstance(number, int)  # int64 has room for it
+        if (
+            isinstance(number, (int, float))
+            and not whole
+            and (most < abs(number) < math.inf)
+        ):
+            return "`torch.full` refuses numbers that are too large for the type"
+    return None
+
+
+def _is_double(dtype: ast.expr | None) -> bool:
+    return dtype is not None and any(
+        isinstance(n, ast.Attribute) and n.attr in ("float64", "double")
+        for n in walk(dtype)
+    )
+
+
+def _device_guard(script: Script, move: Move) -> str | None:
+    device = move.device
+    if device is None:
+        return None
+    if any(isinstance(n, (ast.NamedExpr, ast.Await, ast.Yield)) for n in walk(device)):
+        return "the device is computed in place"
+    if isinstance(move.call.func, ast.Attribute) and move.call.func.attr == "cuda":
+        its = script.evaluator.values(device)
+        known = (
+            its.complete
+            and its.known
+            and all(v.constant is not None for v in its.known)
+        )
+        if not (known or script.is_torch_device(device)):
+            return f"`{script.text(device)}` may be None, which `.cuda` takes for CUDA"
+    return None
+
+
+def at_creation(script: Script, move: Move, made: Creation) -> Rewrite:
+    """The device as an argument of the factory, and no move.
+
+    `torch.full` in place of `torch.tensor`, which fills host memory for any device; it
+    takes the type from the number since torch 1.8.
+    """
+    device = '"cuda"' if move.device is None else script.text(move.device)
+    build = set_keywords(device=device)
+    filled = filled_with(script, made.call.args[0]) if made.name == "tensor" else None
+    if filled is not None:
+        build = _full(filled[0], script.text(filled[1]), build)
+    return Rewrite(
+        f"Create the tensor with `device={device}`",
+        (Replace(made.call, build), Replace(move.call, without_move)),
+        torch=None if filled is None else (1, 8),
+    )
+
+
+def _full(shape: str, number: str, build: Build) -> Build:
+    """`torch.full(shape, number)` for `torch.tensor([number])`."""
+
+    def filled(text: str) -> str:
+        call = CallText.of(text)
+        first, *others = call.arguments
+        callee = call.callee.removesuffix("tensor") + "full"
+        given = first._replace(value=f"{shape}, {number}")
+        return build(call._replace(callee=callee).code([given, *others]))
+
+    return filled

@@ -1,0 +1,112 @@
+"""Batches that are objects of a project's class, which pinning leaves as they are."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gpulint.index.walk import walk
+from gpulint.script.loading.collation import run_by
+
+if TYPE_CHECKING:
+    from gpulint.script.loading.loaders import Loader
+    from gpulint.script.model import Script
+
+# What PyTorch calls to pin an object, or what could stand in for it.
+_PINS = frozenset("pin_memory __getattr__ __getattribute__".split())
+
+
+def nothing_to_pin(script: Script, loader: Loader) -> bool:
+    """Whether all that a collate function returns are objects without `pin_memory`.
+
+    PyTorch pins tensors, and those in tuples, lists and dicts; of another object it
+    calls the method, if there is one.
+    """
+    made = _collators(script, loader)
+    return bool(made) and all(
+        bool(functions) and all(_returns_objects(script, f) for f in functions)
+        for functions in made
+    )
+
+
+def puts_in_object(script: Script, loader: Loader) -> bool:
+    """Whether collate functions make such an object of a part of each batch.
+
+    `batch[0] = nested_tensor(batch[0])`, or `return image_list(images), labels`: of the
+    batch only the rest can be pinned.
+    """
+    made = _collators(script, loader)
+    return bool(made) and all(
+        bool(functions) and all(_sets_object(script, f) for f in functions)
+        for functions in made
+    )
+
+
+def _collators(script: Script, loader: Loader) -> list[list[ast.AST]]:
+    """The functions that each of a loader's `collate_fn` runs."""
+    return [
+        list(run_by(origin.node, script.evaluator))
+        for node in loader.argument("collate_fn").nodes
+        for origin in script.resolver.origins(node)
+    ]
+
+
+def _sets_object(script: Script, function: ast.AST) -> bool:
+    sets = [n for n in walk(function) if isinstance(n, ast.Assign)]
+    parts = [n.value for n in sets if isinstance(n.targets[0], ast.Subscript)]
+    for returned in (n.value for n in walk(function) if isinstance(n, ast.Return)):
+        parts += returned.elts if isinstance(returned, ast.Tuple) else []
+    made = [o.expression for v in parts for o in script.resolver.origins(v)]
+    return any(m is not None and _is_object(script, m) for m in made)
+
+
+def _returns_objects(script: Script, function: ast.AST) -> bool:
+    if isinstance(function, ast.Lambda):
+        return _are_objects(script, [function.body])
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return False
+    flow = script.resolver.flow(function)
+    values = [v for v in flow.returns if v is not None]
+    return len(values) == len(flow.returns) and _are_objects(script, values)
+
+
+def _are_objects(script: Script, values: Iterable[ast.expr]) -> bool:
+    """Whether there are values, each of which is such an object or a tuple of them.
+
+    Beside objects there may be lists of what samples have: `[s.name for s in batch]`.
+    """
+    origins = [o.expression for v in values for o in script.resolver.origins(v)]
+    others = [made for made in origins if not _is_collected(made)]
+    return bool(others) and all(
+        made is not None and _is_object(script, made) for made in others
+    )
+
+
+def _is_collected(made: ast.expr | None) -> bool:
+    if not isinstance(made, ast.ListComp):
+        return False
+    return isinstance(made.elt, (ast.Name, ast.Attribute))
+
+
+def _is_object(script: Script, made: ast.expr) -> bool:
+    if isinstance(made, (ast.Tuple, ast.List)):
+        return _are_objects(script, made.elts)
+    if isinstance(made, ast.Dict):
+        return _are_objects(script, made.values)
+    owner = (
+        script.resolver.classes.named(made.func) if isinstance(made, ast.Call) else None
+    )
+    return owner is not None and _is_plain(script, owner)
+
+
+def _is_plain(script: Script, owner: ast.ClassDef) -> bool:
+    """Whether a class and all its bases are the project's, and none pins itself."""
+    resolver = script.resolver
+    bases = [b for known in resolver.classes.bases(owner) for b in known.bases]
+    seen = (resolver.classes.named(b) is not None or _is_root(script, b) for b in bases)
+    return all(seen) and not _PINS & set(resolver.classes.methods(owner))
+
+
+def _is_root(script: Script, base: ast.expr) -> bool:
+    return script.index.qualified(base) in ("object", "abc.ABC")

@@ -1,0 +1,306 @@
+"""Loaders whose batches nobody takes, takes once, or takes apart on the host."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index.walk import LOOPS, dotted, walk
+from gpulint.script.loading.loaders import Loader
+from gpulint.script.loading.pageable import sends_made
+from gpulint.script.loading.worker_state import main_guard
+from gpulint.script.neighbours import run_together
+from gpulint.source import NOTEBOOK
+
+if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
+    from gpulint.script.model import Script
+
+# Lightning's hooks that only these calls run, on models that have these methods.
+_HOOKS = {
+    "test_dataloader": (".test(", "def test_step"),
+    "predict_dataloader": (".predict(", "def predict_step"),
+}
+_TRAINS = ("rainer", "LightningModule", "LightningCLI")  # `Trainer`, `cfg.trainer`
+_PROCESSES = re.compile(r"\bProcessPool|\bmultiprocessing\b|\bmp\.Pool")
+_HANDS_OVER = ("submit", "apply_async", "apply")
+_FITS = re.compile(r"rainer(\([^()]*\))?\.fit\(")
+
+
+def taken_once(script: Script, loader: Loader) -> bool:
+    """Whether few batches are taken, or none: `next(iter(loader))` in no loop."""
+    if loader.loops:
+        return False
+    takes = (p for p in places(script, loader) if not is_len(script, p))
+    return all(_takes_one(script, p) for p in takes)
+
+
+def shown_once(script: Script, loader: Loader) -> bool:
+    """The same, but for scripts that make a loader and leave it to others."""
+    left = script.source.path.suffix != NOTEBOOK and not is_read(script, loader)
+    return not left and taken_once(script, loader)
+
+
+def is_read(script: Script, loader: Loader) -> bool:
+    """Whether anything here takes a loader, for more than the number of its batches."""
+    return any(not is_len(script, place) for place in places(script, loader))
+
+
+def is_handed_to_none(script: Script, place: ast.AST) -> bool:
+    """Whether a loader is handed on, and nobody reads more of it than its dataset.
+
+    `return train_loader, test_loader` to callers that all are seen, and put each under
+    a name of their own; `self.valid_dl = cycle(loader)` that nothing of the project
+    reads.
+    """
+    if _is_kept_for_none(script, place):
+        return True
+    returned, position = script.index.parent(place), None
+    if isinstance(returned, ast.Tuple):
+        position = returned.elts.index(place)  # type: ignore[arg-type]
+        returned = script.index.parent(returned)
+    function = script.index.function(place)
+    if not isinstance(returned, ast.Return) or function is None:
+        return False
+    calls = script.resolver.calls.callers(function)
+    return bool(calls) and all(_is_unread(script, c, position) for c in calls)
+
+
+def _is_kept_for_none(script: Script, place: ast.AST) -> bool:
+    """Whether nothing reads the attribute of `self` under which a loader is kept."""
+    index, project = script.index, script.index.project
+    around = index.parent(place)
+    while isinstance(around, ast.Call):
+        around = index.parent(around)
+    around = place if isinstance(place, ast.Assign) else around
+    target = around.targets[0] if isinstance(around, ast.Assign) else None
+    owner = index.owner(place)
+    if project is None or owner is None or not isinstance(target, ast.Attribute):
+        return False
+    if not project.files or any(
+        True for _ in script.resolver.outside.descendants(owner)
+    ):
+        return False
+    files = map(project.index, project.mentioning(f".{target.attr}"))
+    return not any(
+        isinstance(node, ast.Attribute)
+        and (dotted(node.value) != "self" or index.inside(node, owner))
+        for file in files
+        if file is not None
+        for node in file.reads.get(target.attr, ())
+    )
+
+
+def _is_unread(script: Script, call: ast.Call, position: int | None) -> bool:
+    its = script.of(call)
+    above = its.index.parent(call)
+    targets = above.targets if isinstance(above, ast.Assign) else []
+    name = targets[0] if len(targets) == 1 else None
+    if position is not None and isinstance(name, (ast.Tuple, ast.List)):
+        starred = any(isinstance(item, ast.Starred) for item in name.elts)
+        name = (
+            name.elts[position] if not starred and position < len(name.elts) else None
+        )
+    elif position is not None:
+        return False
+    scope = its.index.scope(call)
+    if not isinstance(name, ast.Name) or isinstance(scope, ast.Module):
+        return False
+    reads = [
+        node
+        for node in its.index.reads.get(name.id, ())
+        if isinstance(node, ast.Name) and its.index.inside(node, scope)
+    ]
+    around = map(its.index.parent, reads)
+    return all(isinstance(a, ast.Attribute) and a.attr == "dataset" for a in around)
+
+
+def kept_once(script: Script, loader: Loader) -> bool:
+    """Whether batches are taken a single time, into a list: `list(loader)`."""
+    taken = [p for p in places(script, loader) if not is_len(script, p)]
+    return bool(taken) and all(_is_kept(script, place) for place in taken)
+
+
+def _is_kept(script: Script, node: ast.AST) -> bool:
+    above = script.index.parent(node)
+    if isinstance(above, ast.comprehension):
+        whole = script.index.parent(above)
+        kept = isinstance(whole, ast.ListComp) and above.iter is node
+    else:
+        callee = above.func if isinstance(above, ast.Call) else None
+        kept = callee is not None and script.index.qualified(callee) in (
+            "list",
+            "tuple",
+        )
+    scope = script.index.scope(node)
+    around = script.index.ancestors(node)
+    return kept and not any(isinstance(a, LOOPS) for a in around if a is not scope)
+
+
+def places(script: Script, loader: Loader) -> Iterator[ast.AST]:
+    """Where the loader is read: its call, or the local name that it is put under."""
+    index = script.index
+    above = index.parent(loader.call)
+    scope = index.scope(loader.call)
+    if not isinstance(above, ast.Assign):
+        yield loader.call
+        return
+    name = above.targets[0]
+    local = len(above.targets) == 1 and isinstance(name, ast.Name)
+    shared = isinstance(scope, ast.Module) and main_guard(script, loader.call) is None
+    if not local or (shared and is_imported(script)):
+        yield above  # kept where others may find it
+        return
+    for node in index.all(ast.Name):
+        if (
+            isinstance(node.ctx, ast.Load)
+            and isinstance(name, ast.Name)
+            and node.id == name.id
+            and any(d.node is name for d in script.definitions(node))
+        ):
+            yield node
+
+
+def is_imported(script: Script) -> bool:
+    """Whether another file may import names of this one."""
+    project = script.index.project
+    stem = script.source.path.stem
+    return project is not None and project.importers(script.index, stem, "") != []
+
+
+def is_len(script: Script, node: ast.AST) -> bool:
+    """Whether a loader is only asked how many batches it has."""
+    above = script.index.parent(node)
+    return isinstance(above, ast.Call) and script.index.qualified(above.func) == "len"
+
+
+def _takes_one(script: Script, node: ast.AST) -> bool:
+    """`next(iter(node))` that no loop of its function repeats, and no step calls.
+
+    Also of an iterator with a name of its own, for each batch that is taken.
+    """
+    iterator = _call_around(script, node, "iter")
+    if iterator is None:
+        return False
+    taken: list[ast.expr] = [*_named_iterator(script, iterator)] or [iterator]
+    return all(_is_taken_once(script, its) for its in taken)
+
+
+def _call_around(script: Script, node: ast.AST, name: str) -> ast.Call | None:
+    """`name(node)`."""
+    above = script.index.parent(node)
+    if not isinstance(above, ast.Call) or script.index.qualified(above.func) != name:
+        return None
+    return above if above.args == [node] else None
+
+
+def _named_iterator(script: Script, iterator: ast.Call) -> list[ast.Name]:
+    """The reads of `batches = iter(loader)` in a function."""
+    above = script.index.parent(iterator)
+    target = above.targets[0] if isinstance(above, ast.Assign) else None
+    inside = script.index.function(iterator) or main_guard(script, iterator)
+    if not isinstance(target, ast.Name) or inside is None:
+        return []
+    scope = script.index.scope(iterator)
+    reads = script.index.reads.get(target.id, ())
+    return [
+        node
+        for node in reads
+        if isinstance(node, ast.Name) and script.index.inside(node, scope)
+    ]
+
+
+def _is_taken_once(script: Script, iterator: ast.AST) -> bool:
+    batch = _call_around(script, iterator, "next")
+    if batch is None:
+        return False
+    index, scope = script.index, script.index.scope(batch)
+    looped = any(isinstance(a, LOOPS) for a in index.ancestors(batch) if a is not scope)
+    if looped or not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return not looped and isinstance(scope, ast.Module)
+    calls = script.resolver.calls.callers(scope)
+    loops = [x for call in calls for x in script.of(call).loops_around(call)]
+    return not any(x.train or x.eval or x.batches for x in loops)
+
+
+def has_trainer(script: Script) -> bool:
+    """Whether anything in the project may train with a data module; alone it may."""
+    project = script.index.project
+    if project is None or len(project.files) < 2:
+        return True
+    return any(map(project.mentions, _TRAINS))
+
+
+def run_by_nobody(script: Script, loader: Loader) -> bool:
+    """Whether it is of a Lightning hook that is never run.
+
+    Of one for tests or predictions, or of a data module where nothing trains with any.
+    """
+    owner = script.index.owner(loader.call)
+    names = script.resolver.classes.base_names(owner) if owner is not None else ()
+    if any(n.endswith("DataModule") for n in names) and not has_trainer(script):
+        return True
+    function = script.index.function(loader.call)
+    signs = _HOOKS.get(function.name.lstrip("_") if function is not None else "")
+    if signs is None:
+        return False
+    run, step = signs
+    project = script.index.project
+    if project is not None and project.files:
+        if not project.mentions(step):
+            return True
+        fits = project.mentions(".fit(") and not project.mentions("LightningCLI")
+        if fits and not project.mentions(run):
+            return True
+    if not script.source.has(_FITS):
+        return False
+    near = run_together(script)  # of a program: all that it runs
+    return not any(sign in index.source.text for sign in signs for index in near)
+
+
+def goes_to_a_process(script: Script, loader: Loader) -> bool:
+    """`executor.submit(read, loader)`: what it gives is copied once more on its way."""
+    if not script.source.has(_PROCESSES):
+        return False
+    calls = (c for n in _HANDS_OVER for c in script.index.calls_by_name.get(n, ()))
+    return any(dotted(given) in loader.names for call in calls for given in call.args)
+
+
+def prepares_once(script: Script, loader: Loader) -> bool:
+    """Whether it is of `process` of a graph dataset, which keeps what that makes."""
+    function, owner = (
+        script.index.function(loader.call),
+        script.index.owner(loader.call),
+    )
+    if function is None or owner is None or function.name != "process":
+        return False
+    names = script.resolver.classes.base_names(owner)
+    return any(
+        n.startswith("torch_geometric.") and n.endswith("Dataset") for n in names
+    )
+
+
+def made_anew(script: Script, loader: Loader) -> bool:
+    """Whether the training process itself takes batches apart and copies new tensors.
+
+    It makes arrays of their parts and tensors of these: pinning would cost it time,
+    and these copies would wait all the same.
+    """
+    workers = loader.argument("num_workers")
+    alone = workers.absent or loader.values("num_workers").all_in(0)
+    remade = [_rebuilds(script, loop) for loop in loader.loops] if alone else []
+    return bool(remade) and all(remade)
+
+
+def _rebuilds(script: Script, loop: Loop) -> bool:
+    its = script.of(loop.node)
+    inside = [n for n in walk(loop.node) if isinstance(n, ast.Call)]
+    read = (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr == "numpy"
+        and its.batches.loop_of(call.func.value) is loop
+        for call in inside
+    )
+    return any(read) and sends_made(its, loop)

@@ -1,0 +1,102 @@
+"""Whether the same loader is iterated again and again: epochs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index import Function, Resolver
+from gpulint.index.walk import FUNCTIONS, LOOPS
+
+if TYPE_CHECKING:
+    from gpulint.script.loading.loaders import Loader
+
+MAX_DEPTH = 4
+
+
+def iterated_again(loader: Loader) -> bool:
+    """Whether some loop repeats a pass over the loader without building it anew."""
+    index = loader.evaluator.index
+    sites = _built_at(loader)
+    return any(
+        not any(index.inside(site, around) for site in sites)
+        for node in _passes(loader)
+        for around in _loops_around(loader, node, 0)
+    )
+
+
+def _passes(loader: Loader) -> Iterator[ast.AST]:
+    """Loops over the loader, and `next(iter(loader))`, which starts a pass too."""
+    yield from (loop.node for loop in loader.loops)
+    for index in loader.files:
+        for call in index.calls.get("next", ()):
+            inner = call.args[0] if call.args else None
+            if (
+                isinstance(inner, ast.Call)
+                and index.qualified(inner.func) == "iter"
+                and _is_given(loader, inner)
+            ):
+                yield call
+
+
+def _built_at(loader: Loader) -> list[ast.AST]:
+    """The call that builds the loader, and the calls that lead to it."""
+    resolver, index = loader.evaluator.resolver, loader.evaluator.index
+    found: list[ast.AST] = [loader.call]
+    for site in found:
+        function = index.function(site)
+        if function is not None and len(found) < 40:
+            found += [c for c in resolver.calls.callers(function) if c not in found]
+    return found
+
+
+def _loops_around(loader: Loader, node: ast.AST, depth: int) -> Iterator[ast.AST]:
+    """Loops around a node, here and where its function is called with the loader.
+
+    A loop over what a generator makes of the loader calls it once: it is the pass.
+    """
+    resolver, index = loader.evaluator.resolver, loader.evaluator.index
+    child = node
+    for above in index.ancestors(node):
+        head, child = _head(above) is child, above
+        if isinstance(above, LOOPS) and not head:
+            yield above
+        if not isinstance(above, FUNCTIONS):
+            continue
+        if isinstance(above, ast.Lambda) or depth > MAX_DEPTH:
+            return
+        if index.inside(loader.call, above):
+            return  # each call builds a new one
+        calls = [
+            c for f in overridden(resolver, above) for c in resolver.calls.callers(f)
+        ]
+        mine = [call for call in calls if _is_given(loader, call)]
+        for call in mine or calls:
+            yield from _loops_around(loader, call, depth + 1)
+        return
+
+
+def _head(loop: ast.AST) -> ast.expr | None:
+    """What a `for` loop iterates, which is evaluated once."""
+    return loop.iter if isinstance(loop, (ast.For, ast.AsyncFor)) else None
+
+
+def overridden(resolver: Resolver, method: Function) -> list[Function]:
+    """A function, and the methods of base classes that it stands for when called."""
+    owner = resolver.index.parent(method)
+    if not isinstance(owner, ast.ClassDef):
+        return [method]
+    return [method] + [
+        item
+        for base in resolver.classes.bases(owner)[1:]
+        for item in base.body
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and item.name == method.name
+    ]
+
+
+def _is_given(loader: Loader, call: ast.Call) -> bool:
+    origins = loader.evaluator.resolver.origins
+    values = [*call.args, *(k.value for k in call.keywords)]
+    return any(loader.is_made_by(o.node) for v in values for o in origins(v))

@@ -1,0 +1,81 @@
+"""Branches of which nothing shows that a program ever takes them."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from gpulint.index.walk import walk
+from gpulint.script.branches import all_of, in_body
+from gpulint.script.reaching.switches import is_off, is_switched_off
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+
+def may_never_run(script: Script, node: ast.AST) -> bool:
+    """Whether a node stands behind a constant, a default, or a test of a type.
+
+    Which types a function is given is not known: one of them may be for an export. A
+    parameter that is None or False by default counts where nothing in the project gives
+    another value; an option that is off by default counts as left off.
+    """
+    if is_switched_off(script, node):
+        return True
+    function = script.index.function(node)
+    child = node
+    for above in script.index.ancestors(node):
+        if above is function:
+            break
+        test = above.test if isinstance(above, (ast.If, ast.IfExp)) else None
+        parts = walk(test) if test is not None and test is not child else ()
+        if any(_asks_for_type(script, part) for part in parts):
+            return True
+        if isinstance(above, (ast.If, ast.IfExp)) and child is not above.test:
+            taken = in_body(above, child)
+            tests = all_of(above.test, taken)
+            if any(_by_default(script, test) is (not taken) for test in tests):
+                return True
+            if taken and is_off(script, above.test):
+                return True
+        child = above
+    return False
+
+
+def _by_default(script: Script, test: ast.expr) -> bool | None:
+    """What `x`, `not x`, `x is None` and `x is not None` are if nothing sets `x`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _by_default(script, test.operand)
+        return None if inner is None else not inner
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        last = test.comparators[0]
+        if not (isinstance(last, ast.Constant) and last.value is None):
+            return None
+        if not _is_unset(script, test.left, (None,)):
+            return None
+        return isinstance(test.ops[0], ast.Is)
+    return False if _is_unset(script, test, (None, False)) else None
+
+
+def _is_unset(script: Script, node: ast.expr, values: tuple[object, ...]) -> bool:
+    """Whether a parameter, also one kept on `self`, is left as it is by default."""
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return False
+    origins = script.resolver.origins(node)
+    return bool(origins) and all(
+        origin.default
+        and isinstance(origin.node, ast.Constant)
+        and any(origin.node.value is value for value in values)
+        for origin in origins
+    )
+
+
+def _asks_for_type(script: Script, node: ast.AST) -> bool:
+    """`isinstance(offset, int)` of a parameter."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return False
+    asked = node.args[0]
+    if script.index.qualified(node.func) != "isinstance":
+        return False
+    reached = script.definitions(asked) if isinstance(asked, ast.Name) else ()
+    return any(d.kind == "parameter" for d in reached)

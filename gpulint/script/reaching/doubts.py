@@ -1,0 +1,337 @@
+"""Why a place may be one that no program, run on a GPU as usual, ever comes to.
+
+What is found there is no less true, so it is of low confidence and not left out.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index import Function
+from gpulint.index.walk import walk
+from gpulint.script.branches import all_of, branches_of
+from gpulint.script.copying.unmoved import stays_behind
+from gpulint.script.decorators import has_plain_decorators
+from gpulint.script.given import values_given
+from gpulint.script.loading.batches_taken import is_handed_to_none, places
+from gpulint.script.neighbours import programs
+from gpulint.script.reaching.commands import option_of
+from gpulint.script.reaching.doubtful import may_never_run
+from gpulint.script.reaching.failures import fails, fails_around
+from gpulint.script.reaching.missing_imports import cannot_start
+from gpulint.script.reaching.old_torch import needs_older_torch
+from gpulint.script.reaching.unused import (
+    is_imported_by_none,
+    is_only_imported,
+    reads_of,
+)
+
+if TYPE_CHECKING:
+    from gpulint.script.loading.loaders import Loader
+    from gpulint.script.model import Script
+
+MAX_CALLS = 3  # from a place, back to what surely runs
+# Packages that run a program on other chips than GPUs.
+_OF_OTHER_CHIPS = (
+    "intel_extension_for_pytorch",
+    "torch_npu",
+    "torch_xla",
+    "habana_frameworks",
+)
+_OF_OTHERS = ("jax", "flax")  # frameworks whose arrays torch does not compute
+
+
+def is_doubtful(script: Script, node: ast.AST) -> bool:
+    """Whether a place is behind what is off, called by nobody, or in a broken file.
+
+    A loader also where that holds for all that iterates it, and what a loop does in
+    each step where that holds for its backward passes, or its model is not moved.
+    """
+    if _is_spared(script, node, MAX_CALLS) or cannot_start(script.index):
+        return True
+    if _is_for_other_chips(script) or needs_older_torch(script):
+        return True
+    loop = script.loop_at(node) or script.loop_of(node)
+    if loop is not None and loop.train and loop.backward:
+        steps = [(script.of(call), call) for call in loop.backward]
+        if all(_is_left_out(its, call) for its, call in steps):
+            return True  # no step of a training
+    around = [loop, *script.loops_around(node)] if loop is not None else []
+    if any(stays_behind(script, x) for x in around):
+        return True
+    call = script.index.parent(node)
+    loader = next((x for x in script.loaders if x.call is call), None)
+    return loader is not None and _is_left(script, loader)
+
+
+def _is_for_other_chips(script: Script) -> bool:
+    """Whether a file imports what runs it elsewhere, and asks for no CUDA device.
+
+    Or what trains in the place of torch, such as JAX.
+    """
+    origins = script.index.imports.values()
+    heads = {origin.partition(".")[0] for origin in origins}
+    if not heads.isdisjoint(_OF_OTHERS):
+        return not any(loop.backward for loop in script.loops)
+    return not heads.isdisjoint(_OF_OTHER_CHIPS) and "cuda" not in script.source.text
+
+
+def _is_left(script: Script, loader: Loader) -> bool:
+    """Whether nothing that runs iterates a loader, or reads it in a file of loops."""
+    read = list(places(script, loader))
+    if read and all(is_handed_to_none(script, place) for place in read):
+        return any(map(script.index.all, (ast.For, ast.While)))
+    if loader.loops:
+        return all(
+            _is_spared(its, loop.node, MAX_CALLS) or stays_behind(its, loop)
+            for loop in loader.loops
+            for its in [script.of(loop.node)]
+        )
+    return not read and any(map(script.index.all, (ast.For, ast.While)))
+
+
+def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
+    """Whether a place, or each known way to it, is off by default or nobody's."""
+    if may_never_run(script, node) or _is_left_out(script, node):
+        return True
+    if is_only_imported(script, node) or is_imported_by_none(script, node):
+        return True
+    if _is_replaced(script, node):
+        return True
+    if fails_around(script, node):
+        return True
+    function = script.index.function(node)
+    if function is None or not depth:
+        return False
+    if depth < MAX_CALLS and function.name == "__init__" and fails(script, function, 0):
+        return True  # there is no object that could do anything
+    callers = script.resolver.calls.callers(function) or _by_name(script, function)
+    callers = callers or _making(script, function)
+    callers = [*callers, *_handing_on(script, function, bool(callers))]
+    return bool(callers) and all(
+        _is_spared(script.of(call), call, depth - 1) for call in callers
+    )
+
+
+def _is_replaced(script: Script, node: ast.AST) -> bool:
+    """Whether the function around a place is defined again further down.
+
+    At the top of a file, or in a class, and nothing in between names it. Or its own
+    class gives an object another one: `self.forward = self.forward_v2`.
+    """
+    function = script.index.function(node)
+    holder = script.index.parent(function) if function is not None else None
+    if function is None or not isinstance(holder, (ast.Module, ast.ClassDef)):
+        return False
+    if isinstance(holder, ast.ClassDef) and any(
+        d.kind == "assign"
+        for d in script.resolver.classes.member(holder, function.name)
+    ):
+        return True
+    later = [
+        other
+        for other in holder.body
+        if isinstance(other, ast.FunctionDef)
+        and other.name == function.name
+        and other.lineno > function.lineno
+    ]
+    if not later or not all(
+        has_plain_decorators(script.index, f) for f in (function, *later)
+    ):
+        return False
+    reads = script.index.reads.get(function.name, ())
+    rows = (function.end_lineno or 0, later[0].lineno)
+    return not any(rows[0] < read.lineno < rows[1] for read in reads)
+
+
+def _is_left_out(script: Script, node: ast.AST) -> bool:
+    """Whether a branch is for no GPU, for no step, or not taken by default.
+
+    As far as defaults, or all values, are known: `if not args.prefetcher:`, behind
+    `args.prefetcher = not args.no_prefetcher`. What tests give counts for nothing.
+    """
+    for branch, holds in branches_of(script.index, node):
+        if isinstance(branch, ast.If) and _is_without_step(branch, holds):
+            return True
+        if isinstance(branch, (ast.If, ast.IfExp)):
+            tests = all_of(branch.test, holds)
+            if any(_has_gpu(script, test) is (not holds) for test in tests):
+                return True
+            values = script.evaluator.values(branch.test)
+            known = values_given(script, values.known)
+            left_so = values.complete or all(v.default for v in known)
+            if known and left_so and all(bool(v.constant) != holds for v in known):
+                return True
+            if holds and _is_never_chosen(script, branch.test):
+                return True
+            if holds and _asks_a_truth(script, branch.test):
+                return True
+            if any(_is_always(script, test, not holds) for test in tests):
+                return True
+    return False
+
+
+def _has_gpu(script: Script, test: ast.expr, depth: int = 0) -> bool | None:
+    """What a test is on a machine with a GPU; None: it asks for something else."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _has_gpu(script, test.operand, depth)
+        return None if inner is None else not inner
+    if isinstance(test, ast.Call):
+        asks = script.index.qualified(test.func) == "torch.cuda.is_available"
+        return True if asks else None
+    if not isinstance(test, (ast.Name, ast.Attribute)) or depth:
+        return None
+    origins = script.resolver.origins(test)
+    found = {
+        _has_gpu(script, o.expression, 1) if o.expression is not None else None
+        for o in origins
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _is_without_step(branch: ast.If, holds: bool) -> bool:
+    """Whether a branch is for losses that are not good for a step: the other has it.
+
+    `if loss < limit: loss.backward() … else: skipped += 1`.
+    """
+    own, other = branch.body, branch.orelse
+    if not holds:
+        own, other = other, own
+    losses = {name for call in _backward(other) for name in _names(call)}
+    return not losses.isdisjoint(_names(branch.test)) and not any(_backward(own))
+
+
+def _backward(statements: list[ast.stmt]) -> Iterator[ast.Call]:
+    for node in walk(*statements):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "backward":
+            yield node
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in walk(node) if isinstance(n, ast.Name)} - {"self"}
+
+
+def _is_always(script: Script, test: ast.expr, answer: bool) -> bool:
+    """Whether `kind == "a"` has one answer for all that calls are seen to give.
+
+    Of a parameter that a call writes out; what an option gives is for users to choose.
+    """
+    if not isinstance(test, ast.Compare) or len(test.ops) > 1:
+        return False
+    operator, asked = test.ops[0], test.comparators[0]
+    if not isinstance(operator, (ast.Eq, ast.NotEq)):
+        return False
+    if not isinstance(asked, ast.Constant) or not isinstance(asked.value, str):
+        return False
+    if not any(d.kind == "parameter" for d in script.definitions(test.left)):
+        return False
+    known = values_given(script, script.evaluator.values(test.left).known)
+    equal = isinstance(operator, ast.Eq)
+    return (
+        not all(v.default for v in known)
+        and not any(option_of(script, v) for v in known)
+        and all((v.constant == asked.value) is (equal is answer) for v in known)
+    )
+
+
+def _is_never_chosen(script: Script, test: ast.expr) -> bool:
+    """`args.data == "old"`, where that is none of the choices of the option."""
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
+        return False
+    asked = test.comparators[0]
+    if len(test.ops) > 1 or not isinstance(asked, ast.Constant):
+        return False
+    line = script.evaluator.command_line
+    origins = script.resolver.origins(test.left)
+    options = [o.expression for o in origins]
+    offered = [
+        line.choices(option.value, option.attr)
+        for option in options
+        if isinstance(option, ast.Attribute)
+    ]
+    return (
+        bool(options)
+        and len(offered) == len(options)
+        and all(
+            choices is not None and asked.value not in choices for choices in offered
+        )
+    )
+
+
+def _asks_a_truth(script: Script, test: ast.expr) -> bool:
+    """`args.train == "True"`, where `args.train = args.train == "True"` stands before.
+
+    In the file that has the option: then it is a truth value, which equals no text.
+    """
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
+        return False
+    asked, left, project = test.comparators[0], test.left, script.index.project
+    if not isinstance(asked, ast.Constant) or not isinstance(asked.value, str):
+        return False
+    if not isinstance(left, ast.Attribute) or project is None:
+        return False
+    files = map(project.index, project.mentioning(f"--{left.attr}"))
+    writes = [
+        w for f in files if f is not None for w in f.attribute_writes.get(left.attr, ())
+    ]
+    kept = [script.index.home(write).parent(write) for write in writes]
+    return bool(kept) and all(
+        isinstance(its, ast.Assign) and test is not its.value and _is_truth(its.value)
+        for its in kept
+    )
+
+
+def _is_truth(node: ast.expr) -> bool:
+    """Whether an expression is True or False."""
+    if isinstance(node, ast.IfExp):
+        return _is_truth(node.body) and _is_truth(node.orelse)
+    negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    constant = isinstance(node, ast.Constant) and isinstance(node.value, bool)
+    return negated or constant or isinstance(node, ast.Compare)
+
+
+def _by_name(script: Script, function: Function) -> list[ast.Call]:
+    """Calls of any object's method of that name, in the programs that import the file.
+
+    Of a method alone, where nothing says of which class the objects are.
+    """
+    if not isinstance(script.index.parent(function), ast.ClassDef):
+        return []
+    name = getattr(function, "name", "")
+    others = [index for index in programs(script) if index is not script.index]
+    return [call for index in others for call in index.calls_by_name.get(name, ())]
+
+
+def _handing_on(
+    script: Script, function: Function, is_called: bool
+) -> Iterator[ast.Call]:
+    """Calls that are given a function to run it: `mp.spawn(main_worker, …)`.
+
+    Of other files beside calls of it alone: what these do with it is not known.
+    """
+    its = script.of(function)
+    if its.index.parent(function) is not its.index.tree:
+        return
+    for read in reads_of(its, function):
+        index = its.index.home(read)
+        above = index.parent(read)
+        if isinstance(above, ast.keyword):
+            above = index.parent(above)
+        if (
+            isinstance(above, ast.Call)
+            and above.func is not read
+            and (is_called or index is its.index)
+        ):
+            yield above
+
+
+def _making(script: Script, function: Function) -> list[ast.Call]:
+    """Calls of the class whose method a function is, if no class derives from it."""
+    owner = script.index.parent(function)
+    if not isinstance(owner, ast.ClassDef):
+        return []
+    if any(True for _ in script.resolver.outside.descendants(owner)):
+        return []
+    return script.resolver.classes.constructors(owner)

@@ -1,0 +1,603 @@
+"""Statements that raise whenever they run, as far as the project's own code shows.
+
+A call that its function does not take, a result of another number of parts than are
+unpacked, an option that no command line has, a name that nothing defines, an import of
+what the project lacks: what stands behind one of these never runs, and a loop around
+one makes no second pass. Such names do not count in the cells of a notebook, of which
+each runs alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index import Definition, Function
+from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk, walk_scope
+from gpulint.script.decorators import has_plain_decorators
+from gpulint.script.loading.batch_parts import unpacks_other_parts
+from gpulint.script.reaching.missing_imports import is_missing
+from gpulint.source import NOTEBOOK
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+MAX_CALLS = 1  # into functions that a statement calls
+MAX_UNBOUND = 2  # names that somebody has forgotten
+LINES_OF_UNBOUND = 25  # at least, for each of them
+MAX_EMPTY = 2  # statements of a method that does nothing: a docstring, `pass`
+_BODIES = ("body", "orelse", "finalbody", "handlers")
+_LEAVES = (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
+_OPTIONS = re.compile(r"(?i)arg|opt|conf|cfg|flags|param|^hp")
+# The first torch that has a name, for what people use of newer ones.
+_SINCE = {
+    "torch.inference_mode": (1, 9),
+    "torch.nn.Mish": (1, 9),
+    "torch.optim.NAdam": (1, 10),
+    "torch.optim.RAdam": (1, 10),
+    "torch.autocast": (1, 10),
+    "torch.set_float32_matmul_precision": (1, 12),
+    "torch.compile": (2, 0),
+    "torch.nn.functional.scaled_dot_product_attention": (2, 0),
+    "torch.amp.GradScaler": (2, 3),
+    "torch.nn.RMSNorm": (2, 4),
+}
+_PLAIN_BASES = ("object", "abc.ABC")
+_FINDS_ATTRIBUTES = frozenset(["__getattr__", "__getattribute__"])
+_SETS = re.compile(r"\bsetattr\(|\b__dict__\b|\bvars\(|\b__slots__\b")
+# Holds in one process of each run.
+_IN_ONE_PROCESS = re.compile(r"(^|\.)is_(local_)?(main|world)_(process|zero)$")
+_BASES = ("object", "torch.nn.Module", "torch.utils.data.Dataset", "abc.ABC")
+
+
+def fails_around(script: Script, node: ast.AST) -> bool:
+    """Whether a statement that raises is always run with a place, or after one pass.
+
+    Its own, one before it in a block around it, or one behind it in a loop that it
+    stands in. Only in the function of the place; whether its callers fail is another
+    question.
+    """
+    in_cell = script.source.path.suffix == NOTEBOOK
+    names = not in_cell or script.index.function(node) is not None
+
+    def raises(statement: ast.stmt) -> bool:
+        return _raises(script, statement, MAX_CALLS, names)
+
+    child = node
+    own = True  # the statement that holds the place, not one around it
+    for above in script.index.ancestors(node):
+        if own and isinstance(child, ast.stmt):
+            own = False
+            if raises(child):
+                return True
+        if isinstance(above, ast.For) and unpacks_other_parts(script, above):
+            return True
+        for block in _blocks(above):
+            if child in block:
+                number = block.index(child)
+                if any(map(raises, block[:number])):
+                    return True
+                if _runs_again(script, above, block):
+                    behind = _until_left(block[number + 1 :])
+                    stays = not _leaves(child)
+                    if stays and any(map(raises, behind)):
+                        return True
+        if isinstance(above, Function):
+            return False
+        child = above
+    return False
+
+
+def _runs_again(script: Script, above: ast.AST, block: list[ast.stmt]) -> bool:
+    """Whether a block is the body of a loop, or a branch in one."""
+    if isinstance(above, ast.If):
+        return bool(script.loops_around(above))
+    return isinstance(above, LOOPS) and block is above.body
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    for name in _BODIES:
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            yield block
+
+
+def fails(script: Script, function: Function, depth: int) -> bool:
+    """Whether a function raises whenever it is called; a generator does so later."""
+    if isinstance(function, ast.AsyncFunctionDef) or _yields(script, function):
+        return False
+    its = script.of(function)
+    return any(_raises(its, s, depth, names=True) for s in _until_left(function.body))
+
+
+def _until_left(block: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements that run whenever the first of a block does."""
+    for statement in block:
+        if isinstance(statement, (ast.Return, ast.Expr)) or not _leaves(statement):
+            yield statement
+        if _leaves(statement):
+            return
+
+
+def _leaves(statement: ast.AST) -> bool:
+    """Whether a statement may leave the block it stands in, or end the program.
+
+    Not by an error of its own: then what is behind it fails as well.
+    """
+    return any(isinstance(n, _LEAVES) or _exits(n) for n in walk_scope(statement))
+
+
+def _exits(node: ast.AST) -> bool:
+    """`exit()`, `sys.exit(1)`, `parser.error("…")`."""
+    func = node.func if isinstance(node, ast.Call) else None
+    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", None)
+    return name in ("exit", "_exit", "quit", "error", "abort")
+
+
+def _raises(script: Script, statement: ast.stmt, depth: int, names: bool) -> bool:
+    """Whether a statement raises in each run; a loop is taken to make a pass."""
+    if isinstance(statement, (*LOOPS, ast.With, ast.AsyncWith)):
+        body = _until_left(statement.body)
+        if any(_raises(script, inner, depth, names) for inner in body):
+            return not isinstance(statement, (ast.With, ast.AsyncWith)) or all(
+                _lets_through(script, item.context_expr) for item in statement.items
+            )
+    if isinstance(statement, ast.If) and _holds(script, statement.test):
+        body = _until_left(statement.body)
+        if any(_raises(script, inner, depth, names) for inner in body):
+            return True
+    if isinstance(statement, ast.ImportFrom):
+        return is_missing(script.index, statement)
+    if _unpacks_another_number(script, statement):
+        return True
+    if unpacks_other_parts(script, statement):
+        return True
+    return any(
+        (isinstance(node, ast.Call) and _call_raises(script, node, depth))
+        or (isinstance(node, ast.Attribute) and _is_no_option(script, node))
+        or (names and isinstance(node, ast.Name) and _is_unbound(script, node))
+        for head in _heads(statement)
+        for node in _evaluated(head)
+    )
+
+
+def _holds(script: Script, test: ast.expr) -> bool:
+    """Whether a test holds whatever a user asks for, or once in a run.
+
+    `i % n == 0`, where a loop counts `i` up from 0, holds in its first pass;
+    `accelerator.is_main_process` in one process.
+    """
+    its = script.evaluator.values(test)
+    if its.all_in(True) and not any(value.default for value in its.known):
+        return True
+    if _IN_ONE_PROCESS.search(dotted(test) or ""):
+        return True
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
+        return False
+    left, right = test.left, test.comparators[0]
+    if not isinstance(left, ast.BinOp) or not isinstance(left.op, ast.Mod):
+        return False
+    if not isinstance(right, ast.Constant) or right.value != 0 or len(test.ops) > 1:
+        return False
+    reached = script.definitions(left.left) if isinstance(left.left, ast.Name) else ()
+    return bool(reached) and all(_counts_from_zero(d) for d in reached)
+
+
+def _counts_from_zero(definition: Definition) -> bool:
+    """`for i, x in enumerate(…)`, also in a bar that shows how far it has come."""
+    counts = (
+        (
+            node
+            for node in walk(definition.value)
+            if isinstance(node, ast.Call) and dotted(node.func) == "enumerate"
+        )
+        if definition.value is not None
+        else ()
+    )
+    return (
+        definition.kind == "for"
+        and definition.path == (0,)
+        and any(len(call.args) == 1 and not call.keywords for call in counts)
+    )
+
+
+def _is_no_option(script: Script, node: ast.Attribute) -> bool:
+    """`args.gpu_id`, where the command line has options and none of that name."""
+    holder = node.value
+    if not isinstance(holder, ast.Name) or not isinstance(node.ctx, ast.Load):
+        return False
+    if not _OPTIONS.search(holder.id) or node.attr.startswith("_"):
+        return False
+    return script.evaluator.command_line.has_no(holder, node.attr)
+
+
+def _is_unbound(script: Script, name: ast.Name) -> bool:
+    """Whether nothing gives a name a value: no line of the file, nor Python itself.
+
+    A file with many such names for its length is a part of another, or an example.
+    """
+    unbound = _unbound_names(script)
+    most = min(MAX_UNBOUND, script.source.text.count("\n") // LINES_OF_UNBOUND)
+    return name.id in unbound and len(unbound) <= most
+
+
+def _unbound_names(script: Script) -> frozenset[str]:
+    """Also of a file that takes all names of modules of the project."""
+    index, project = script.index, script.index.project
+    if not index.stars:
+        return index.unbound_names
+    names = index.free_names
+    for star in index.stars:
+        member = project.resolve(index, star) if project is not None else None
+        if member is None or member[1] or member[0].stars or member[0].makes_names:
+            return frozenset()
+        names -= member[0].bound_names | member[0].imports.keys()
+    return names
+
+
+def _lets_through(script: Script, context: ast.expr) -> bool:
+    """Whether a context manager is none that may catch what is raised below it."""
+    call = context.func if isinstance(context, ast.Call) else context
+    name = script.index.qualified(call) or ""
+    return "suppress" not in name and "raises" not in name
+
+
+def _heads(statement: ast.stmt) -> list[ast.expr]:
+    """The expressions of a statement that run whenever it does."""
+    if isinstance(statement, (ast.For, ast.AsyncFor)):
+        return [statement.iter]
+    if isinstance(statement, (ast.If, ast.While)):
+        return [statement.test]
+    if isinstance(statement, (ast.With, ast.AsyncWith)):
+        return [item.context_expr for item in statement.items]
+    if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+        return [statement.value] if statement.value is not None else []
+    if isinstance(statement, (ast.Expr, ast.Return)):
+        return [statement.value] if statement.value is not None else []
+    return []
+
+
+def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of an expression that are evaluated whenever it is."""
+    todo = [node]
+    while todo:
+        its = todo.pop()
+        yield its
+        if isinstance(its, ast.Lambda):
+            continue
+        if isinstance(its, COMPREHENSIONS):
+            first, *others = its.generators
+            todo.append(first.iter)
+            if not (others or first.ifs or isinstance(its, ast.GeneratorExp)):
+                todo += _made(its)
+        elif isinstance(its, ast.IfExp):
+            todo.append(its.test)
+        elif isinstance(its, ast.BoolOp):
+            todo.append(its.values[0])
+        elif isinstance(its, ast.Compare):
+            todo += [its.left, its.comparators[0]]
+        else:
+            todo += ast.iter_child_nodes(its)
+
+
+def _made(its: ast.expr) -> list[ast.expr]:
+    """What a comprehension evaluates in each pass; like a loop it makes one."""
+    parts = ("elt", "key", "value")
+    return [part for name in parts if (part := getattr(its, name, None)) is not None]
+
+
+def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:
+    """Whether a call gives what its function does not take, or that function fails.
+
+    Or no torch that the project allows has what is called.
+    """
+    if _copies_nothing(script, call) or _is_newer(script, call):
+        return True
+    if _has_no_method(script, call.func):
+        return True
+    found = _called(script, call)
+    if not found:
+        return bool(call.args or call.keywords) and _takes_nothing(script, call.func)
+    if not any(script.resolver.calls.takes(function, call) for function in found):
+        return True
+    return depth > 0 and all(fails(script, f, depth - 1) for f in found)
+
+
+def _is_newer(script: Script, call: ast.Call) -> bool:
+    """`torch.optim.RAdam(…)` in a project that pins a torch before 1.10."""
+    since = _SINCE.get(script.index.qualified(call.func) or "")
+    newest = script.newest_torch if since is not None else None
+    return since is not None and newest is not None and newest < since
+
+
+def _copies_nothing(script: Script, call: ast.Call) -> bool:
+    """`shutil.copytree("models", …)` where the project has no such folder.
+
+    One that Python's own modules lie in, by its name: data may be anywhere.
+    """
+    index, project = script.index, script.index.project
+    if project is None or index.qualified(call.func) != "shutil.copytree":
+        return False
+    source = call.args[0] if call.args else None
+    if not isinstance(source, ast.Constant) or not isinstance(source.value, str):
+        return False
+    name = source.value
+    if not name.isidentifier() or not project.files:
+        return False
+    above = index.source.path.parents
+    folders = [folder for folder in above if project.root in (folder, *folder.parents)]
+    there = any(project.in_folder(folder / name, "*") for folder in folders)
+    known = any(name in path.parts for path in project.files)
+    return not known and not there and not project.mentions(f'makedirs("{name}')
+
+
+def _called(script: Script, call: ast.Call) -> list[Function]:
+    """The project's functions one of which a call runs, with nothing around them."""
+    func = call.func
+    owner = script.resolver.classes.named(func)
+    if owner is not None:
+        found = _constructor(script, func, owner)
+    elif isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
+        found = _of_self(script, func)
+        if not found and not _is_self(script, func.value):
+            found = _of_module(script, call)
+    else:
+        found = _of_module(script, call)
+    found = found or _of_network(script, func)
+    plain = all(has_plain_decorators(script.index, function) for function in found)
+    return found if plain else []
+
+
+def _of_module(script: Script, call: ast.Call) -> list[Function]:
+    """A function that is defined once, at the top of a module."""
+    function = script.resolver.calls.callee(call)
+    if function is None:
+        return []
+    home = script.index.home(function)
+    inner = home.parent(function)
+    return [function] if isinstance(inner, ast.Module | Function) else []
+
+
+def _constructor(script: Script, func: ast.expr, owner: ast.ClassDef) -> list[Function]:
+    """The `__init__` of a class that is made as classes are."""
+    resolver = script.resolver
+    reached = set(resolver.named(func))
+    if isinstance(func, ast.Name) and reached != {owner}:
+        return []
+    methods = resolver.classes.methods(owner)
+    if "__new__" in methods or resolver.classes.is_record(owner):
+        return []
+    for base in resolver.classes.bases(owner):
+        if base.keywords:
+            return []
+        if not all(_gives_back(script, its) for its in base.decorator_list):
+            return []
+    its = methods.get("__init__")
+    own = its is not None and its in owner.body
+    return [its] if its is not None and (own or _has_plain_bases(script, owner)) else []
+
+
+def _gives_back(script: Script, decorator: ast.expr) -> bool:
+    """Whether a decorator of the project's own gives the class that it is given.
+
+    Or a function that hands all that it is given on to it.
+    """
+    called = isinstance(decorator, ast.Call)
+    named = decorator.func if isinstance(decorator, ast.Call) else decorator
+    origins = script.resolver.origins(named)
+    found = [o.node for o in origins if isinstance(o.node, ast.FunctionDef)]
+    if called:  # `@since("1.2")`: what decorates is what it returns
+        inner = [_returned(script, function) for function in found]
+        found = [f for f in inner if isinstance(f, ast.FunctionDef)]
+    if not found or len(found) != len(origins):
+        return False
+    for function in found:
+        given = _returned(script, function)
+        if isinstance(given, ast.FunctionDef):
+            given = _handed_to(script, given)
+        if given is None or given not in function.args.args[:1]:
+            return False
+    return True
+
+
+def _handed_to(script: Script, function: ast.FunctionDef) -> ast.AST | None:
+    """The parameter around it that a function calls, and does nothing else.
+
+    `def wrapper(*args, **kwargs): return func(*args, **kwargs)`.
+    """
+    only = function.body[0] if len(function.body) == 1 else None
+    call = only.value if isinstance(only, ast.Return) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        return None
+    given, taken = (*call.args, *call.keywords), function.args
+    starred = len(given) == 2 and isinstance(given[0], ast.Starred)
+    if not starred or taken.vararg is None or taken.kwarg is None or taken.args:
+        return None
+    bound = {d.node for d in script.of(function).definitions(call.func)}
+    return bound.pop() if len(bound) == 1 else None
+
+
+def _returned(script: Script, function: ast.FunctionDef) -> ast.AST | None:
+    """The function or parameter that is all that a function returns."""
+    its = script.of(function)
+    returns = its.resolver.flow(function).returns
+    bound = {
+        d.node
+        for value in returns
+        if isinstance(value, ast.Name)
+        for d in its.definitions(value)
+    }
+    names = all(isinstance(value, ast.Name) for value in returns)
+    return bound.pop() if names and len(bound) == 1 else None
+
+
+def _takes_nothing(script: Script, func: ast.expr) -> bool:
+    """Whether a class is made without arguments: nothing of it says how it is made."""
+    resolver = script.resolver
+    owner = resolver.classes.named(func)
+    if (
+        owner is None
+        or not isinstance(func, ast.Name)
+        or resolver.classes.is_record(owner)
+    ):
+        return False
+    if set(resolver.named(func)) != {owner}:
+        return False
+    classes = resolver.classes.bases(owner)
+    if any(c.decorator_list or c.keywords for c in classes):
+        return False
+    if not {"__init__", "__new__"}.isdisjoint(resolver.classes.methods(owner)):
+        return False
+    outside = (b for c in classes for b in c.bases if resolver.classes.named(b) is None)
+    return all(script.index.qualified(base) == "object" for base in outside)
+
+
+def _has_plain_bases(script: Script, owner: ast.ClassDef) -> bool:
+    """Whether no package's class, but for a few that are known, is among its bases."""
+    resolver = script.resolver
+    outside = (
+        base
+        for current in resolver.classes.bases(owner)
+        for base in current.bases
+        if resolver.classes.named(base) is None
+    )
+    return all(script.index.qualified(base) in _BASES for base in outside)
+
+
+def _is_self(script: Script, node: ast.Name) -> bool:
+    scope = script.index.scope(node)
+    return script.resolver.self_name(scope) == node.id
+
+
+def _of_self(script: Script, func: ast.Attribute) -> list[Function]:
+    """The methods that `self.name(…)` may be: those of the class and of its heirs."""
+    resolver = script.resolver
+    if not isinstance(func.value, ast.Name) or not _is_self(script, func.value):
+        return []
+    owner = script.index.owner(func)
+    if owner is None or not _has_plain_bases(script, owner):
+        return []
+    found = []
+    for heir in (owner, *resolver.outside.descendants(owner)):
+        method = resolver.classes.methods(heir).get(func.attr)
+        if (
+            method is None
+            or _is_abstract(method)
+            or any(
+                d.kind != "function" for d in resolver.classes.member(heir, func.attr)
+            )
+        ):
+            return []
+        found.append(method)
+    return found
+
+
+def _has_no_method(script: Script, func: ast.expr) -> bool:
+    """`self.count()`, which neither the class nor a class that derives from it has.
+
+    Nor is it set in any file, or found by a class that looks for attributes itself.
+    """
+    if not isinstance(func, ast.Attribute) or func.attr.startswith("__"):
+        return False
+    if not isinstance(func.value, ast.Name) or not _is_self(script, func.value):
+        return False
+    resolver, owner = script.resolver, script.index.owner(func)
+    project = script.index.project
+    if owner is None or (project is not None and project.writing(func.attr) != []):
+        return False
+    for heir in (owner, *resolver.outside.descendants(owner)):
+        if not _is_written_out(script, heir):
+            return False
+        if func.attr in resolver.classes.methods(heir) or resolver.classes.member(
+            heir, func.attr
+        ):
+            return False
+    return True
+
+
+def _is_written_out(script: Script, owner: ast.ClassDef) -> bool:
+    """Whether all that a class has stands in the files of the project."""
+    resolver = script.resolver
+    classes = resolver.classes.bases(owner)
+    outside = (b for c in classes for b in c.bases if resolver.classes.named(b) is None)
+    if any(script.index.qualified(base) not in _PLAIN_BASES for base in outside):
+        return False
+    if any(c.decorator_list or c.keywords for c in classes):
+        return False
+    if not _FINDS_ATTRIBUTES.isdisjoint(resolver.classes.methods(owner)):
+        return False
+    return not any(script.index.home(c).source.has(_SETS) for c in classes)
+
+
+def _of_network(script: Script, func: ast.expr) -> list[Function]:
+    """The `forward` that `model(…)` runs, of a model of the project's own classes."""
+    resolver, found = script.resolver, []
+    for origin in resolver.origins(func):
+        classes = resolver.classes.of(origin.call) if origin.call is not None else []
+        if len(classes) != 1 or not script.modules.is_module_class(classes[0]):
+            return []
+        methods = resolver.classes.methods(classes[0])
+        forward = methods.get("forward")
+        if forward is None or "__call__" in methods:
+            return []
+        found.append(forward)
+    return found
+
+
+def _is_abstract(function: Function) -> bool:
+    """Whether a method is for others to write: `raise NotImplementedError`, `...`."""
+    last = function.body[-1]
+    nothing = isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant)
+    empty = nothing or isinstance(last, (ast.Pass, ast.Raise))
+    return empty and len(function.body) <= MAX_EMPTY
+
+
+def _yields(script: Script, function: Function) -> bool:
+    return bool(script.resolver.flow(function).yields) or any(
+        isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk_scope(function)
+    )
+
+
+def _unpacks_another_number(script: Script, statement: ast.stmt) -> bool:
+    """`a, b = f()` of a function whose every `return` gives three."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return False
+    target, call = statement.targets[0], statement.value
+    if not isinstance(target, (ast.Tuple, ast.List)) or not isinstance(call, ast.Call):
+        return False
+    if any(isinstance(item, ast.Starred) for item in target.elts):
+        return False
+    found = _called(script, call)
+    return bool(found) and all(
+        _never_gives(script, function, len(target.elts)) for function in found
+    )
+
+
+def _never_gives(script: Script, function: Function, number: int) -> bool:
+    if isinstance(function, ast.AsyncFunctionDef) or _yields(script, function):
+        return False
+    returned = script.resolver.flow(function).returns
+    return bool(returned) and all(
+        _parts_of(script, value) not in (None, number) for value in returned
+    )
+
+
+def _parts_of(script: Script, value: ast.expr | None) -> int | None:
+    """The parts of a written tuple, or of a named one that is made; None: unknown."""
+    if isinstance(value, ast.Tuple):
+        starred = any(isinstance(item, ast.Starred) for item in value.elts)
+        return None if starred else len(value.elts)
+    if not isinstance(value, ast.Call):
+        return None
+    home, named = script.index.home(value), dotted(value.func)
+    made = [
+        call
+        for call in home.calls_by_name.get("namedtuple", ())
+        if named and named in map(dotted, getattr(home.parent(call), "targets", ()))
+    ]
+    if len(made) != 1 or len(made[0].args) < 2:
+        return None
+    fields = made[0].args[1]
+    return len(fields.elts) if isinstance(fields, (ast.List, ast.Tuple)) else None

@@ -1,0 +1,392 @@
+"""Functions, classes and modules that no program uses, or only unused code."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpulint.index import FileIndex, Project
+from gpulint.index.build import last_name
+from gpulint.index.project import is_run
+from gpulint.index.targets import qualified_name
+from gpulint.index.walk import dotted, walk, walk_scope
+from gpulint.script.by_name import BY_NAME, BY_OWN_NAME, IMPORTS, Kept, holds_all
+from gpulint.script.decorators import has_plain_decorators
+from gpulint.script.neighbours import MAX_FILES, does_import, programs
+from gpulint.script.reaching.missing_imports import cannot_start
+from gpulint.script.reaching.offered import is_offered, notebooks_in
+from gpulint.torch_prose import prose, text_of
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+MAX_NOTEBOOKS = 16_000_000  # bytes of the notebooks beside a file, with their pictures
+MAX_USES = 3  # from what is used, to what uses it, and so on
+_MAKES_BY_ANNOTATION = frozenset(
+    "draccus jsonargparse lightning pydantic pytorch_lightning simple_parsing "
+    "tyro".split()
+)
+_LISTED = re.compile(r"^__all__\s*\+?=\s*[\[(][^\])]*[\])]", re.MULTILINE)
+_SETS_UP = ("logger.", "logging.", "warnings.", "sys.path.")
+
+
+def is_only_imported(script: Script, node: ast.AST, depth: int = MAX_USES) -> bool:
+    """Whether nothing but imports names the function or class around a place.
+
+    Or only others of which that is true. Of a project that is no library; what a
+    program chooses by name may be any. Of a file that nothing imports where it is a
+    program itself.
+    """
+    kept = next(
+        (a for a in script.index.ancestors(node) if a in script.index.tree.body), None
+    )
+    project = script.index.project
+    if project is None or not isinstance(kept, Kept):
+        return False
+    if not has_plain_decorators(script.index, kept) or _is_test(script.index, kept):
+        return False
+    private = kept.name.startswith("_")
+    if is_offered(script, kept.name) and not private:
+        return not _is_in_use(script, kept)
+    if project.targeting(qualified_name(script.index, kept)):
+        return False
+    users = programs(script)
+    home = script.index
+    if len(users) >= MAX_FILES or home.source.has(BY_OWN_NAME):
+        return False
+    if len(users) == 1 and not _is_program(home):
+        # it may be for programs elsewhere, unless notebooks beside it use the file
+        return _notebooks_leave_out(project, home, kept)
+    if any(u.source.has(BY_NAME) and holds_all(u, home) for u in users):
+        return False
+    asked = "" if isinstance(kept, ast.ClassDef) else r"getattr\([^)]*"
+    asks = re.compile(rf"{asked}['\"]{kept.name}['\"]")
+    asking = [user for user in users if user.source.has(asks)]
+    if any(asks.search(_LISTED.sub("", user.source.text)) for user in asking):
+        return False
+    if asking and _is_read_anywhere(project, kept):
+        return False  # who imports a package is not always seen
+    reads = list(_reads_in(users, home, kept))
+    return not reads or (
+        depth > 0 and all(is_only_imported(script.of(n), n, depth - 1) for n in reads)
+    )
+
+
+def _is_read_anywhere(project: Project, kept: Kept) -> bool:
+    """Whether a file of the project reads anything of a name, but for its own lines."""
+    files = map(project.index, project.mentioning(kept.name))
+    return any(
+        not file.inside(node, kept)
+        for file in files
+        if file is not None
+        for node in file.reads.get(kept.name, ())
+    )
+
+
+def _is_test(index: FileIndex, kept: Kept) -> bool:
+    """Whether pytest or unittest finds a function or class by its name."""
+    stem = index.source.path.stem
+    named = stem.startswith("test") or stem.endswith("_test")
+    return named and kept.name.startswith(("test", "Test"))
+
+
+def reads_of(script: Script, kept: Kept) -> Iterator[ast.AST]:
+    """Where the programs of a file read a function or class at its top."""
+    yield from _reads_in(programs(script)[:MAX_FILES], script.index, kept)
+
+
+def _reads_in(users: list[FileIndex], home: FileIndex, kept: Kept) -> Iterator[ast.AST]:
+    names = _names_of(users, kept)
+    for user in users:
+        yield from _reads(user, home, kept, names)
+
+
+def _is_in_use(script: Script, kept: Kept) -> bool:
+    """Whether a package exports a function or class, or anything reads or describes it.
+
+    Any file of the project, its tests among them, and the texts and notebooks around.
+    """
+    project, home, name = script.index.project, script.index, kept.name
+    if project is None or not project.files or not project.is_read:
+        return True
+    if len(programs(script)) == 1:
+        return True  # nothing of the file is used here
+    if home.source.has(BY_OWN_NAME) or project.mentions(f'"{name}"'):
+        return True
+    if project.mentions(f"'{name}'"):
+        return True
+    if isinstance(kept, ast.ClassDef) and any(map(project.mentions, IMPORTS)):
+        return True
+    root = project.root
+    texts = [*prose(root), *notebooks_in(project, {root, home.source.path.parent})]
+    for folder in (root / "docs", root / "docs" / "source"):
+        texts += [
+            *project.in_folder(folder, "*.md"),
+            *project.in_folder(folder, "*.rst"),
+        ]
+    if any(re.search(rf"\b{name}\b", text_of(path)) for path in texts):
+        return True
+    above = [
+        f / "__init__.py" for f in home.source.path.parents if root in (f, *f.parents)
+    ]
+    packages = [project.index(path) for path in above if project.lists(path)]
+    if any(package is not None and package.stars for package in packages):
+        return True  # which may pass on all names
+    files = map(project.index, project.mentioning(name))
+    return any(_takes(file, home, kept) for file in files if file is not None)
+
+
+def _takes(file: FileIndex, home: FileIndex, kept: Kept) -> bool:
+    """Whether a file reads a name, or is a package that passes it on."""
+    names = {kept.name} | file.local_names.get(kept.name, set())
+    package = file.source.path.name == "__init__.py"
+    return (package and not names.isdisjoint(file.imports)) or any(
+        file is not home or not file.inside(node, kept)
+        for name in names
+        for node in file.reads.get(name, ())
+    )
+
+
+def _is_program(index: FileIndex) -> bool:
+    """Whether a file does something when it is started, with a main guard or not."""
+    return is_run(index) or any(
+        isinstance(statement, (ast.For, ast.While))
+        or any(
+            isinstance(node, ast.Call) and last_name(node) == "parse_args"
+            for node in walk_scope(statement)
+        )
+        for statement in index.tree.body
+        if not isinstance(statement, Kept)
+    )
+
+
+def _names_of(users: list[FileIndex], kept: Kept) -> set[str]:
+    """The names of a function or class, also by which files import and pass it on."""
+    names = {kept.name}
+    while True:
+        found = {
+            local
+            for user in users
+            for local, origin in user.imports.items()
+            if origin.rpartition(".")[2] in names
+        }
+        if found <= names:
+            return names
+        names |= found
+
+
+def _reads(
+    user: FileIndex, home: FileIndex, kept: Kept, all_names: set[str]
+) -> Iterator[ast.AST]:
+    """Where a file reads what a module has, by its name or as a part of that.
+
+    Another object's method of a function's name, as `model.train()`, is none.
+    """
+    project = user.project
+    names = {
+        name
+        for name, origin in user.imports.items()
+        if origin.rpartition(".")[2] in all_names
+        and (project is None or project.owns(user, origin))
+    }
+    if user is home or (user.stars and kept.name not in user.bound_names):
+        names.add(kept.name)
+    for name in names:
+        for node in user.reads.get(name, ()):
+            if isinstance(node, ast.Name) and not (
+                user.inside(node, kept) or _is_annotation(user, node)
+            ):
+                yield node
+    for name in all_names:
+        for node in user.reads.get(name, ()):
+            if isinstance(node, ast.Attribute) and (
+                isinstance(kept, ast.ClassDef)
+                or (
+                    (dotted(node.value) or "").partition(".")[0] in user.imports
+                    and _leads_to(user, node, home)
+                )
+            ):
+                yield node
+
+
+def _is_annotation(user: FileIndex, name: ast.Name) -> bool:
+    """`agent: Base = …` only says what something is, or is like.
+
+    Where no package makes objects by what parameters are said to be.
+    """
+    if not _MAKES_BY_ANNOTATION.isdisjoint(user.packages):
+        return False
+    child: ast.AST = name
+    for above in user.ancestors(name):
+        if isinstance(above, (ast.AnnAssign, ast.arg)):
+            return child is above.annotation
+        if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
+            return child is above.returns
+        if isinstance(above, ast.stmt):
+            return False
+        child = above
+    return False
+
+
+def _leads_to(user: FileIndex, node: ast.Attribute, home: FileIndex) -> bool:
+    """Whether `utils.train` may be a module's, or what a package has of it."""
+    project, name = user.project, user.qualified(node.value) or ""
+    if project is None or not project.owns(user, name):
+        return False
+    member = project.resolve(user, name)
+    if member is None or member[0] is home:
+        return True
+    passes_on = node.attr in member[0].imports or bool(member[0].stars)
+    return passes_on and not member[1]
+
+
+def is_imported_by_none(script: Script, node: ast.AST, depth: int = MAX_USES) -> bool:
+    """Whether a place is in a file of definitions that no file of a project names.
+
+    Or only others of which that is true, or that lack what they import themselves. And
+    nothing looks for modules by their names.
+    """
+    index, project = script.index, script.index.project
+    kept = next((a for a in index.ancestors(node) if a in index.tree.body), None)
+    if project is None or not isinstance(kept, Kept) or is_offered(script):
+        return False
+    if not all(map(_defines, index.tree.body)) or is_run(index):
+        return False
+    path = index.source.path
+    if any(_looks_for_modules(script, word) for word in (*IMPORTS, "pkgutil")):
+        return False
+    if project.targeting(qualified_name(index, kept)):
+        return False
+    if project.mentioning("__main__") in ([], [path]) and not _runs_beside(index):
+        return False  # no program beside it
+    others = [p for p in project.mentioning(path.stem) if p != path]
+    if len(others) > MAX_FILES:
+        return False  # not to read them all
+    known = [user for user in map(project.index, others) if user is not None]
+    direct = (u for u in programs(script)[1:] if does_import(script, u, index))
+    users = [*direct, *(u for u in known if _may_name(u, index))]
+    return all(
+        cannot_start(user)
+        or (depth > 0 and _is_imported_by_none(script, user, depth - 1))
+        for user in dict.fromkeys(users)
+    )
+
+
+def _is_imported_by_none(script: Script, index: FileIndex, depth: int) -> bool:
+    """The same of a file, by its first function or class."""
+    first = next((s for s in index.tree.body if isinstance(s, Kept)), None)
+    return first is not None and is_imported_by_none(
+        script.of(first), first.body[0], depth
+    )
+
+
+def _runs_beside(index: FileIndex) -> bool:
+    """Whether a program without a main guard names the folder of a file."""
+    project, path = index.project, index.source.path
+    if project is None:
+        return False
+    others = [p for p in project.mentioning(path.parent.name) if p != path]
+    users = map(project.index, others[:MAX_FILES])
+    return any(user is not None and _is_program(user) for user in users)
+
+
+def _looks_for_modules(script: Script, word: str) -> bool:
+    """Whether a file takes modules by their names, of the same part of a repository.
+
+    A part is a folder at its top, with all that it holds; what lies at the top itself
+    is for all of them.
+    """
+    project = script.index.project
+    assert project is not None
+    home = script.source.path
+    part = _part_of(project, home)
+    asking = (
+        p for p in project.mentioning(word) if _may_look_for(project, p, word, home)
+    )
+    parts = {_part_of(project, path) for path in asking}
+    return bool(parts) and (part is None or not parts.isdisjoint({part, None}))
+
+
+def _may_look_for(project: Project, path: Path, word: str, home: Path) -> bool:
+    """Whether a file may ask for a module; `import_module("a.models")` does for one."""
+    index = project.index(path)
+    calls = index.calls_by_name.get(word, ()) if index is not None else ()
+    asked = [call.args[0] if call.args else None for call in calls]
+    names = [a.value if isinstance(a, ast.Constant) else None for a in asked]
+    return not names or any(
+        not isinstance(name, str) or home.stem in name.split(".") for name in names
+    )
+
+
+def _part_of(project: Project, path: Path) -> str | None:
+    """The folder at the top of a repository in which a file lies; None: in none."""
+    if not path.is_relative_to(project.root):
+        return None
+    folder, *names = path.relative_to(project.root).parts
+    return folder if names else None
+
+
+def _may_name(user: FileIndex, home: FileIndex) -> bool:
+    """Whether a file imports another one, as far as is seen, or has its name in a text.
+
+    `visualization` of `from lib.visualization import draw` may be another file's.
+    """
+    project, stem = user.project, re.escape(home.source.path.stem)
+    assert project is not None
+    if re.search(rf"['\"/]{stem}['\"]|\b{stem}\.py\b", user.source.text):
+        return True
+    for origin in (*user.imports.values(), *user.stars):
+        if home.source.path.stem in origin.split("."):
+            member = project.resolve(user, origin)
+            if member is None or member[0] is home:
+                return True
+    return False
+
+
+def _defines(statement: ast.stmt) -> bool:
+    """Whether a statement of a module does nothing that anybody would start it for."""
+    if isinstance(statement, ast.If):
+        asked = {n.id for n in walk(statement.test) if isinstance(n, ast.Name)}
+        inner = (*statement.body, *statement.orelse)
+        return "__name__" not in asked and all(map(_defines, inner))
+    if isinstance(statement, ast.Expr):
+        said = statement.value
+        called = dotted(said.func) or "" if isinstance(said, ast.Call) else ""
+        return isinstance(said, ast.Constant) or called.startswith(_SETS_UP)
+    return isinstance(
+        statement,
+        (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Try, Kept),
+    )
+
+
+def _notebooks_leave_out(project: Project, home: FileIndex, kept: Kept) -> bool:
+    """Whether notebooks beside a file import it, and none names what is defined there.
+
+    Nor the file itself, in another place. Each notebook is read to its end, or nothing
+    is said.
+    """
+    path = home.source.path
+    imports = re.compile(rf"\b(from|import)\s+{re.escape(path.stem)}\b")
+    beside = notebooks_in(project, {path.parent})
+    notebooks = [its for its in beside if project.is_file(its)]  # notes them, too
+    if not notebooks or sum(map(_size, notebooks)) > MAX_NOTEBOOKS:
+        return False
+    texts = (text_of(notebook, MAX_NOTEBOOKS) for notebook in notebooks)
+    importing = [text for text in texts if imports.search(text)]
+    lines = home.source.text.splitlines()
+    del lines[kept.lineno - 1 : kept.end_lineno]
+    named = re.compile(rf"\b{kept.name}\b")
+    return bool(importing) and not any(
+        named.search(text) for text in (*importing, "\n".join(lines))
+    )
+
+
+def _size(path: Path) -> int:
+    """The bytes of a file, more than are read where that is not known."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return MAX_NOTEBOOKS + 1

@@ -1,0 +1,193 @@
+"""Waits that are over before, or only moved by, the reads that a program needs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from gpulint.index import Where
+from gpulint.index.build import last_name
+from gpulint.index.walk import walk
+from gpulint.script.every_step import Part
+from gpulint.script.loops import is_backward, is_step
+from gpulint.script.neighbours import run_together
+from gpulint.script.reads import SHARES
+from gpulint.script.training.evaluation import called_module
+from gpulint.script.training.training_step import is_loss
+
+if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
+    from gpulint.script.model import Script
+
+_FETCHES = frozenset("item tolist cpu numpy".split())
+_ON_THE_HOST = frozenset(
+    "float int bool str repr print len range zip enumerate list math numpy".split()
+)
+
+
+def is_drained(
+    script: Script, loop: Loop, part: Part, value: ast.expr, reads: Iterable[Part]
+) -> bool:
+    """Whether a read before a part has waited for all that its value is made of.
+
+    The device works in order: once the host has one result, it has all queued earlier.
+    """
+    base = value
+    while isinstance(base, (ast.Attribute, ast.Subscript)) and not _calls(base):
+        base = base.value
+    if not isinstance(base, ast.Name):
+        return False
+    made = script.definitions(base)
+    if not made or any(d.kind not in ("assign", "augment") for d in made):
+        return False
+    inside = [d.node for d in made if script.index.inside(d.node, loop.node)]
+    return any(
+        runs_with(read, part)
+        and _stands_before(read.node, part.node)
+        and all(_stands_before(n, read.node) for n in inside)
+        for read in reads
+    )
+
+
+def is_read_again(
+    script: Script, parts: Sequence[Part], number: int, reads: Iterable[Part]
+) -> bool:
+    """Whether a read waits at the same point of the step as one of its parts does.
+
+    Nothing is queued for the device from the part on until the read, which would wait
+    for all that the part waits for.
+    """
+    part = parts[number]
+    later = {r.node for r in reads if not part.inner and runs_with(r, part)}
+    for between in parts[number + 1 :] if later else ():
+        if between.node in later:
+            return True
+        if queues(script, between.node):
+            return False
+    return False
+
+
+def is_all_but_drained(
+    script: Script, parts: Sequence[Part], number: int, reads: Iterable[Part]
+) -> bool:
+    """Whether a read before a part has waited for the step's work but for a loss.
+
+    From the read on no model runs, forward or backward: a loss of what it gave is done
+    before the host asks for it.
+    """
+    part = parts[number]
+    earlier = {r.node for r in reads if runs_with(r, part)}
+    for before in reversed(parts[:number] if earlier else ()):
+        if before.node in earlier:
+            return True
+        if isinstance(before.node, ast.Call) and _runs_model(script, before.node):
+            return False
+    return False
+
+
+def follows_hidden_read(script: Script, parts: Sequence[Part], number: int) -> bool:
+    """Whether a call of an object that is not known may have waited before a part.
+
+    From that call on no model runs. It is given what may be on the device, and a method
+    of its name in the program reads: `info = self.engine.summary(outputs)`.
+    """
+    for before in reversed(parts[:number]):
+        call = before.node
+        if not isinstance(call, ast.Call):
+            continue
+        if _runs_model(script, call):
+            return False
+        if runs_with(before, parts[number]) and _may_read(script, call):
+            return True
+    return False
+
+
+def _may_read(script: Script, call: ast.Call) -> bool:
+    func = call.func
+    its = script.of(call)
+    if not isinstance(func, ast.Attribute) or its.resolver.calls.callees(call):
+        return False
+    on_host = Where.PLAIN | Where.HOST
+    if not any(its.where(value) & ~on_host for value in call.args):
+        return False
+    named = (
+        function
+        for index in run_together(script)
+        if f"def {func.attr}(" in index.source.text
+        for function in index.all(ast.FunctionDef)
+        if function.name == func.attr
+    )
+    return any(_reads(function) for function in named)
+
+
+def _reads(function: ast.FunctionDef) -> bool:
+    inside = (node for node in walk(function) if isinstance(node, ast.Call))
+    return any(last_name(call) in _FETCHES - {"numpy"} for call in inside)
+
+
+def _runs_model(script: Script, call: ast.Call) -> bool:
+    if is_backward(call) or is_step(call):
+        return True
+    callee = called_module(call)
+    return script.modules.is_module(callee) and not is_loss(script, callee)
+
+
+def queues(script: Script, node: ast.AST) -> bool:
+    """Whether an expression may give the device work, other than copies and views."""
+    if isinstance(node, ast.Call):
+        return _may_run(script, node)
+    if isinstance(node, ast.BinOp):
+        return Where.DEVICE in script.where(node)
+    if isinstance(node, (ast.AugAssign, ast.UnaryOp, ast.Compare)):
+        return any(Where.DEVICE in script.where(n) for n in _operands(node))
+    return isinstance(node, ast.Subscript) and Where.DEVICE in script.where(node.slice)
+
+
+def _operands(node: ast.AugAssign | ast.UnaryOp | ast.Compare) -> list[ast.expr]:
+    if isinstance(node, ast.AugAssign):
+        return [node.value]
+    if isinstance(node, ast.UnaryOp):
+        return [node.operand]
+    return [node.left, *node.comparators]
+
+
+def _may_run(script: Script, call: ast.Call) -> bool:
+    """Whether a call is given something that may be on the device, or is a model."""
+    func = call.func
+    if isinstance(func, ast.Attribute) and func.attr in _FETCHES | SHARES:
+        return False
+    name = script.index.qualified(func) or ""
+    if name.partition(".")[0] in _ON_THE_HOST:
+        return False
+    if script.where(call) == Where.PLAIN and script.resolver.calls.callee(call) is None:
+        return False  # `x.size(0)`
+    given = [*call.args, *(k.value for k in call.keywords)]
+    if isinstance(func, ast.Attribute) and Where.DEVICE in script.where(func.value):
+        return True
+    on_host = Where.PLAIN | Where.HOST
+    return script.modules.is_module(func) or any(
+        script.where(value) & ~on_host for value in given
+    )
+
+
+def _calls(node: ast.expr) -> bool:
+    """Whether an expression computes an index of its own."""
+    return isinstance(node, ast.Subscript) and any(
+        isinstance(n, ast.Call) for n in walk(node.slice)
+    )
+
+
+def runs_with(read: Part, part: Part) -> bool:
+    """Whether a read runs in every step in which a part does."""
+    same = read.helper is part.helper and read.call is part.call
+    certain = part.branches[: len(read.branches)] == read.branches
+    return same and certain and not read.inner
+
+
+def _stands_before(node: ast.AST, other: ast.AST) -> bool:
+    return _place(node) < _place(other)
+
+
+def _place(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
