@@ -105,6 +105,11 @@ def _is_plain(pattern: str) -> bool:
     return bool(pattern) and not set(pattern) & set("*?[]!/\\# ")
 
 
+def _is_code(name: str) -> bool:
+    """By the name of a file; `._train.py` is what macOS keeps beside another."""
+    return name.endswith(SUFFIXES) and not name.startswith("._")
+
+
 def _without(
     root: Path | None, spec: GitIgnoreSpec, base: Path
 ) -> tuple[Path | None, GitIgnoreSpec]:
@@ -145,7 +150,7 @@ def _of_repository(
         return
     exclusions: dict[str, Exclusion] = {}  # by folder
     for name in entries:
-        if not name.endswith(("/", *SUFFIXES)):
+        if not name.endswith("/") and not _is_code(name.rpartition("/")[2]):
             continue
         path = folder / name
         above = name.rstrip("/").rpartition("/")[0]
@@ -269,7 +274,7 @@ def _walk(
     for entry in entries:
         path = folder / entry.name
         is_folder = entry.is_dir(follow_symlinks=False)
-        if not is_folder and not (entry.name.endswith(SUFFIXES) and entry.is_file()):
+        if not is_folder and not (_is_code(entry.name) and entry.is_file()):
             continue
         if entry.name == ".git" or exclusion.covers(path, base, is_folder):
             continue

@@ -4,9 +4,10 @@ READMEs, installation notes, Dockerfiles and installation scripts. Every release
 name is a lower bound: what is older than the oldest must still run. An upper bound
 (`highest`) is taken from commands alone (`pip install torch==1.8.0`,
 `FROM pytorch/pytorch:1.7.1-cuda11.0`, or an image of NVIDIA's): whoever follows them
-has that release and no other, from lists of requirements ("- torch == 1.7.1") and from
-limits that are written out ("PyTorch >= 1.1, < 1.5"). "Tested on PyTorch 1.6" forbids
-nothing newer. None is an upper bound where a text also says "or later".
+has that release and no other, from lists of requirements ("- torch == 1.7.1",
+"* PyTorch 1.7") and from limits that are written out ("PyTorch >= 1.1, < 1.5"). "Tested
+on PyTorch 1.6" and "* PyTorch 1.4 or 1.5" forbid nothing newer. None is an upper bound
+where a text also says "or later".
 """
 
 from __future__ import annotations
@@ -86,6 +87,9 @@ _LIMITED = re.compile(
 _NUMBER = re.compile(
     r"(?P<release>[012](?:\.\d+)+|[012](?=\.[x*]))(?P<series>\.[x*])?(?:\+\w+)?"
 )
+_ASIDE = re.compile(
+    r"[ \t]*\((?!(?i:[^()]*(?:python|cuda|vision)))(?P<releases>[^()\n]*)\)"
+)
 _OPEN = re.compile(r"(?i)least|minimum|newer|later|higher|greater")
 _IMAGE = re.compile(r"\bpytorch/pytorch:(\d+\.\d+[\d.]*)")
 # The month of the first NVIDIA image with a torch, or one on the way to it.
@@ -122,6 +126,12 @@ _PINNED = re.compile(
     r"\s*(?:[-*+]\s+)?(?:[\w.-]+\s*[<>=!~]=\s*[\d.]+\s*[,;]\s*)*"
     r"[`*_\[]*(?:py)?torch[`*_\]]*(?:\([^()\s]*\))?"
     r"(?:\s+(?:install|version))?\s*={1,2}\s*",
+    re.IGNORECASE,
+)
+# So is an item that begins with the name and a release, and a line of such items.
+_LISTED = re.compile(
+    r"\s*(?:(?:[-*+]|\d{1,2}[.)])\s+|(?=\S+\s+v?[\d.]+\s*,\s*torchvision\b))[`*_\[]*"
+    r"(?:py)?torch[`*_\]]*(?:\([^()\s]*\)|\[\d+\])?\s*(?:version)?[\s:(`*_]*",
     re.IGNORECASE,
 )
 # Where this is named, an unnamed torch is not the newest, but at most the last one that
@@ -194,9 +204,11 @@ def _read(path: Path) -> Iterator[_Said]:
         yield _Said(its, path, text.count("\n", 0, start) + 1, True)
     for its, offset in _commands(text):
         yield _Said(its, path, text.count("\n", 0, offset) + 1, True)
-    for its, offset in _mentions(text):
-        line = text[text.rfind("\n", 0, offset) + 1 : offset]
-        pinned = _PINNED.fullmatch(line) is not None
+    for its, offset, alone in _mentions(text):
+        start = text.rfind("\n", 0, offset) + 1
+        listed = _LISTED.match(text, start)
+        pinned = _PINNED.fullmatch(text, start, offset) is not None
+        pinned |= alone and listed is not None and listed.end() == offset
         yield _Said(its, path, text.count("\n", 0, offset) + 1, pinned)
 
 
@@ -251,19 +263,26 @@ def _of_image(month: str, releases: dict[str, str]) -> Range:
     return allowed(known[-1]) if known and month <= _LAST_KNOWN else Range()
 
 
-def _mentions(text: str) -> Iterator[tuple[Range, int]]:
-    """The releases that sentences, lists, tables and badges name, and where."""
+def _mentions(text: str) -> Iterator[tuple[Range, int, bool]]:
+    """The releases that sentences, lists, tables and badges name, where, and if alone.
+
+    Those in brackets behind are named beside: `PyTorch 1.1 (works with 0.4 - 1.2)`.
+    """
     for mention in _MENTION.finditer(text):
         sign = mention["sign"]
         if sign.startswith(("<", "!")):
             continue
         between = _OPEN.search(mention["between"])
         opened = bool(between or mention["least"] or mention["later"])
-        for number in _NUMBER.finditer(mention["releases"]):
+        aside = _ASIDE.match(text, mention.end())
+        more = list(_NUMBER.finditer(aside["releases"])) if aside is not None else []
+        numbers = list(_NUMBER.finditer(mention["releases"]))
+        for number in (*numbers, *more):
             series = ".*" if number["series"] and not sign else ""
             its = allowed(f"{sign}{number['release']}{series}")
             if its.lowest is not None and _exists(its.lowest):
-                yield Range(its.lowest) if opened else its, mention.start("releases")
+                its = Range(its.lowest) if opened else its
+                yield its, mention.start("releases"), len(numbers) == 1
 
 
 def _exists(release: Version) -> bool:

@@ -66,8 +66,9 @@ linear algebra, `DataParallel`, FSDP, gradient hooks and `.grad`, optimizers tha
 parameters, get no gradient in some steps or leave gradients of another scale,
 iterations that end before the scaler's update, numbers that float16 cannot hold,
 differences of neighbours, checkpoints of another form, functions that the setting
-`protect` names, and programs with recurrent layers (`LSTM`, `GRU`, `RNN`): cuDNN runs
-them in float16 under any autocast, while with bfloat16 no loss would be scaled.
+`protect` names, programs that round their weights to integers while they train (of low
+confidence), and programs with recurrent layers (`LSTM`, `GRU`, `RNN`): cuDNN runs them
+in float16 under any autocast, while with bfloat16 no loss would be scaled.
 
 ## When not
 Mixed or half precision in any form is there already, also behind a switch that is off.
@@ -139,7 +140,14 @@ from gpulint.script.modelling.networks import (
 from gpulint.script.modelling.operators import solves_equation
 from gpulint.script.neighbours import run_together
 from gpulint.script.numerics.autocast import with_autocast
-from gpulint.script.numerics.half import RECURS, has_float32_kernels, recurs, scatters
+from gpulint.script.numerics.half import (
+    QUANTIZES,
+    RECURS,
+    has_float32_kernels,
+    quantizes,
+    recurs,
+    scatters,
+)
 from gpulint.script.reaching.doubtful import may_never_run
 from gpulint.script.reaching.old_torch import runs_only_before
 from gpulint.script.reaching.started import (
@@ -192,6 +200,8 @@ class MissingAMP(Rule):
             return
         withheld = OLD if runs_only_before(script, SINCE) else None
         withheld = BY_OPTION if halves else withheld
+        if withheld is None and quantizes(script):
+            withheld = QUANTIZES
         if withheld is None and recurs(script):
             withheld = RECURS
         for step in steps:

@@ -57,7 +57,8 @@ or fewer, the first or last of them alone; an option that is off. Networks that 
 known to have fewer than 5 million weights, which are 20 MB; where only the best epochs
 are saved, which grow rare (also behind `if progress.success:`), networks that are not
 known to have as many. Every step or every few steps (GPU602). Evaluation. Frameworks
-that save by themselves. A number of epochs that is not known is of low confidence.
+that save by themselves. Of low confidence: a number of epochs that is not known, and a
+program in which no large model is seen, nor a layer of 128 features or more.
 
 ## Source
 Gao et al., "An Empirical Study on Low GPU Utilization of Deep Learning Jobs", ICSE
@@ -74,6 +75,7 @@ from typing import NamedTuple
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
+from gpulint.script.modelling.written_sizes import is_seen_large
 from gpulint.script.rewriting.edits import CannotFix, Rewrite
 from gpulint.script.saving.async_saves import async_save, joined
 from gpulint.script.saving.checkpoints import Checkpoint, is_pretrained
@@ -97,6 +99,7 @@ class BlockingCheckpoint(Rule):
             rewrites = [x.fix for x in (first, *others) if x.fix is not None]
             step = any(x.found.rhythm == "step" for x in (first, *others))
             sure = any(_is_regular(x.found) for x in (first, *others))
+            sure = sure and is_seen_large(script.of(loop))
             yield self.finding(
                 script,
                 first.found.call.func,

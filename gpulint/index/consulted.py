@@ -30,7 +30,7 @@ class Consulted:
 
 def standing(folder: Path, name: str) -> int | str:
     """How a name stands in a folder; for `*.yaml`, the names of all such files."""
-    if name.startswith("*"):
+    if "*" in name:
         return "/".join(sorted(path.name for path in folder.glob(name)))
     inner = folder / name
     found = MODULE if (folder / f"{name}.py").is_file() else 0

@@ -20,6 +20,7 @@ from gpulint.index.walk import dotted, walk
 
 MAX_LINKS = 600  # of what a value is made of, through all files that lead to it
 NEAR = 40  # links from a question, up to which calls are told apart
+MAX_PASSED = 2  # functions that return what another one gives
 MAX_ALONE = 2  # calls that are taken for the only ones, one within another
 _FILLS = frozenset("update setdefault".split())
 _NUMBERS = frozenset("item float int len bool round".split())
@@ -57,6 +58,7 @@ _TYPE = re.compile(r"\w+")
 # Declared so, a parameter gets no tensor; what is declared as `float` often does.
 _NO_TENSORS = frozenset({"int", "str", "bool"})
 _PLAIN_COMPARISONS = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+_LITERALS = (ast.List, ast.Tuple, ast.Dict, ast.Set)
 _DISPLAYS = (ast.List, ast.Tuple, ast.ListComp)
 
 
@@ -114,8 +116,8 @@ class Tensors:
             if all(isinstance(o, _PLAIN_COMPARISONS) for o in node.ops):
                 return Where.PLAIN
             compared = [node.left, *node.comparators]
-            if any(map(self._is_text, compared)):
-                return Where.PLAIN  # a tensor that is compared with a text is not read
+            if any(self._is_text(x) or isinstance(x, _LITERALS) for x in compared):
+                return Where.PLAIN  # a tensor is no text and no list, without a look
             return _mixed(*map(self.where, compared))
         if isinstance(node, (ast.Subscript, ast.Starred, ast.Await)):
             return self.where(node.value)
@@ -226,7 +228,7 @@ class Tensors:
         """
         function = self.resolver.calls.callee(call)
         functions = [function] if function is not None else self._forwards(call)
-        returned = [v for f in functions for v in self.resolver.flow(f).returns if v]
+        returned = [v for f in functions for v in self._returned(f, MAX_PASSED)]
         parts = [_at(value, step) for value in returned]
         known = [part for part in parts if part is not None]
         if not known or len(known) < len(parts):
@@ -238,6 +240,16 @@ class Tensors:
         if function is not None and all(map(self._is_passed_on, known)):
             return its or Where.UNKNOWN
         return its if its & ~Where.PLAIN else None
+
+    def _returned(self, function: Function, depth: int) -> list[ast.expr]:
+        """What a function returns, or what the function does that it hands on to."""
+        found: list[ast.expr] = []
+        for value in filter(None, self.resolver.flow(function).returns):
+            call = value if isinstance(value, ast.Call) else None
+            inner = self.resolver.calls.callee(call) if call is not None else None
+            passed = inner is not None and depth > 0
+            found += self._returned(inner, depth - 1) if inner and passed else [value]
+        return found
 
     def _is_passed_on(self, node: ast.expr) -> bool:
         """Whether a function gives back what it was given, or has counted up."""
@@ -549,9 +561,18 @@ def _is_number(origins: tuple[Origin, ...]) -> bool:
     return bool(origins) and all(
         isinstance(origin.expression, ast.Constant)
         or (origin.call is not None and last_name(origin.call) in _NUMBERS)
+        or _is_length(origin.expression)
         or _holds_numbers(origin.expression)
         for origin in origins
     )
+
+
+def _is_length(node: ast.expr | None) -> bool:
+    """`images.size(0)`, `images.shape[0]`."""
+    if isinstance(node, ast.Call):
+        return last_name(node) == "size" and len(node.args) == 1
+    whole = node.value if isinstance(node, ast.Subscript) else None
+    return isinstance(whole, ast.Attribute) and whole.attr == "shape"
 
 
 def _holds_numbers(node: ast.expr | None) -> bool:

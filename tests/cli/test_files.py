@@ -76,6 +76,7 @@ def test_duplicates_once(kind: str, tmp_path: Path) -> None:
 
 def test_default_excludes(kind: str) -> None:
     make("a.py", ".venv/b.py", "x/node_modules/b.py", "build/b.py", "env/train.py")
+    make("._a.py", "x/._b.py")  # of macOS
     make("lib/site-packages/b.py", "x/__pycache__/b.py", "builds/b.py")
     make("log/best/models/b.py", "lightning_logs/version_0/b.py", "wandb/run/code/b.py")
     assert listed() == ["a.py", "builds/b.py", "env/train.py"]

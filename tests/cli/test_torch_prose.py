@@ -28,10 +28,6 @@ def readme(folder: Path, text: str, name: str = "README.md") -> Path:
     "text, release",
     [
         ("The code has been tested on Python 3.6 and PyTorch 1.6.", (1, 6)),
-        ("* pytorch 0.4.0", (0, 4)),
-        ("* Pytorch1.10", (1, 10)),
-        ("- pytorch1.6.0+cu101", (1, 6)),
-        ("- torch2.0.1+cu118（建议）", (2, 0)),
         ("switching to PyTorch(v1.6) for simplicity", (1, 6)),
         ("based on PyTorch (1.5.0) in Python (3.8)", (1, 5)),
         ("PyTorch (version 1.0)", (1, 0)),
@@ -135,6 +131,14 @@ def test_no_release(tmp_path: Path, text: str) -> None:
         ("- [PyTorch](http://pytorch.org) install = 1.4.0", (1, 4)),
         ("* torch = 1.5", (1, 5)),
         ("Python >= 3.5.5, PyTorch == 0.3.1, torchvision == 0.2.0", (0, 3)),
+        ("* pytorch 0.4.0", (0, 4)),
+        ("* **pytorch 1.2**", (1, 2)),
+        ("- [PyTorch](https://pytorch.org/) 1.2", (1, 2)),
+        ("1. PyTorch 1.3, torchvision 0.4", (1, 3)),
+        ("* Pytorch1.10", (1, 10)),
+        ("- pytorch1.6.0+cu101", (1, 6)),
+        ("- torch2.0.1+cu118（建议）", (2, 0)),
+        ("torch v0.3.1, torchvision v0.2.0", (0, 3)),
     ],
 )
 def test_command_leaves_nothing_newer(
@@ -149,6 +153,11 @@ def test_command_leaves_nothing_newer(
         # Several releases: the oldest must run.
         ("PyTorch 1.4.0, 1.5.0 and 1.6.0/1.6.1", ((1, 4), None)),
         ("PyTorch 0.4 or 0.5", ((0, 4), None)),
+        ("* PyTorch 0.4 or 1.0", ((0, 4), None)),
+        ("- PyTorch 1.1.0 (should work for 0.4.0 - 1.2.0)", ((0, 4), (1, 2))),
+        ("- PyTorch 1.1.0 (with Python 2.7)", ((1, 1), (1, 1))),
+        ("- PyTorch 1.1, tested", ((1, 1), (1, 1))),
+        ("- Tested on PyTorch 1.1", ((1, 1), None)),
         ("PyTorch 1.4, and it ran on torch 1.2", ((1, 2), None)),
         ("torch ~=1.8.1", ((1, 8), None)),
         ("badge/PyTorch-2.x-red", ((2, 0), None)),
@@ -171,7 +180,7 @@ def test_command_leaves_nothing_newer(
         ("Uses PyTorch 2.0.\npip install torch numpy", ((2, 0), None)),
         ("Ran on PyTorch 1.4.\npip install torch==$TORCH", ((1, 4), None)),
         ("pip install torch==1.7.1  # or higher", ((1, 7), None)),
-        ("* PyTorch 1.4\n\nRecent changes", ((1, 4), None)),
+        ("Needs PyTorch 1.4\n\nRecent changes", ((1, 4), None)),
         (
             "PyTorch 1.4\nconda install pytorch cudatoolkit=10.1",
             ((1, 4), (1, 8)),

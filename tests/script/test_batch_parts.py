@@ -1,4 +1,4 @@
-"""Loops that take batches apart into another number of parts than they have."""
+"""Loops whose batches have another number of parts, or are none: something raises."""
 
 from __future__ import annotations
 
@@ -32,6 +32,24 @@ class More(Photos):
         return x, y, x.mean()
 
 
+class Broken(Photos):
+    def __getitem__(self, index):
+        return collate()
+
+
+def stops(samples):
+    for x, y in samples:
+        pdb.set_trace()
+    return samples
+
+
+class Stops:
+    def __call__(self, samples):
+        for x, y in samples:
+            pdb.set_trace()
+        return samples
+
+
 class Net(torch.nn.Module):
     def forward(self, x, scale=1.0):
         return x * scale
@@ -51,6 +69,7 @@ def stream(samples):
 
 model = torch.nn.Linear(4, 4).cuda()
 net = Net().cuda()
+wrapped = torch.nn.DataParallel(net).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 loader = {loader}
 for {loop}:
@@ -82,6 +101,11 @@ def confidence(loader: str, loop: str, start: str = "") -> Confidence:
         (LOADER.replace("2)", "2, collate_fn=collate)"), "x, y in loader", ""),
         (LOADER, "x, y in loader", "x = net(x, y, 1)"),
         (LOADER, "x, y in loader", "x = net(x, factor=2.0)"),
+        (LOADER, "x, y in loader", "x = torch.nn.DataParallel(net)(x, y, 1)"),
+        (LOADER, "x, y in loader", "x = wrapped(x, factor=2.0)"),
+        (LOADER.replace("Photos", "Broken"), "x, y in loader", ""),
+        (LOADER.replace("2)", "2, collate_fn=stops)"), "x, y in loader", ""),
+        (LOADER.replace("2)", "2, collate_fn=Stops())"), "x, y in loader", ""),
     ],
 )
 def test_batches_of_other_parts(loader: str, loop: str, start: str) -> None:
@@ -101,6 +125,7 @@ def test_batches_of_other_parts(loader: str, loop: str, start: str) -> None:
         (LOADER.replace("2)", "2, collate_fn=unknown)"), "x, y, z in loader", ""),
         (LOADER.replace("2)", "2, collate_fn=stream)"), "x, y, z in loader", ""),
         (LOADER, "x, y in loader", "x = net(x, scale=2.0)"),
+        (LOADER, "x, y in loader", "x = wrapped(x, scale=2.0)"),
     ],
 )
 def test_batches_of_so_many_parts(loader: str, loop: str, start: str) -> None:

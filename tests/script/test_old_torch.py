@@ -303,6 +303,7 @@ def test_torch_refuses_labels_of_whole_numbers() -> None:
         ("torch.rfft(x, 1)", (1, 8)),
         ("torch.irfft(x, 1)", (1, 8)),
         ("torch.symeig(x)", (2, 0)),
+        ("torch.set_deterministic(True)", (1, 11)),
         ("import torchvision\ntorchvision.transforms.Scale(32)", (1, 11)),
         ("from torchvision import transforms\ntransforms.RandomSizedCrop(9)", (1, 11)),
         ("from torchvision.models.resnet import model_urls", (2, 0)),
@@ -329,11 +330,17 @@ def test_torch_has_them_no_more(name: str) -> None:
         getattr(torch, name)(*given)
 
 
+def test_torch_sets_nothing_deterministic_by_its_old_name() -> None:
+    assert not hasattr(torch, "set_deterministic")
+
+
 @pytest.mark.parametrize(
     "statement, files, old",
     [
         ("from resnet import *", {}, True),
         ("from resnet import Net", {}, True),
+        ("import resnet", {}, True),
+        ("import json", {}, False),
         ("from .resnet import *", {}, False),
         ("from models.resnet import *", {}, False),
         ("from resnet import *", {"resnet.py": "Net = 1\n"}, False),
@@ -358,6 +365,41 @@ def test_packages_that_import_what_lies_beside(
     its = Script(index.source, index)
     assert runs_only_before(its, (1, 5)) is old
     assert not runs_only_before(its, (1, 4))
+
+
+@pytest.mark.parametrize(
+    "changed, old",
+    [
+        ({}, True),
+        ({"models/net.py": "from .layers import Block\n\nNet = Block\n"}, False),
+        ({"layers.py": "Block = 3\n"}, False),
+        ({"models/layers.py": "Other = 1\n"}, False),
+        ({"train.py": "import torch\nfrom models.net import Net\n"}, False),
+        ({"tools.py": "import sys\n\nsys.path.append('models')\n"}, False),
+        ({"README.md": "export PYTHONPATH=models\n"}, False),
+    ],
+    ids=["beside", "relative", "above", "another", "no program", "path", "prose"],
+)
+def test_modules_that_import_what_lies_beside(
+    tmp_path: Path, changed: dict[str, str], old: bool
+) -> None:
+    files = {
+        "train.py": "import torch\nfrom models.net import Net\n\n"
+        "if __name__ == '__main__':\n    print(Net)\n",
+        "models/__init__.py": "",
+        "models/net.py": "from layers import Block\n\nNet = Block\n",
+        "models/layers.py": "Block = 1\n",
+        ".git/HEAD": "",
+    }
+    for name, text in (files | changed).items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    projects = Projects(lambda root: tuple(sorted(root.rglob("*.py"))))
+    index = projects.of(tmp_path / "train.py").index(tmp_path / "train.py")
+    assert index is not None
+    its = Script(index.source, index)
+    assert runs_only_before(its, (1, 5)) is old
 
 
 def test_iterators_of_loaders_have_no_next_any_more() -> None:

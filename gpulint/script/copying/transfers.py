@@ -83,8 +83,44 @@ def find_transfers(script: Script) -> tuple[Transfer, ...]:
         return ()
     found = [t for t in _candidates(script) if _waits(script, t)]
     graphs = {x for x in {t.loop for t in found} if iterates_graphs(script, x)}
-    found = [t for t in found if t.loop not in graphs and not _has_own_to(script, t)]
+    moved = {x for x in {t.loop for t in found} if comes_moved(script, x)}
+    found = [t for t in found if t.loop not in graphs | moved]
+    found = [t for t in found if not _has_own_to(script, t)]
     return tuple(sorted(found, key=lambda t: (t.call.lineno, t.call.col_offset)))
+
+
+def comes_moved(script: Script, loop: Loop) -> bool:
+    """Whether what a loop iterates may put the batches on the device itself.
+
+    An object whose `__iter__` moves something, or a loader of timm with its prefetcher.
+    """
+    for iterated, _ in loop.items:
+        for owner in script.resolver.classes.of(iterated):
+            method = script.resolver.classes.methods(owner).get("__iter__")
+            its = script.of(owner)
+            calls = (
+                [n for n in walk(method) if isinstance(n, ast.Call)] if method else []
+            )
+            moves = filter(None, map(its.devices.move, calls))
+            if any(move.target is not Target.CPU for move in moves):
+                return True
+        if any(_prefetches(script, o.call) for o in script.resolver.origins(iterated)):
+            return True
+    return False
+
+
+def _prefetches(script: Script, made: ast.Call | None) -> bool:
+    name = script.index.qualified(made.func) or "" if made is not None else ""
+    if (
+        made is None
+        or not name.startswith("timm.")
+        or not name.endswith("create_loader")
+    ):
+        return False
+    given = script.evaluator.argument(made, "use_prefetcher", None)
+    return given.direct is None or not script.evaluator.values(given.direct).all_in(
+        False
+    )
 
 
 def follows_the_model(script: Script, transfer: Transfer) -> bool:

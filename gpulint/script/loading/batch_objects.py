@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpulint.index.walk import walk
-from gpulint.script.loading.collation import run_by
+from gpulint.script.loading.collation import collators
 
 if TYPE_CHECKING:
     from gpulint.script.loading.loaders import Loader
@@ -23,7 +23,7 @@ def nothing_to_pin(script: Script, loader: Loader) -> bool:
     PyTorch pins tensors, and those in tuples, lists and dicts; of another object it
     calls the method, if there is one.
     """
-    made = _collators(script, loader)
+    made = collators(loader.argument("collate_fn"), script.evaluator)
     return bool(made) and all(
         bool(functions) and all(_returns_objects(script, f) for f in functions)
         for functions in made
@@ -36,20 +36,11 @@ def puts_in_object(script: Script, loader: Loader) -> bool:
     `batch[0] = nested_tensor(batch[0])`, or `return image_list(images), labels`: of the
     batch only the rest can be pinned.
     """
-    made = _collators(script, loader)
+    made = collators(loader.argument("collate_fn"), script.evaluator)
     return bool(made) and all(
         bool(functions) and all(_sets_object(script, f) for f in functions)
         for functions in made
     )
-
-
-def _collators(script: Script, loader: Loader) -> list[list[ast.AST]]:
-    """The functions that each of a loader's `collate_fn` runs."""
-    return [
-        list(run_by(origin.node, script.evaluator))
-        for node in loader.argument("collate_fn").nodes
-        for origin in script.resolver.origins(node)
-    ]
 
 
 def _sets_object(script: Script, function: ast.AST) -> bool:

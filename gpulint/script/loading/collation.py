@@ -57,6 +57,15 @@ def with_collation(
     return dataset
 
 
+def collators(collate: Argument, evaluator: Evaluator) -> list[list[ast.AST]]:
+    """The functions that each of the collate functions runs, which there may be."""
+    return [
+        run_by(origin.node, evaluator)
+        for node in collate.nodes
+        for origin in evaluator.resolver.origins(node)
+    ]
+
+
 def run_by(node: ast.AST, evaluator: Evaluator) -> list[ast.AST]:
     """The function that a collate function is, or that an object runs when called."""
     if isinstance(node, _CALLABLES):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function, Resolver
-from gpulint.index.walk import FUNCTIONS, LOOPS
+from gpulint.index.walk import FUNCTIONS, LOOPS, walk
 
 if TYPE_CHECKING:
     from gpulint.script.loading.loaders import Loader
@@ -60,7 +60,7 @@ def _loops_around(loader: Loader, node: ast.AST, depth: int) -> Iterator[ast.AST
     child = node
     for above in index.ancestors(node):
         head, child = _head(above) is child, above
-        if isinstance(above, LOOPS) and not head:
+        if isinstance(above, LOOPS) and not head and not _takes_each(above, node):
             yield above
         if not isinstance(above, FUNCTIONS):
             continue
@@ -75,6 +75,21 @@ def _loops_around(loader: Loader, node: ast.AST, depth: int) -> Iterator[ast.AST
         for call in mine or calls:
             yield from _loops_around(loader, call, depth + 1)
         return
+
+
+def _takes_each(loop: ast.AST, inner: ast.AST) -> bool:
+    """`for phase in ("train", "val")`, around a loop over `loaders[phase]`."""
+    taken = _head(inner)
+    if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name):
+        return False
+    if not isinstance(loop.iter, (ast.List, ast.Tuple)) or taken is None:
+        return False
+    return any(
+        isinstance(node, ast.Subscript)
+        and isinstance(node.slice, ast.Name)
+        and node.slice.id == loop.target.id
+        for node in walk(taken)
+    )
 
 
 def _head(loop: ast.AST) -> ast.expr | None:

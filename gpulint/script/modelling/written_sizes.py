@@ -1,6 +1,6 @@
 """Whether a program is seen to have a large network, by what is written in its texts.
 
-For frameworks whose layers are not followed as those of PyTorch are.
+For what is not followed as the layers of PyTorch are: other frameworks, whole programs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gpulint.script.neighbours import run_together
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
-# Convolutions of 128 features or more: `Conv2D(256, …`, `nn.Conv2d(64, 128, …`; other
+# Convolutions of 128 features or more: `Conv2D(256, …`, `conv(norm, 64, 128, …`; other
 # layers of 512 or more, `units=512`, and of 1000 or more, `Dense(1024`: they use a
 # weight once for a row.
 _MANY = r"(?:12[89]|1[3-9]\d|[2-9]\d\d|\d{4,})\b"
@@ -21,6 +21,7 @@ _MORE = r"(?:51[2-9]|5[2-9]\d|[6-9]\d\d|\d{4,})\b"
 _GIVEN = r"\((?:[\w.]+\s*=\s*)?(?:\d+,\s*(?:\w+\s*=\s*)?)?"
 _WIDE = re.compile(
     rf"\b(?:Separable)?Conv(?:\d[dD])?(?:Transpose)?{_GIVEN}{_MANY}"
+    rf"|\b\w*(?:conv|block|layer)\w*\((?:[\w.]+,\s*)?\d+,\s*{_MANY}"
     rf"|\b(?:Dense|LSTM|GRU){_GIVEN}\d{{4,}}\b"
     rf"|\b(?:filters|out_channels)\s*=\s*{_MANY}"
     rf"|\b(?:units|d_model|hidden_size|embed_dim|num_hiddens)\s*=\s*{_MORE}"

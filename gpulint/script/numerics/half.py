@@ -71,6 +71,17 @@ _NEAREST_TO_1 = 0.9961  # the last number before 1 in bfloat16
 # By any way to make them: `nn.LSTM(…)`, a class of that base, `getattr(nn, "GRU")`.
 _RECURRENT = re.compile(r"\b(LSTM|GRU|RNN)\b")
 _SCATTERS = re.compile(r"\.(scatter_(add_|reduce_)?|index_(add|copy|put)_)\(")
+_QUANTIZES = re.compile(
+    r"\bprepare_qat|\bFakeQuantize\b|\bpytorch_quantization\b|\bbrevitas\b|QuantStub\("
+)
+_ROUNDS = (
+    re.compile(r"\b(autograd\.)?Function\)\s*:"),
+    re.compile(r"\bround_?\("),
+    re.compile(r"(?i)quanti[sz]"),
+)
+QUANTIZES = (
+    "weights are rounded to integers, which half precision does not hold exactly"
+)
 RECURS = (
     "recurrent layers compute in float16 under any autocast, and the loss is scaled "
     "only where that is asked for"
@@ -84,6 +95,18 @@ def recurs(script: Script) -> bool:
     for which no loss is scaled (`_cudnn_rnn_cast_reflatten` in ATen's AutocastRNN.cpp).
     """
     return any(index.source.has(_RECURRENT) for index in run_together(script))
+
+
+def quantizes(script: Script) -> bool:
+    """Whether a program trains with weights that are rounded to whole numbers.
+
+    By a function of its own with a gradient, or by a package: products of integers
+    held in float32 pass what half precision holds exactly.
+    """
+    files = run_together(script)
+    if any(index.source.has(_QUANTIZES) for index in files):
+        return True
+    return any(all(map(index.source.has, _ROUNDS)) for index in files)
 
 
 def scatters(script: Script) -> bool:

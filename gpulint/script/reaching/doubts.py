@@ -16,6 +16,7 @@ from gpulint.script.copying.unmoved import stays_behind
 from gpulint.script.decorators import has_plain_decorators
 from gpulint.script.given import values_given
 from gpulint.script.loading.batches_taken import is_handed_to_none, places
+from gpulint.script.loading.collation import collators
 from gpulint.script.neighbours import programs
 from gpulint.script.reaching.commands import option_of
 from gpulint.script.reaching.doubtful import may_never_run
@@ -61,9 +62,26 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
     around = [loop, *script.loops_around(node)] if loop is not None else []
     if any(stays_behind(script, x) for x in around):
         return True
+    if any(_gives_no_batch(script, loader) for x in around for loader in x.loaders):
+        return True
     call = script.index.parent(node)
     loader = next((x for x in script.loaders if x.call is call), None)
-    return loader is not None and _is_left(script, loader)
+    return loader is not None and (
+        _is_left(script, loader) or _gives_no_batch(script, loader)
+    )
+
+
+def _gives_no_batch(script: Script, loader: Loader) -> bool:
+    """Whether the first batch raises: each sample does, or what collates them."""
+    owner = loader.dataset.owner
+    methods = script.resolver.classes.methods(owner) if owner is not None else {}
+    made = collators(loader.argument("collate_fn"), loader.evaluator)
+    own = [functions[0] for functions in made if functions]
+    all_fail = bool(own) and len(own) == len(made)
+    sample = methods.get("__getitem__")
+    return (sample is not None and fails(script, sample, 0)) or (
+        all_fail and all(isinstance(f, Function) and fails(script, f, 0) for f in own)
+    )
 
 
 def _is_for_other_chips(script: Script) -> bool:

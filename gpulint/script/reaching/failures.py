@@ -16,9 +16,13 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Definition, Function
 from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk, walk_scope
-from gpulint.script.decorators import has_plain_decorators
 from gpulint.script.loading.batch_parts import unpacks_other_parts
-from gpulint.script.reaching.missing_imports import is_missing
+from gpulint.script.reaching.missing_imports import is_missing, lacks
+from gpulint.script.reaching.surely_called import (
+    has_no_method,
+    surely_called,
+    takes_nothing,
+)
 from gpulint.source import NOTEBOOK
 
 if TYPE_CHECKING:
@@ -27,7 +31,6 @@ if TYPE_CHECKING:
 MAX_CALLS = 1  # into functions that a statement calls
 MAX_UNBOUND = 2  # names that somebody has forgotten
 LINES_OF_UNBOUND = 25  # at least, for each of them
-MAX_EMPTY = 2  # statements of a method that does nothing: a docstring, `pass`
 _BODIES = ("body", "orelse", "finalbody", "handlers")
 _LEAVES = (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
 _OPTIONS = re.compile(r"(?i)arg|opt|conf|cfg|flags|param|^hp")
@@ -44,12 +47,8 @@ _SINCE = {
     "torch.amp.GradScaler": (2, 3),
     "torch.nn.RMSNorm": (2, 4),
 }
-_PLAIN_BASES = ("object", "abc.ABC")
-_FINDS_ATTRIBUTES = frozenset(["__getattr__", "__getattribute__"])
-_SETS = re.compile(r"\bsetattr\(|\b__dict__\b|\bvars\(|\b__slots__\b")
 # Holds in one process of each run.
 _IN_ONE_PROCESS = re.compile(r"(^|\.)is_(local_)?(main|world)_(process|zero)$")
-_BASES = ("object", "torch.nn.Module", "torch.utils.data.Dataset", "abc.ABC")
 
 
 def fails_around(script: Script, node: ast.AST) -> bool:
@@ -295,14 +294,30 @@ def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:
     """
     if _copies_nothing(script, call) or _is_newer(script, call):
         return True
-    if _has_no_method(script, call.func):
+    if has_no_method(script, call.func) or _is_in_no_module(script, call.func):
         return True
-    found = _called(script, call)
+    found = surely_called(script, call)
     if not found:
-        return bool(call.args or call.keywords) and _takes_nothing(script, call.func)
+        return bool(call.args or call.keywords) and takes_nothing(script, call.func)
     if not any(script.resolver.calls.takes(function, call) for function in found):
         return True
     return depth > 0 and all(fails(script, f, depth - 1) for f in found)
+
+
+def _is_in_no_module(script: Script, func: ast.expr) -> bool:
+    """`utils.init()`, of an imported module of the project that has no `init`."""
+    if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name):
+        return False
+    index = script.index.home(func)
+    name = index.imports.get(func.value.id)
+    if name is None or index.project is None or func.attr.startswith("__"):
+        return False
+    reached = script.definitions(func.value)
+    if not reached or any(d.kind != "import" for d in reached):
+        return False
+    if func.attr in index.attribute_writes or not index.project.owns(index, name):
+        return False
+    return lacks(index, f"{name}.{func.attr}")
 
 
 def _is_newer(script: Script, call: ast.Call) -> bool:
@@ -333,227 +348,6 @@ def _copies_nothing(script: Script, call: ast.Call) -> bool:
     return not known and not there and not project.mentions(f'makedirs("{name}')
 
 
-def _called(script: Script, call: ast.Call) -> list[Function]:
-    """The project's functions one of which a call runs, with nothing around them."""
-    func = call.func
-    owner = script.resolver.classes.named(func)
-    if owner is not None:
-        found = _constructor(script, func, owner)
-    elif isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
-        found = _of_self(script, func)
-        if not found and not _is_self(script, func.value):
-            found = _of_module(script, call)
-    else:
-        found = _of_module(script, call)
-    found = found or _of_network(script, func)
-    plain = all(has_plain_decorators(script.index, function) for function in found)
-    return found if plain else []
-
-
-def _of_module(script: Script, call: ast.Call) -> list[Function]:
-    """A function that is defined once, at the top of a module."""
-    function = script.resolver.calls.callee(call)
-    if function is None:
-        return []
-    home = script.index.home(function)
-    inner = home.parent(function)
-    return [function] if isinstance(inner, ast.Module | Function) else []
-
-
-def _constructor(script: Script, func: ast.expr, owner: ast.ClassDef) -> list[Function]:
-    """The `__init__` of a class that is made as classes are."""
-    resolver = script.resolver
-    reached = set(resolver.named(func))
-    if isinstance(func, ast.Name) and reached != {owner}:
-        return []
-    methods = resolver.classes.methods(owner)
-    if "__new__" in methods or resolver.classes.is_record(owner):
-        return []
-    for base in resolver.classes.bases(owner):
-        if base.keywords:
-            return []
-        if not all(_gives_back(script, its) for its in base.decorator_list):
-            return []
-    its = methods.get("__init__")
-    own = its is not None and its in owner.body
-    return [its] if its is not None and (own or _has_plain_bases(script, owner)) else []
-
-
-def _gives_back(script: Script, decorator: ast.expr) -> bool:
-    """Whether a decorator of the project's own gives the class that it is given.
-
-    Or a function that hands all that it is given on to it.
-    """
-    called = isinstance(decorator, ast.Call)
-    named = decorator.func if isinstance(decorator, ast.Call) else decorator
-    origins = script.resolver.origins(named)
-    found = [o.node for o in origins if isinstance(o.node, ast.FunctionDef)]
-    if called:  # `@since("1.2")`: what decorates is what it returns
-        inner = [_returned(script, function) for function in found]
-        found = [f for f in inner if isinstance(f, ast.FunctionDef)]
-    if not found or len(found) != len(origins):
-        return False
-    for function in found:
-        given = _returned(script, function)
-        if isinstance(given, ast.FunctionDef):
-            given = _handed_to(script, given)
-        if given is None or given not in function.args.args[:1]:
-            return False
-    return True
-
-
-def _handed_to(script: Script, function: ast.FunctionDef) -> ast.AST | None:
-    """The parameter around it that a function calls, and does nothing else.
-
-    `def wrapper(*args, **kwargs): return func(*args, **kwargs)`.
-    """
-    only = function.body[0] if len(function.body) == 1 else None
-    call = only.value if isinstance(only, ast.Return) else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        return None
-    given, taken = (*call.args, *call.keywords), function.args
-    starred = len(given) == 2 and isinstance(given[0], ast.Starred)
-    if not starred or taken.vararg is None or taken.kwarg is None or taken.args:
-        return None
-    bound = {d.node for d in script.of(function).definitions(call.func)}
-    return bound.pop() if len(bound) == 1 else None
-
-
-def _returned(script: Script, function: ast.FunctionDef) -> ast.AST | None:
-    """The function or parameter that is all that a function returns."""
-    its = script.of(function)
-    returns = its.resolver.flow(function).returns
-    bound = {
-        d.node
-        for value in returns
-        if isinstance(value, ast.Name)
-        for d in its.definitions(value)
-    }
-    names = all(isinstance(value, ast.Name) for value in returns)
-    return bound.pop() if names and len(bound) == 1 else None
-
-
-def _takes_nothing(script: Script, func: ast.expr) -> bool:
-    """Whether a class is made without arguments: nothing of it says how it is made."""
-    resolver = script.resolver
-    owner = resolver.classes.named(func)
-    if (
-        owner is None
-        or not isinstance(func, ast.Name)
-        or resolver.classes.is_record(owner)
-    ):
-        return False
-    if set(resolver.named(func)) != {owner}:
-        return False
-    classes = resolver.classes.bases(owner)
-    if any(c.decorator_list or c.keywords for c in classes):
-        return False
-    if not {"__init__", "__new__"}.isdisjoint(resolver.classes.methods(owner)):
-        return False
-    outside = (b for c in classes for b in c.bases if resolver.classes.named(b) is None)
-    return all(script.index.qualified(base) == "object" for base in outside)
-
-
-def _has_plain_bases(script: Script, owner: ast.ClassDef) -> bool:
-    """Whether no package's class, but for a few that are known, is among its bases."""
-    resolver = script.resolver
-    outside = (
-        base
-        for current in resolver.classes.bases(owner)
-        for base in current.bases
-        if resolver.classes.named(base) is None
-    )
-    return all(script.index.qualified(base) in _BASES for base in outside)
-
-
-def _is_self(script: Script, node: ast.Name) -> bool:
-    scope = script.index.scope(node)
-    return script.resolver.self_name(scope) == node.id
-
-
-def _of_self(script: Script, func: ast.Attribute) -> list[Function]:
-    """The methods that `self.name(…)` may be: those of the class and of its heirs."""
-    resolver = script.resolver
-    if not isinstance(func.value, ast.Name) or not _is_self(script, func.value):
-        return []
-    owner = script.index.owner(func)
-    if owner is None or not _has_plain_bases(script, owner):
-        return []
-    found = []
-    for heir in (owner, *resolver.outside.descendants(owner)):
-        method = resolver.classes.methods(heir).get(func.attr)
-        if (
-            method is None
-            or _is_abstract(method)
-            or any(
-                d.kind != "function" for d in resolver.classes.member(heir, func.attr)
-            )
-        ):
-            return []
-        found.append(method)
-    return found
-
-
-def _has_no_method(script: Script, func: ast.expr) -> bool:
-    """`self.count()`, which neither the class nor a class that derives from it has.
-
-    Nor is it set in any file, or found by a class that looks for attributes itself.
-    """
-    if not isinstance(func, ast.Attribute) or func.attr.startswith("__"):
-        return False
-    if not isinstance(func.value, ast.Name) or not _is_self(script, func.value):
-        return False
-    resolver, owner = script.resolver, script.index.owner(func)
-    project = script.index.project
-    if owner is None or (project is not None and project.writing(func.attr) != []):
-        return False
-    for heir in (owner, *resolver.outside.descendants(owner)):
-        if not _is_written_out(script, heir):
-            return False
-        if func.attr in resolver.classes.methods(heir) or resolver.classes.member(
-            heir, func.attr
-        ):
-            return False
-    return True
-
-
-def _is_written_out(script: Script, owner: ast.ClassDef) -> bool:
-    """Whether all that a class has stands in the files of the project."""
-    resolver = script.resolver
-    classes = resolver.classes.bases(owner)
-    outside = (b for c in classes for b in c.bases if resolver.classes.named(b) is None)
-    if any(script.index.qualified(base) not in _PLAIN_BASES for base in outside):
-        return False
-    if any(c.decorator_list or c.keywords for c in classes):
-        return False
-    if not _FINDS_ATTRIBUTES.isdisjoint(resolver.classes.methods(owner)):
-        return False
-    return not any(script.index.home(c).source.has(_SETS) for c in classes)
-
-
-def _of_network(script: Script, func: ast.expr) -> list[Function]:
-    """The `forward` that `model(…)` runs, of a model of the project's own classes."""
-    resolver, found = script.resolver, []
-    for origin in resolver.origins(func):
-        classes = resolver.classes.of(origin.call) if origin.call is not None else []
-        if len(classes) != 1 or not script.modules.is_module_class(classes[0]):
-            return []
-        methods = resolver.classes.methods(classes[0])
-        forward = methods.get("forward")
-        if forward is None or "__call__" in methods:
-            return []
-        found.append(forward)
-    return found
-
-
-def _is_abstract(function: Function) -> bool:
-    """Whether a method is for others to write: `raise NotImplementedError`, `...`."""
-    last = function.body[-1]
-    nothing = isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant)
-    empty = nothing or isinstance(last, (ast.Pass, ast.Raise))
-    return empty and len(function.body) <= MAX_EMPTY
-
-
 def _yields(script: Script, function: Function) -> bool:
     return bool(script.resolver.flow(function).yields) or any(
         isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk_scope(function)
@@ -569,7 +363,7 @@ def _unpacks_another_number(script: Script, statement: ast.stmt) -> bool:
         return False
     if any(isinstance(item, ast.Starred) for item in target.elts):
         return False
-    found = _called(script, call)
+    found = surely_called(script, call)
     return bool(found) and all(
         _never_gives(script, function, len(target.elts)) for function in found
     )

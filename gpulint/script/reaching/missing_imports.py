@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
 from gpulint.script.neighbours import MAX_FILES
-from gpulint.torch_prose import prose, text_of
+from gpulint.torch_prose import has_prose, prose, text_of
 
 if TYPE_CHECKING:
     from gpulint.index import Project
@@ -19,9 +19,23 @@ if TYPE_CHECKING:
 _MAKES_NAMES = re.compile(
     r"__getattr__|__all__(?! *= *[\[(])|globals\(|setattr\(|_LazyModule|exec\("
 )
+_ADDS_FOLDERS = re.compile(r"\bsys\.path\b|\bPYTHONPATH\b|\bsite\.addsitedir\b")
 _BUILT = re.compile(r"^_|version|_pb2|ext|cuda|cpp|native|build|generated")
 # Packages whose names projects have for folders of their own as well.
 _PACKAGES = frozenset("datasets evaluate keras tokenizers torch transformers".split())
+# What modules of training code are called, and packages on the index are not.
+_PLAIN_WORDS = frozenset(
+    "attention augment augmentation augmentations base batch block blocks builder "
+    "center class classes common contrastive criterion custom data dataloader "
+    "dataloaders dataset decoder discriminator embedding encoder eval evaluation "
+    "evaluator feature features focal func funcs function functions generator helper "
+    "helpers layer layers load loader loaders loss losses lr margin metric metrics "
+    "misc model modeling models module modules my net nets network networks new op ops "
+    "optim optimizer opts option options parser preprocess preprocessing prepare "
+    "process resnet rotation sampler scheduler solver test tool tools train training "
+    "transform transforms triplet unet util utilities utils utility vgg vis "
+    "visualization".split()
+)
 MAX_IMPORTS = 3  # from a file to one that it imports, and so on
 LEAST_WORDS = 3  # of the name that a module and its class have
 _WORD = re.compile(r"[A-Z][a-z0-9]*")
@@ -73,15 +87,16 @@ def _cannot_be_imported(index: FileIndex, guess: bool) -> bool:
     )
 
 
-def _needed(index: FileIndex) -> Iterator[ast.ImportFrom]:
+def _needed(index: FileIndex) -> Iterator[ast.Import | ast.ImportFrom]:
     """The imports without which a file stops, also by an error of its own."""
+    both = (ast.Import, ast.ImportFrom)
     for statement in index.tree.body:
-        if isinstance(statement, ast.ImportFrom):
+        if isinstance(statement, both):
             yield statement
         elif isinstance(statement, ast.Try) and all(
             isinstance(handler.body[-1], ast.Raise) for handler in statement.handlers
         ):
-            yield from (s for s in statement.body if isinstance(s, ast.ImportFrom))
+            yield from (s for s in statement.body if isinstance(s, both))
 
 
 def is_missing(index: FileIndex, statement: ast.ImportFrom) -> bool:
@@ -96,8 +111,17 @@ def is_missing(index: FileIndex, statement: ast.ImportFrom) -> bool:
     return project.remembered("is missing", statement, found)
 
 
-def _imports_nothing(index: FileIndex, statement: ast.ImportFrom, guess: bool) -> bool:
+def lacks(index: FileIndex, name: str) -> bool:
+    """Whether `package.module.name` is of the project, which has none of that name."""
+    return _is_missing(index, name, written=True)
+
+
+def _imports_nothing(
+    index: FileIndex, statement: ast.Import | ast.ImportFrom, guess: bool
+) -> bool:
     """The same; `guess`: also of what only looks as if it had been the project's."""
+    if isinstance(statement, ast.Import):
+        return guess and any(_was_left_out(index, a.name) for a in statement.names)
     module = _module_of(statement)
     if _is_missing(index, module) or _is_not_beside(index, statement):
         return True
@@ -108,6 +132,7 @@ def _imports_nothing(index: FileIndex, statement: ast.ImportFrom, guess: bool) -
             _has_moved(index, statement)
             or _was_renamed(index, statement)
             or _lies_nowhere(index, module)
+            or _was_left_out(index, module)
         )
     ):
         return True
@@ -201,6 +226,23 @@ def _lies_nowhere(index: FileIndex, module: str) -> bool:
     first = rest.partition(".")[0]
     there = (path.name for f in named for path in project.in_folder(f, "*"))
     return bool(named) and first not in {name.partition(".")[0] for name in there}
+
+
+def _was_left_out(index: FileIndex, module: str) -> bool:
+    """`import center_loss`, where nothing of the project is called so, nor required.
+
+    Of a project with a README, a module of it by its name: packages that are installed
+    have names of their own. Not where the file, or a submodule, adds other folders.
+    """
+    project, head = index.project, module.partition(".")[0]
+    if project is None or not set(head.split("_")) <= _PLAIN_WORDS:
+        return False
+    if index.source.has(_ADDS_FOLDERS) or project.owns(index, module):
+        return False
+    if not has_prose(project.root) or project.in_folder(project.root, ".gitmodules*"):
+        return False
+    named = any(head in (path.stem, *path.parts) for path in project.files)
+    return not named and not _is_required(index, head)
 
 
 def _is_required(index: FileIndex, package: str, folder: bool = False) -> bool:

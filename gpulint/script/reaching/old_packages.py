@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import FileIndex
 from gpulint.releases import Version
 from gpulint.script.neighbours import run_together
-from gpulint.script.reaching.old_torch import imports_of
+from gpulint.script.reaching.implicit_imports import imports_of
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script

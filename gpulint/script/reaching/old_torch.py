@@ -12,6 +12,10 @@ from gpulint.index import FileIndex
 from gpulint.index.walk import walk_scope
 from gpulint.script.neighbours import run_together
 from gpulint.script.reaching.extensions import builds_only_until
+from gpulint.script.reaching.implicit_imports import (
+    imports_of,
+    imports_what_lies_beside,
+)
 from gpulint.script.training.two_passes import steps_between_passes
 
 if TYPE_CHECKING:
@@ -43,6 +47,7 @@ _GONE_NAMES = {
     "torch.ifft": (1, 7),
     "torchvision.transforms.Scale": (1, 10),
     "torchvision.transforms.RandomSizedCrop": (1, 10),
+    "torch.set_deterministic": (1, 10),
     "torch.symeig": (1, 13),
     "torch.eig": (1, 13),
     "torch.lstsq": (1, 13),
@@ -135,17 +140,6 @@ def _needs(index: FileIndex, module: str) -> bool:
     )
 
 
-def imports_of(index: FileIndex) -> Iterator[str]:
-    """What the import statements name that run whenever the file is imported."""
-    for statement in index.tree.body:
-        if isinstance(statement, ast.Import):
-            yield from (alias.name for alias in statement.names)
-        elif isinstance(statement, ast.ImportFrom):
-            module = "." * statement.level + (statement.module or "")
-            yield module
-            yield from (f"{module}.{alias.name}" for alias in statement.names)
-
-
 def _takes_an_element(files: list[FileIndex]) -> bool:
     """`loss.data[0]`, which torch 0.5 raises for: a loss has no dimension."""
     return any(index.source.has(_LOSS) for index in files)
@@ -160,31 +154,6 @@ def _unpacks_a_pair(files: list[FileIndex]) -> bool:
         for index, call in _calls_of("pack_padded_sequence", files)
         for above in [index.parent(call)]
     )
-
-
-def _imports_what_lies_beside(files: list[FileIndex]) -> bool:
-    """A package whose `__init__.py` has `from resnet import *` for its own `resnet.py`.
-
-    Only Python 2 finds that, for which 1.4 was the last torch.
-    """
-    return any(
-        _lies_beside(index, statement)
-        for index in files
-        if index.source.path.name == "__init__.py"
-        for statement in index.tree.body
-        if isinstance(statement, ast.ImportFrom) and not statement.level
-    )
-
-
-def _lies_beside(index: FileIndex, statement: ast.ImportFrom) -> bool:
-    module, project = statement.module or "", index.project
-    folder = index.source.path.parent
-    if project is None or not module.isidentifier() or folder == project.root:
-        return False
-    if not project.lists(folder / f"{module}.py"):
-        return False
-    known = project.resolve(index, module)
-    return known is None or known[0] is index
 
 
 def _has_functions_with_a_state(files: list[FileIndex]) -> bool:
@@ -368,7 +337,7 @@ _SIGNS = (
     _Sign(".numpy()[0]", (0, 4), _takes_an_element),
     _Sign("pack_padded_sequence", (1, 0), _unpacks_a_pair),
     _Sign("torch.full(", (1, 5), _judges_by_whole_numbers),
-    _Sign("import", (1, 4), _imports_what_lies_beside),
+    _Sign("import", (1, 4), imports_what_lies_beside),
     _Sign("Function", (1, 4), _has_functions_with_a_state),
     *(
         _Sign(name.rpartition(".")[2] + "(", last, functools.partial(_calls, name))

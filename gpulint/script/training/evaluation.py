@@ -123,7 +123,9 @@ def always_without_grad(script: Script, function: Function, depth: int = 0) -> b
         named = named_calls(script, function)
         return any(map(script.without_grad, named))
     return all(
-        script.without_grad(call) or _caller_without_grad(script, call, depth)
+        script.without_grad(call)
+        or _is_switched_off_before(script, call)
+        or _caller_without_grad(script, call, depth)
         for call in callers
     )
 
@@ -133,6 +135,23 @@ def _caller_without_grad(script: Script, call: ast.Call, depth: int) -> bool:
     if above is None or depth > 3:
         return False
     return always_without_grad(script, above, depth + 1)
+
+
+def _is_switched_off_before(script: Script, call: ast.Call) -> bool:
+    """`torch.set_grad_enabled(False)` above a call in its function."""
+    home = script.index.home(call)
+    return any(
+        home.function(before) is home.function(call)
+        and before.lineno < call.lineno
+        and isinstance(home.parent(before), ast.Expr)
+        and _is_off(script, before)
+        for before in home.calls_by_name.get("set_grad_enabled", ())
+    )
+
+
+def _is_off(script: Script, switch: ast.Call) -> bool:
+    given = script.evaluator.argument(switch, "mode", 0).direct
+    return given is not None and script.evaluator.values(given).all_in(False)
 
 
 def _grad_switched_off(script: Script, function: Function | None) -> bool:

@@ -1,0 +1,95 @@
+"""Imports of what lies beside a module of a package, which only Python 2 finds."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from gpulint.index import FileIndex
+from gpulint.torch_prose import prose, text_of
+
+# A program, and what lets it import from other folders than its own.
+_STARTS = re.compile(r"__name__\s*==")
+_FOLDERS = re.compile(r"sys\.path|PYTHONPATH|sys\.modules")
+
+
+def imports_what_lies_beside(files: list[FileIndex]) -> bool:
+    """A package whose modules have `from resnet import *` for its own `resnet.py`.
+
+    Only Python 2 finds that, for which 1.4 was the last torch.
+    """
+    packages = [f for f in files if f.source.path.name == "__init__.py"]
+    if any(_lies_beside(f, name) for f in packages for name in _absolute(f)):
+        return True
+    return any(
+        _is_only_beside(module, statement)
+        for program in files
+        if program.source.has(_STARTS) and not program.source.has(_FOLDERS)
+        for module in _modules_below(program)
+        for statement in module.tree.body
+        if isinstance(statement, ast.ImportFrom) and not statement.level
+    )
+
+
+def _absolute(index: FileIndex) -> Iterator[str]:
+    """The modules that a file imports by an absolute name."""
+    for statement in index.tree.body:
+        if isinstance(statement, ast.ImportFrom) and not statement.level:
+            yield statement.module or ""
+        elif isinstance(statement, ast.Import):
+            yield from (alias.name for alias in statement.names)
+
+
+def _lies_beside(index: FileIndex, module: str) -> bool:
+    project, folder = index.project, index.source.path.parent
+    if project is None or not module.isidentifier() or folder == project.root:
+        return False
+    if not project.lists(folder / f"{module}.py"):
+        return False
+    known = project.resolve(index, module)
+    return known is None or known[0] is index
+
+
+def _modules_below(program: FileIndex) -> Iterator[FileIndex]:
+    """The modules of packages beside a program that it imports: `models.net`."""
+    project, folder = program.project, program.source.path.parent
+    for name in imports_of(program) if project is not None else ():
+        if "." not in name.strip("."):
+            continue
+        found = project.resolve(program, name) if project is not None else None
+        where = found[0].source.path.parent if found is not None else folder
+        if found is not None and where != folder and where.is_relative_to(folder):
+            yield found[0]
+
+
+def _is_only_beside(module: FileIndex, statement: ast.ImportFrom) -> bool:
+    """Whether what a module imports lies beside it, and not in a folder above.
+
+    All that it takes is there, and no other file adds folders to look in.
+    """
+    project, name = module.project, statement.module or ""
+    beside = module.source.path.parent / f"{name}.py"
+    if project is None or not name.isidentifier() or not project.lists(beside):
+        return False
+    above = [f for f in beside.parent.parents if f.is_relative_to(project.root)]
+    there = {p.name.partition(".")[0] for f in above for p in project.in_folder(f, "*")}
+    its = project.index(beside)
+    return (
+        name not in there
+        and its is not None
+        and all(a.name in its.bound_names for a in statement.names)
+        and not project.mentions("sys.path")
+        and not any("PYTHONPATH" in text_of(p) for p in prose(project.root))
+    )
+
+
+def imports_of(index: FileIndex) -> Iterator[str]:
+    """What the import statements name that run whenever the file is imported."""
+    for statement in index.tree.body:
+        if isinstance(statement, ast.Import):
+            yield from (alias.name for alias in statement.names)
+        elif isinstance(statement, ast.ImportFrom):
+            module = "." * statement.level + (statement.module or "")
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in statement.names)
