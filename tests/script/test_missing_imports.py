@@ -73,3 +73,12 @@ def test_a_module_that_lacks_what_is_called(
     text = LOOP.replace(loop, f"        {call}\n{loop}", 1)
     files = {"engine.py": f"import tools\n{text}", "main.py": MAIN, "tools.py": beside}
     assert confidences(tmp_path, README | files)[13] is sure
+
+
+def test_a_package_that_is_required_may_be_another(tmp_path: Path) -> None:
+    loop = "        for x, y in loader:\n"
+    text = LOOP.replace(loop, f"        tools.init_run()\n{loop}", 1)
+    files = {"engine.py": f"import tools\n{text}", "main.py": MAIN}
+    files["tools/__init__.py"] = "start = print\n"
+    assert confidences(tmp_path, README | files)[13] is LOW
+    assert confidences(tmp_path, {"requirements.txt": "tools\n"})[13] is HIGH

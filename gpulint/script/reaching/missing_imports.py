@@ -112,8 +112,16 @@ def is_missing(index: FileIndex, statement: ast.ImportFrom) -> bool:
 
 
 def lacks(index: FileIndex, name: str) -> bool:
-    """Whether `package.module.name` is of the project, which has none of that name."""
-    return _is_missing(index, name, written=True)
+    """Whether `package.module.name` is of the project, which has none of that name.
+
+    A package that is required may be another one than a folder of its name, and so may
+    one in whose folder the file lies.
+    """
+    head, _, rest = name.partition(".")
+    folders = index.source.path.parent.parts
+    if head in folders or _is_required(index, head, folder=True):
+        return False
+    return bool(rest) and _is_missing(index, name, written=True)
 
 
 def _imports_nothing(

@@ -55,15 +55,15 @@ def is_read_again(
 ) -> bool:
     """Whether a read waits at the same point of the step as one of its parts does.
 
-    Nothing is queued for the device from the part on until the read, which would wait
-    for all that the part waits for.
+    No model runs from the part on until the read, which would wait for all that the
+    part waits for, and for a few kernels more.
     """
     part = parts[number]
     later = {r.node for r in reads if not part.inner and runs_with(r, part)}
     for between in parts[number + 1 :] if later else ():
         if between.node in later:
             return True
-        if queues(script, between.node):
+        if isinstance(between.node, ast.Call) and _runs_model(script, between.node):
             return False
     return False
 
