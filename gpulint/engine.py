@@ -21,7 +21,7 @@ from gpulint.finding import (
 )
 from gpulint.index import SETTINGS, FileIndex, Project, Projects, build_index
 from gpulint.registry import find_rule
-from gpulint.releases import TORCH, Range
+from gpulint.releases import FIRST_TORCH, TORCH, Range
 from gpulint.rule import Present, Rule
 from gpulint.source import (
     FRAMEWORKS,
@@ -167,7 +167,7 @@ def _run(
 ) -> list[Finding]:
     from gpulint.script import Script
     from gpulint.script.reaching.left_over import left_over
-    from gpulint.script.reaching.old_torch import FIRST_TORCH, runs_only_before
+    from gpulint.script.reaching.old_torch import runs_only_before
 
     rules = [r for r in rules if r.needs.in_index(index)]
     if not rules:

@@ -10,6 +10,7 @@ from pathlib import Path
 Version = tuple[int, int]
 
 TORCH = "torch"
+FIRST_TORCH = (1, 0)  # the first release of torch that gpulint speaks of
 ANY_MINOR = 999  # `<3` allows 2 with whatever comes after it
 
 _LOWER_OPERATORS = ("==", "===", "~=", ">=", ">")

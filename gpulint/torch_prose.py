@@ -6,8 +6,8 @@ name is a lower bound: what is older than the oldest must still run. An upper bo
 `FROM pytorch/pytorch:1.7.1-cuda11.0`, or an image of NVIDIA's): whoever follows them
 has that release and no other, from lists of requirements ("- torch == 1.7.1",
 "* PyTorch 1.7") and from limits that are written out ("PyTorch >= 1.1, < 1.5"). "Tested
-on PyTorch 1.6" and "* PyTorch 1.4 or 1.5" forbid nothing newer. None is an upper bound
-where a text also says "or later".
+on PyTorch 1.6" and "* PyTorch 1.4 or 1.5" forbid nothing newer, and "* PyTorch 0.4" may
+well run with 1.0. None is an upper bound where a text also says "or later".
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from gpulint.releases import (
     ANY_MINOR,
+    FIRST_TORCH,
     Declared,
     Range,
     Version,
@@ -208,7 +209,9 @@ def _read(path: Path) -> Iterator[_Said]:
         start = text.rfind("\n", 0, offset) + 1
         listed = _LISTED.match(text, start)
         pinned = _PINNED.fullmatch(text, start, offset) is not None
-        pinned |= alone and listed is not None and listed.end() == offset
+        if not pinned and alone and listed is not None and listed.end() == offset:
+            pinned = True
+            its = Range(its.lowest, newest([its.highest, FIRST_TORCH]))
         yield _Said(its, path, text.count("\n", 0, offset) + 1, pinned)
 
 

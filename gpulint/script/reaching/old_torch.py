@@ -58,7 +58,6 @@ _GONE_NAMES = {
 _ASKS = re.compile(r"hasattr\(torch|torch\.__version__|torch_version|TORCH_VERSION")
 _BINARY = ("torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy")
 _ADDRESSES = re.compile(r"^torchvision\.models\.\w+\.model_urls$")
-FIRST_TORCH = (1, 0)  # the first release that gpulint speaks of
 # What a loss is until torch 0.4: later, it has no element to take.
 _LOSS = re.compile(
     r"\b(loss|(\w+_)?loss_\w+|\w+_loss|err\w*)"
