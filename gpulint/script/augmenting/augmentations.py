@@ -20,7 +20,7 @@ from gpulint.script.branches import branches_of
 from gpulint.script.loading.loaders import Loader
 from gpulint.script.loading.pinning import yields_device
 from gpulint.script.loading.training_loaders import loaders_around, trains_on_gpu_with
-from gpulint.script.samples.datasets import reachable
+from gpulint.script.samples.reachable import reachable
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script

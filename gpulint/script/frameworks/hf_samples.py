@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Argument
 from gpulint.index.walk import dotted
-from gpulint.script.samples.datasets import Dataset, Work, reachable, read_dataset
+from gpulint.script.samples.datasets import Dataset, Work, read_dataset
+from gpulint.script.samples.reachable import reachable
 
 if TYPE_CHECKING:
     from gpulint.script.frameworks.hf_trainers import HfTrainer

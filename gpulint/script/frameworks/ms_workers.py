@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING
 from gpulint.index import Value
 from gpulint.index.walk import walk
 from gpulint.script.frameworks.ms_pipelines import DATA, GENERATOR, WORKERS, Stage
-from gpulint.script.samples.datasets import (
-    Dataset,
-    Work,
-    first_work,
-    reachable,
-    read_class,
-)
+from gpulint.script.samples.datasets import Dataset, Work, first_work, read_class
+from gpulint.script.samples.reachable import reachable
 
 if TYPE_CHECKING:
     from gpulint.index import Function

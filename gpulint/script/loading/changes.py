@@ -10,7 +10,7 @@ from gpulint.index.walk import children, dotted
 from gpulint.script.frameworks.lightning import runs_before_fit
 from gpulint.script.loading.held import uses_of_holders, values_of_holders
 from gpulint.script.loading.loaders import Loader, in_loop
-from gpulint.script.samples.datasets import changed_by, changes_its_object
+from gpulint.script.samples.lasting_changes import changed_by, changes_its_object
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script

@@ -7,7 +7,8 @@ import re
 
 from gpulint.index import Argument, Evaluator
 from gpulint.index.walk import dotted, walk
-from gpulint.script.samples.datasets import Dataset, Work, reachable
+from gpulint.script.samples.datasets import Dataset, Work
+from gpulint.script.samples.reachable import reachable
 from gpulint.script.samples.sample_device import is_cuda, sent_to_device
 
 _TOKENIZER = re.compile(

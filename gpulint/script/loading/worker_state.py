@@ -10,7 +10,7 @@ from gpulint.index import Definition, FileIndex
 from gpulint.index.walk import dotted, walk, whole_of
 from gpulint.script.loading.changes import dataset_changes, everywhere
 from gpulint.script.loading.loaders import Loader, in_loop
-from gpulint.script.samples.datasets import changed_by
+from gpulint.script.samples.lasting_changes import changed_by
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script

@@ -11,7 +11,14 @@ from typing import NamedTuple
 
 from gpulint.index import Argument, Evaluator, Function
 from gpulint.index.build import last_name
-from gpulint.index.walk import COMPREHENSIONS, dotted, walk, walk_scope, whole_of
+from gpulint.index.walk import COMPREHENSIONS, dotted, walk, walk_scope
+from gpulint.script.samples.lasting_changes import change_their_object
+from gpulint.script.samples.not_shared import (
+    holds_unpicklable,
+    kept_generator,
+    open_handle,
+)
+from gpulint.script.samples.reachable import functions_of, looks_up, reachable
 from gpulint.script.samples.sample_device import (
     is_to_cpu,
     kept_on_device,
@@ -19,8 +26,6 @@ from gpulint.script.samples.sample_device import (
     sent_to_device,
 )
 from gpulint.script.samples.sample_ways import may_take_no_work
-
-MAX_DEPTH = 3  # names and calls, from a change back to the dataset
 
 
 class Work(enum.Enum):
@@ -90,10 +95,6 @@ _RANDOM_TORCH = frozenset(
     for n in "rand randn randint randperm bernoulli multinomial normal rand_like "
     "randn_like randint_like".split()
 )
-_HANDLES = frozenset(
-    "h5py.File lmdb.open sqlite3.connect zipfile.ZipFile tarfile.open open "
-    "lmdb.Environment cv2.VideoCapture".split()
-)
 _TRANSFORMS = frozenset(
     "transform transforms target_transform augment augmentation tokenizer tokenize "
     "encode preprocess transform_fn".split()
@@ -111,9 +112,6 @@ _LIGHT_METHODS = frozenset(
 )
 
 
-_COPIES_FIELDS = frozenset(
-    "clone copy deepcopy isinstance is_tensor asarray from_numpy getattr".split()
-)
 # What draws a number at random, given no more than so many arguments: no size.
 _DRAWS_ONE = {
     "random.random": 0,
@@ -129,32 +127,12 @@ _DRAWS_ONE = {
     "numpy.random.normal": 2,
     "numpy.random.choice": 1,
 }
-_MUTATORS = frozenset(
-    "append extend insert pop popitem remove clear update setdefault add discard sort "
-    "reverse appendleft popleft".split()
-)
-_GENERATORS = frozenset(
-    "numpy.random.default_rng numpy.random.RandomState numpy.random.Generator "
-    "random.Random torch.Generator".split()
-)
-_GENERATOR_NAME = re.compile(
-    r"^(self|cls)\.(\w+\.)*_?(rng|generator|random_state|prng)$"
-)
 _DATASET_NAME = re.compile(
     r"dataset|^(base|source|inner|wrapped|subset|parent|orig|original|ds)$|_ds$",
     re.IGNORECASE,
 )
 _PLAIN_CLASSES = ("numpy.", "torch.", "pandas.", "pathlib.", "collections.")
-_NOT_PICKLED = (
-    "threading.", "queue.", "socket.", "concurrent.futures.", "subprocess.Popen",
-)  # fmt: skip
-_CHAINS = ("Compose", "Sequential")  # what puts several transforms into one
 _CACHES = ("functools.lru_cache", "functools.cache")
-_WRITERS = frozenset(
-    "numpy.copyto numpy.put numpy.place numpy.putmask numpy.random.shuffle setattr "
-    "random.shuffle heapq.heappush heapq.heappop heapq.heapify heapq.heapreplace "
-    "next".split()
-)
 _EXACT_TORCH = frozenset(
     f"torch.{n}"
     for n in "from_numpy tensor as_tensor Tensor FloatTensor LongTensor stack cat "
@@ -289,16 +267,16 @@ def read_class(
         place=place or entry,
         owner=owner,
         random=draws,
-        handle=_open_handle(owner, evaluator),
+        handle=open_handle(owner, evaluator),
         device=next(filter(None, map(sent_to_device, [*bodies, *given])), None)
         or next((n for f in bodies for n in run_on_gpu(f, evaluator)), None)
         or (None if on_host else kept),
         iterable=iterable,
-        mutated=cached or _mutates_itself(bodies, evaluator),
-        generator=_kept_generator(bodies, evaluator),
+        mutated=cached or change_their_object(bodies, evaluator),
+        generator=kept_generator(bodies, evaluator),
         torch_math=_computes_with_torch(bodies, evaluator),
         gradients=_asks_for_gradients(bodies),
-        unpicklable=_holds_unpicklable(owner, evaluator),
+        unpicklable=holds_unpicklable(owner, evaluator),
         placed=kept if on_host else None,
         methods=tuple(bodies),
         same=not iterable and draws is False and _reads_no_parameter(entry),
@@ -320,63 +298,6 @@ def _works(evaluator: Evaluator) -> Callable[[list[ast.stmt]], bool]:
         return first_work([body, *reached], evaluator)[0] is not None
 
     return test
-
-
-def reachable(entry: Function, evaluator: Evaluator) -> list[Function]:
-    """The entry method and the functions of this file that it calls or reads."""
-    found = [entry]
-    for function in found:
-        for node in walk(function):
-            for used in functions_of(node, evaluator):
-                if used not in found and len(found) < 20:
-                    found.append(used)
-    return found
-
-
-def functions_of(node: ast.AST, evaluator: Evaluator) -> list[Function]:
-    """Functions of this file that a node calls, names, or runs by a subscript."""
-    resolver = evaluator.resolver
-    if isinstance(node, ast.Call):
-        callee = resolver.calls.callee(node)
-        return [callee] if callee is not None else []
-    if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-        reached = (d.node for d in resolver.definitions(node))
-        return [
-            d for d in reached if isinstance(d, (ast.FunctionDef, ast.AsyncFunctionDef))
-        ]
-    if isinstance(node, ast.Subscript):
-        owners = resolver.classes.of(node.value)
-        its = (resolver.classes.methods(owner).get("__getitem__") for owner in owners)
-        return [f for f in its if f is not None]
-    return []
-
-
-def _looks_up(node: ast.AST) -> bool:
-    """`tuple(a[i] for a in self.arrays)`: one look-up in each of a few arrays.
-
-    Or a copy of each field: `{k: v.clone() for k, v in self.samples[i].items()}`, also
-    of a record's; or by names that the dataset keeps: `{k: self.data[k][i] for k in
-    self.data}`.
-    """
-    if not isinstance(node, COMPREHENSIONS) or len(node.generators) > 1:
-        return False
-    made = node.value if isinstance(node, ast.DictComp) else node.elt
-    items = node.generators[0].iter
-    if isinstance(items, ast.Call) and last_name(items) in ("items", "fields"):
-        called = [last_name(n) for n in walk(made) if isinstance(n, ast.Call)]
-        return all(name in _COPIES_FIELDS for name in called)
-    taken = made.value if isinstance(made, ast.Subscript) else None
-    targets = (n.id for n in walk(node.generators[0].target) if isinstance(n, ast.Name))
-    if isinstance(taken, ast.Name) and taken.id in targets:
-        return True
-    keys = isinstance(items, ast.Call) and last_name(items) == "keys"
-    held = items.func.value if keys else items  # type: ignore[attr-defined]
-    inside = (n for n in walk(made) if isinstance(n, (ast.Call, ast.BinOp)))
-    return (
-        (dotted(held) or "").startswith("self.")
-        and taken is not None
-        and not any(inside)
-    )
 
 
 def _left_unset(
@@ -462,7 +383,7 @@ def first_work(
     for body in bodies:
         for node in walk(*body):
             loops = isinstance(node, (ast.For, ast.While, *COMPREHENSIONS))
-            if loops and not _looks_up(node) and not _yields(node):
+            if loops and not looks_up(node) and not _yields(node):
                 return node, "loops in Python for each sample"
             if not isinstance(node, ast.Call):
                 continue
@@ -562,210 +483,10 @@ def _asks_for_gradients(bodies: list[Function]) -> ast.AST | None:
     return None
 
 
-def _holds_unpicklable(owner: ast.ClassDef, evaluator: Evaluator) -> ast.AST | None:
-    """A lambda, local function, generator or lock that a dataset keeps."""
-    init = evaluator.resolver.classes.methods(owner).get("__init__")
-    if init is None:
-        return None
-    for node in walk(*init.body):
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        if isinstance(node, ast.AnnAssign) and node.value is not None:
-            targets = [node.target]
-        if not any(isinstance(t, ast.Attribute) for t in targets):
-            continue
-        value: ast.expr = node.value  # type: ignore[attr-defined]
-        found = (p for p in walk(value) if _stays_here(p, init, evaluator))
-        first = next(found, None)
-        if first is not None:
-            return first
-    return None
-
-
-def _stays_here(node: ast.AST, init: Function, evaluator: Evaluator) -> bool:
-    """Whether a part of what a dataset keeps cannot be pickled."""
-    if isinstance(node, ast.GeneratorExp):
-        kept = evaluator.index.parent(node)
-        return isinstance(kept, (ast.Assign, ast.AnnAssign))
-    if isinstance(node, ast.Name):
-        reached = evaluator.resolver.definitions(node)
-        local = (d for d in reached if d.kind in ("function", "class"))
-        return any(evaluator.index.function(d.node) is init for d in local)
-    if isinstance(node, ast.Call):
-        name = evaluator.index.qualified(node.func) or ""
-        return name.startswith(_NOT_PICKLED)
-    return isinstance(node, ast.Lambda)
-
-
-def _open_handle(owner: ast.ClassDef, evaluator: Evaluator) -> ast.AST | None:
-    """A file or database opened in `__init__` and kept on the dataset."""
-    init = evaluator.resolver.classes.methods(owner).get("__init__")
-    if init is None:
-        return None
-    for node in walk(*init.body):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            name = evaluator.index.qualified(node.value.func) or ""
-            kept = any(isinstance(t, ast.Attribute) for t in node.targets)
-            if name in _HANDLES and kept:
-                return node.value
-    return None
-
-
-def changes_its_object(method: Function, evaluator: Evaluator) -> bool:
-    """Whether a method, or what it calls, changes the object or global variables."""
-    return _mutates_itself(reachable(method, evaluator), evaluator)
-
-
-def _mutates_itself(bodies: list[Function], evaluator: Evaluator) -> bool:
-    """Whether a sample changes the dataset: each worker would change its own copy."""
-    for function in bodies:
-        for node in walk(*function.body):
-            if isinstance(node, (ast.Global, ast.Nonlocal)):
-                return True
-            changed = changed_by(node, evaluator)
-            if isinstance(node, ast.Call) and node.args:
-                changed += _changed_by_object(node, evaluator)
-            if any(_outlives(x, function, bodies, evaluator, 0) for x in changed):
-                return True
-    return False
-
-
 def _keeps_results(mark: ast.expr, evaluator: Evaluator) -> bool:
     """`@functools.lru_cache(maxsize=None)`: what is made once is made no more."""
     func = mark.func if isinstance(mark, ast.Call) else mark
     return evaluator.index.qualified(func) in _CACHES
-
-
-def _changed_by_object(call: ast.Call, evaluator: Evaluator) -> list[ast.expr]:
-    """What `self.transform(points)` changes in place, if a class of the project does.
-
-    Or one in the list of a `Compose`.
-    """
-    resolver = evaluator.resolver
-    made = [o.call for o in resolver.origins(call.func) if o.call is not None]
-    for one in made:
-        if last_name(one) in _CHAINS:
-            inner = [e for a in one.args if isinstance(a, ast.List) for e in a.elts]
-            made += [e for e in inner if isinstance(e, ast.Call)]
-    for owner in filter(None, (resolver.classes.named(one.func) for one in made)):
-        methods = resolver.classes.methods(owner)
-        method = methods.get("__call__") or methods.get("forward")
-        if method is not None and _changes_its_argument(method, evaluator):
-            return call.args[:1]
-    return []
-
-
-def _changes_its_argument(method: Function, evaluator: Evaluator) -> bool:
-    """Whether a method writes into what it is given first, before it is copied."""
-    names = [arg.arg for arg in method.args.args[1:2]]
-    for node in walk(*method.body):
-        for target in changed_by(node, evaluator):
-            root = whole_of(target)
-            if isinstance(root, ast.Name) and root.id in names:
-                reached = evaluator.resolver.definitions(root)
-                if any(d.kind == "parameter" for d in reached):
-                    return True
-    return False
-
-
-def changed_by(node: ast.AST, evaluator: Evaluator) -> list[ast.expr]:
-    """What a statement or call stores to or changes in place."""
-    if isinstance(node, (ast.Assign, ast.Delete)):
-        parts = walk(*node.targets)
-        kinds = (ast.Attribute, ast.Subscript)
-        return [p for p in parts if isinstance(p, kinds) and not _is_load(p)]
-    if isinstance(node, ast.AnnAssign):
-        return [node.target] if node.value is not None else []
-    if isinstance(node, ast.AugAssign):
-        return [node.target]
-    if not isinstance(node, ast.Call):
-        return []
-    name = evaluator.index.qualified(node.func) or ""
-    found = [k.value for k in node.keywords if k.arg == "out"]
-    if node.args and (name in _WRITERS or name.endswith(".at")):
-        found.append(node.args[0])
-    if isinstance(node.func, ast.Attribute):
-        last = node.func.attr
-        in_place = last.endswith("_") and not last.endswith("__")
-        if last in _MUTATORS or in_place:
-            found.append(node.func.value)
-    return found
-
-
-def _is_load(node: ast.Attribute | ast.Subscript) -> bool:
-    return isinstance(node.ctx, ast.Load)
-
-
-def _outlives(
-    target: ast.expr,
-    function: Function,
-    bodies: list[Function],
-    evaluator: Evaluator,
-    depth: int,
-) -> bool:
-    """Whether what is changed is part of the dataset, or global.
-
-    Also what a function that makes samples is given: `dropout(self.points[i])`.
-    """
-    own = evaluator.resolver.self_name(function)
-    root = whole_of(target)
-    if not isinstance(root, ast.Name):
-        return False
-    if root.id == own:
-        return root is not target
-    for definition in evaluator.resolver.definitions(root):
-        if definition.kind == "parameter":
-            passed = _given(definition.name, function, bodies, evaluator)
-            if depth < MAX_DEPTH and any(
-                _outlives(given, caller, bodies, evaluator, depth + 1)
-                for given, caller in passed
-            ):
-                return True
-            continue
-        if isinstance(evaluator.index.scope(definition.node), ast.Module):
-            stored = root is target and isinstance(root.ctx, ast.Store)
-            if definition.kind in ("assign", "augment") and not stored:
-                return True
-            continue
-        value = definition.value if definition.kind == "assign" else None
-        part = depth < MAX_DEPTH and isinstance(value, (ast.Attribute, ast.Subscript))
-        if part and value and _outlives(value, function, bodies, evaluator, depth + 1):
-            return True
-    return False
-
-
-def _given(
-    name: str, function: Function, bodies: list[Function], evaluator: Evaluator
-) -> Iterator[tuple[ast.expr, Function]]:
-    """What the functions that make samples pass to one of them for a parameter."""
-    resolver = evaluator.resolver
-    position = resolver.calls.position(function, name)
-    for call in resolver.calls.callers(function):
-        caller = resolver.index.home(call).function(call)
-        given = evaluator.argument(call, name, position).direct
-        if caller in bodies and caller is not function and given is not None:
-            yield given, caller
-
-
-def _kept_generator(bodies: list[Function], evaluator: Evaluator) -> ast.AST | None:
-    """A draw from a generator that lives longer than a sample."""
-    resolver = evaluator.resolver
-    for function in bodies:
-        for node in walk(*function.body):
-            if isinstance(node, ast.keyword) and node.arg == "generator":
-                return node.value
-            if not isinstance(node, ast.Call) or not isinstance(
-                node.func, ast.Attribute
-            ):
-                continue
-            holder = node.func.value
-            if _GENERATOR_NAME.search(dotted(holder) or ""):
-                return node
-            for made in (origin.call for origin in resolver.origins(holder)):
-                if made is None or evaluator.index.function(made) in bodies:
-                    continue
-                if evaluator.index.qualified(made.func) in _GENERATORS:
-                    return node
-    return None
 
 
 def _computes_with_torch(bodies: list[Function], evaluator: Evaluator) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Function
 from gpulint.index.calls import TENSOR_METHODS
 from gpulint.index.walk import dotted, walk
-from gpulint.script.samples.datasets import functions_of, reachable
+from gpulint.script.samples.reachable import functions_of, reachable
 from gpulint.script.samples.sample_device import sent_to_device
 from gpulint.script.waiting.waits import acts
 

@@ -13,7 +13,7 @@ from gpulint.index.build import last_name
 from gpulint.index.flow import enclosing_function
 from gpulint.index.walk import FUNCTIONS, children, dotted, walk_scope
 from gpulint.script.branches import branches_of
-from gpulint.script.samples.datasets import reachable
+from gpulint.script.samples.reachable import reachable
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Function
 from gpulint.index.walk import dotted, walk
 from gpulint.script.loading.illegal_options import iterable_classes, number_of_workers
-from gpulint.script.samples.datasets import reachable
+from gpulint.script.samples.reachable import reachable
 
 if TYPE_CHECKING:
     from gpulint.script.loading.loaders import Loader
