@@ -7,8 +7,9 @@ import ast
 import pytest
 
 from gpulint.script import Script
-from gpulint.script.numerics.half import Formats, hazard
+from gpulint.script.numerics.half import Formats
 from gpulint.script.numerics.half_outputs import Outputs
+from gpulint.script.numerics.hazards import hazard
 from gpulint.script.training.training_step import model_calls
 from tests.script.code import script_of
 

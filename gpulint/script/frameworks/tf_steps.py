@@ -11,7 +11,7 @@ from gpulint.index import Function
 from gpulint.index.build import last_name
 from gpulint.index.walk import LOOPS, walk, walk_scope
 from gpulint.script.frameworks.tf_names import name_of
-from gpulint.script.numerics.half import reached_from
+from gpulint.script.numerics.reached import reached_from
 from gpulint.script.reaching.started import is_started
 
 if TYPE_CHECKING:

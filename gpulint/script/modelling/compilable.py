@@ -27,7 +27,7 @@ from gpulint.script.training.training_step import find_steps
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
     from gpulint.script.model import Script
-    from gpulint.script.modelling.networks import Network
+    from gpulint.script.modelling.network import Network
     from gpulint.script.training.training_step import Step
 
 # The first release that compiles models.

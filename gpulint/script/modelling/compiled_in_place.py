@@ -15,7 +15,7 @@ from gpulint.script.training.training_step import model_calls
 if TYPE_CHECKING:
     from gpulint.script.model import Script
     from gpulint.script.modelling.compilable import Uncompiled
-    from gpulint.script.modelling.networks import Network
+    from gpulint.script.modelling.network import Network
 
 # Programs in which somebody else looks into the model, or runs it elsewhere.
 _LOOKED_INTO = re.compile(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Function
 from gpulint.index.walk import dotted, walk
 from gpulint.script.modelling.models import makers
-from gpulint.script.modelling.networks import Network
+from gpulint.script.modelling.network import Network
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script

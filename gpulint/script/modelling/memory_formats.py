@@ -25,7 +25,7 @@ from gpulint.script.training.training_step import find_steps
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
-    from gpulint.script.modelling.networks import Network
+    from gpulint.script.modelling.network import Network
     from gpulint.script.training.training_step import Step
 
 _SETTING = re.compile(r"channels_?last|memory_format|nhwc", re.IGNORECASE)

@@ -13,7 +13,7 @@ from gpulint.index import Function
 from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk
 from gpulint.script.bounds import at_most
 from gpulint.script.modelling.models import makers
-from gpulint.script.modelling.networks import LAYERS, NARROW, is_product
+from gpulint.script.modelling.network import LAYERS, NARROW, is_product
 from gpulint.script.samples.small_samples import SMALL_SIDE, small_samples
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from gpulint.index.walk import dotted, walk
 from gpulint.script.modelling.models import makers
-from gpulint.script.numerics.half import COMPLEX, reached_from
+from gpulint.script.numerics.half import COMPLEX
+from gpulint.script.numerics.reached import reached_from
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script

@@ -19,8 +19,9 @@ from gpulint.script.numerics.amp_switches import (
     parameter_of,
 )
 from gpulint.script.numerics.autocast import file_guard
-from gpulint.script.numerics.half import Formats, hazard
+from gpulint.script.numerics.half import Formats
 from gpulint.script.numerics.half_outputs import Outputs
+from gpulint.script.numerics.hazards import hazard
 from gpulint.script.numerics.protected import why_protected
 from gpulint.script.numerics.scaler_checkpoints import lacks_state, saved_states
 from gpulint.script.reaching.started import (

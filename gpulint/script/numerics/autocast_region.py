@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function
 from gpulint.index.walk import dotted, walk, walk_scope
-from gpulint.script.numerics.half import Formats, hazard, reached
+from gpulint.script.numerics.half import Formats
 from gpulint.script.numerics.half_outputs import Outputs
+from gpulint.script.numerics.hazards import hazard
+from gpulint.script.numerics.reached import reached
 from gpulint.script.rewriting.edits import CannotFix, NotBorne
 from gpulint.script.training.training_step import (
     Step,

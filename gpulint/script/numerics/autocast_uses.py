@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from gpulint.index.walk import walk
 from gpulint.script.neighbours import run_together
-from gpulint.script.numerics.half import reached_from
 from gpulint.script.numerics.loss_scaling import SCALERS
+from gpulint.script.numerics.reached import reached_from
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script

@@ -13,7 +13,7 @@ from gpulint.index.build import last_name
 from gpulint.index.calls import TENSOR_METHODS
 from gpulint.index.walk import walk
 from gpulint.script.neighbours import run_together
-from gpulint.script.numerics.half import MAX_REACHED, reached
+from gpulint.script.numerics.reached import MAX_REACHED, reached
 from gpulint.script.training.training_step import model_calls
 
 if TYPE_CHECKING:

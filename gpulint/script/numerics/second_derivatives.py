@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpulint.index.walk import FUNCTIONS, walk
-from gpulint.script.numerics.half import reached_from
+from gpulint.script.numerics.reached import reached_from
 from gpulint.script.rewriting.edits import CannotFix, Edit, ReplaceCode, Wrap
 from gpulint.script.training.training_step import block_of, model_calls, runs_model
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index.build import last_name
 from gpulint.script.modelling.models import constructors
-from gpulint.script.modelling.networks import Network
+from gpulint.script.modelling.network import Network
 from gpulint.script.samples.datasets import IN_MEMORY, Work
 from gpulint.script.samples.picture_sizes import PICTURES, known_side
 from gpulint.script.samples.sample_size import numbers_of_sample
