@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,13 +33,13 @@ from gpulint.source import (
 )
 from gpulint.suppress import Suppressions, Unused, suppress_in_settings
 from gpulint.terms import Terms
+from gpulint.text_edits import apply_fixes
 
 MAX_PASSES = 100
 # `except IOError, error:` of Python 2; two classes without parentheses are of 3.14.
 _OLD_EXCEPT = re.compile(r"^\s*except\s+[\w.]+\s*,\s*[a-z_]\w*\s*:", re.MULTILINE)
 _ASYNC = re.compile(r"\basync\s*=")  # `tensor.cuda(async=True)` of PyTorch 0.3
 _DATABRICKS = "# Databricks notebook source"
-_IMPORTS = (ast.Import, ast.ImportFrom)
 RECURSION_LIMIT = 6000  # 150 links take a few Python frames each
 # Nothing in the text is deep: the error is ours.
 LOST = "not analysed: gpulint was led in a circle by it - please report this"
@@ -446,70 +445,3 @@ def _compiles(text: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
-
-
-def apply_fixes(source: Source, fixes: Iterable[Fix]) -> str:
-    """The text after disjoint fixes, with the imports that they need."""
-    fixes = list(fixes)
-    edits = [edit for fix in fixes for edit in fix.edits]
-    imports = list(dict.fromkeys(i for fix in fixes for i in fix.imports))
-    text = source.text
-    added = import_edit(source, imports)
-    if added is not None:
-        edits.append(added)
-    for edit in sorted(edits, key=lambda e: (e.start, e.end), reverse=True):
-        text = text[: edit.start] + edit.content + text[edit.end :]
-    return text
-
-
-def complete(source: Source, fix: Fix) -> Sequence[TextEdit]:
-    """The edits of one fix with the insertion of the imports it needs."""
-    added = import_edit(source, fix.imports)
-    return fix.edits if added is None else (*fix.edits, added)
-
-
-def import_edit(source: Source, imports: Sequence[str]) -> TextEdit | None:
-    """The insertion of the imports that a text lacks, None if it has them all.
-
-    After the first block of imports, else after the docstring, else at the top.
-    """
-    body = ast.parse(source.text).body if imports else []
-    present = {ast.unparse(s) for s in body if isinstance(s, _IMPORTS)}
-    missing = [i for i in imports if i not in present]
-    if not missing:
-        return None
-    after: ast.stmt | None = None
-    for statement in body:
-        if not isinstance(statement, _IMPORTS) and not _is_docstring(statement, body):
-            break
-        after = statement
-    newline = source.newline
-    content = newline.join(missing) + newline
-    if after is None:
-        top = _top(source)
-        return TextEdit(top, top, content)
-    assert after.end_lineno is not None
-    end = source.starts[after.end_lineno :][:1]
-    if isinstance(after, ast.Expr):
-        content = newline + content
-    if not end:
-        content = newline + content
-    at = end[0] if end else len(source.text)
-    return TextEdit(at, at, content)
-
-
-def _is_docstring(statement: ast.stmt, body: list[ast.stmt]) -> bool:
-    return (
-        statement is body[0]
-        and isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    )
-
-
-def _top(source: Source) -> int:
-    """Offset of the first line that is not a shebang, cookie or other comment."""
-    for row, start in enumerate(source.starts, 1):
-        if not re.match(r"\s*#", source.line(row)):
-            return start
-    return len(source.text)

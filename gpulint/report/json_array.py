@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any, TextIO
 
-from gpulint.engine import complete
 from gpulint.finding import Evidence, Finding, Fix, Place, Position
 from gpulint.report import Report
 from gpulint.source import Source
+from gpulint.text_edits import complete
 
 
 def write(report: Report, stream: TextIO) -> None:

@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 from typing import Any, TextIO
 
-from gpulint.engine import complete
 from gpulint.finding import Fix, Position, Severity
 from gpulint.report import Report, one_line
 from gpulint.report.places import Region, Row, Unit, rows
 from gpulint.source import Source
+from gpulint.text_edits import complete
 
 SEVERITIES = {
     Severity.ERROR: "ERROR",

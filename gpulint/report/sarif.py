@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from gpulint import __version__
-from gpulint.engine import complete
 from gpulint.finding import Effect, Fix, Place, Severity
 from gpulint.report import Report
 from gpulint.report.line_hashes import line_hashes
 from gpulint.report.places import Paths, Region, Row, raw_region, raw_text, rows
 from gpulint.report.rule_texts import RuleText, rule_text
 from gpulint.source import Source
+from gpulint.text_edits import complete
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 ROOT = "SRCROOT"

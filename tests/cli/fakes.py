@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 
 from click.testing import Result
 
-from gpulint.engine import Checked, Fixed, Options, complete
+from gpulint.engine import Checked, Fixed, Options
 from gpulint.finding import (
     Confidence,
     Effect,
@@ -21,6 +21,7 @@ from gpulint.finding import (
 )
 from gpulint.rule import Needs, Rule, Words
 from gpulint.source import Source, SourceError, read_source
+from gpulint.text_edits import complete
 
 
 class FakeRule(Rule):

@@ -14,9 +14,9 @@ from golden_report import FOLDER, render, sample
 from samples import edit, entry, finding, place, source_of
 
 from gpulint import report
-from gpulint.engine import apply_fixes
 from gpulint.finding import Effect, Fix, Place, Severity
 from gpulint.source import Source, decode
+from gpulint.text_edits import apply_fixes
 
 SCHEMAS = Path(__file__).parent / "schemas"
 MARK = b"\xef\xbb\xbf"

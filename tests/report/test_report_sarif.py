@@ -13,13 +13,13 @@ from golden_report import FOLDER, render, sample
 from samples import edit, entry, finding, place, source_of
 
 from gpulint import report
-from gpulint.engine import apply_fixes
 from gpulint.finding import Effect, Fix, Place, Position, Severity
 from gpulint.registry import all_rules
 from gpulint.report import sarif
 from gpulint.report.line_hashes import line_hashes
 from gpulint.report.rule_texts import fit, section, summary
 from gpulint.source import Source
+from gpulint.text_edits import apply_fixes
 
 SCHEMA = Path(__file__).parent / "schemas" / "sarif-2.1.0.json"
 

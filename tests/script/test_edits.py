@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.engine import apply_fixes
 from gpulint.finding import Effect
 from gpulint.index import build_index
 from gpulint.script import Script
@@ -36,6 +35,7 @@ from gpulint.script.rewriting.syntax import (
     without_move,
 )
 from gpulint.source import Source
+from gpulint.text_edits import apply_fixes
 
 
 def script_of(text: str) -> Script:
