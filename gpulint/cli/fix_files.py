@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpulint.cli.fix_report import (
-    _effects,
-)
+from gpulint.cli.fix_report import effects_of
 from gpulint.cli.fix_results import is_changed
 from gpulint.finding import Effect
 from gpulint.report import Report, count
@@ -36,7 +34,7 @@ def refuse_dirty(results: Results) -> None:
     risky = {
         job.path: effects
         for job, result in results
-        if is_changed(result) and (effects := _effects(result) - {Effect.EXACT})
+        if is_changed(result) and (effects := effects_of(result) - {Effect.EXACT})
     }
     dirty = sorted(uncommitted(risky)) if risky else []
     if dirty:

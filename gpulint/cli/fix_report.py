@@ -114,7 +114,7 @@ def _applied(report: Report, source: Source, finding: Finding) -> str:
     return f"{place}: {finding.code} fixed: {one_line(title)}"
 
 
-def _effects(result: Fixed) -> set[Effect]:
+def effects_of(result: Fixed) -> set[Effect]:
     return {f.fix.effect if f.fix else f.effect for f in result.applied}
 
 

@@ -116,6 +116,7 @@ def test_commands_of_the_readme_pin_as_a_declaration_does(
     tmp_path: Path, pin: str
 ) -> None:
     text = (REPO / "fixtures" / "gpu301_missing_amp" / "bad.py").read_text()
+    text = text.replace("from data", "from acme")
     (tmp_path / "train.py").write_text(text)
     check = ["check", "--output-format", "json", "--select", "GPU301", str(tmp_path)]
     run = CliRunner().invoke
