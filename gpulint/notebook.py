@@ -22,6 +22,9 @@ from gpulint.finding import Position
 from gpulint.releases import Range
 from gpulint.source import FRAMEWORKS, MAX_BYTES, Source, SourceError
 
+OLD_FORMAT = (
+    "a notebook of format 3 or older; `jupyter nbconvert` makes a new one of it"
+)
 MAX_RAW = 50_000_000  # bytes with all outputs
 SKIP_TAG = "gpulint-skip"
 Span = tuple[int, int]
@@ -220,6 +223,10 @@ def _cells(raw: str, book: object) -> Iterator[tuple[dict[str, Any], Span]]:
     ValueError: not a notebook. `raw` is JSON, and `book` what it says.
     """
     cells = _table(book).get("cells")
+    if "cells" not in _table(book) and isinstance(_table(book).get("worksheets"), list):
+        if _is_python(_table(_table(book).get("metadata"))):
+            raise SourceError(f"not analysed: {OLD_FORMAT}")
+        return
     if not isinstance(cells, list):
         raise ValueError("no cells")
     if not _is_python(_table(_table(book).get("metadata"))):
@@ -286,6 +293,7 @@ def _is_python(metadata: dict[str, Any]) -> bool:
     """Whether the notebook's kernel runs Python, or it names none."""
     language = _table(metadata.get("language_info")).get("name")
     language = language or _table(metadata.get("kernelspec")).get("language")
+    language = language or metadata.get("language")  # before format 4
     return not isinstance(language, str) or language.lower().startswith("python")
 
 

@@ -172,6 +172,7 @@ def test_other_cells_are_left_out(source: Source) -> None:
         ({"kernelspec": {"language": "julia"}}, False),
         ({"kernelspec": {"name": "x"}, "language_info": {"name": "R"}}, False),
         ({"language_info": {"name": "ipython"}}, False),
+        ({"language": "lua"}, False),
     ],
 )
 def test_language(metadata: dict[str, Any], expected: bool) -> None:
@@ -184,7 +185,7 @@ def test_language(metadata: dict[str, Any], expected: bool) -> None:
     [
         (b"", "no notebook: not JSON (Expecting value)"),
         (b"[]", "no notebook"),
-        (b'{"worksheets": []}', "no notebook"),
+        (b'{"worksheets": {}}', "no notebook"),
         (b'{"cells": [{"cell_type": "code"', "no notebook"),
         (b'{"cells": [1]}', "no notebook"),
         (b'{"cells": []} and more', "no notebook: not JSON (Extra data)"),
@@ -204,6 +205,16 @@ def test_what_cannot_be_read(data: bytes, message: str) -> None:
         decode_notebook(data, PATH)
     assert message in str(caught.value)
     assert caught.value.code == "GPU000"
+
+
+def test_notebooks_of_format_3() -> None:
+    with pytest.raises(
+        SourceError, match="not analysed: a notebook of format 3"
+    ) as old:
+        decode_notebook(b'{"worksheets": [{"cells": []}], "nbformat": 3}', PATH)
+    assert old.value.code == "GPU001"
+    lua = b'{"worksheets": [{"cells": []}], "metadata": {"language": "lua"}}'
+    assert not decode_notebook(lua, PATH).text
 
 
 def test_where_it_is_no_json() -> None:

@@ -37,6 +37,12 @@ _PLAIN_CALLS = frozenset(
     "float int bool len str repr range isinstance type print format round id hash "
     "open input hasattr callable issubclass time.time time.perf_counter".split()
 )
+# What torch says of a tensor, or of itself, without a look at its values.
+_PLAIN_TORCH = re.compile(
+    r"torch\.(is_(?!nonzero|same_size)\w+|get_\w+|numel|result_type|promote_types|"
+    r"can_cast|are_deterministic\w*|initial_seed|manual_seed|broadcast_shapes|"
+    r"backends\.\w+|version\.\w+|(i|f)info)"
+)
 _SAME_CALLS = frozenset(
     "sum max min abs zip list tuple sorted reversed enumerate iter next map filter "
     "dict set tqdm tqdm.tqdm torch.autograd.Variable itertools.chain copy.deepcopy "
@@ -433,6 +439,8 @@ class Tensors:
         ):
             return Where.PLAIN  # a module
         if name.startswith(("torch.optim.", "torch.utils.", "torch.device")):
+            return Where.PLAIN
+        if _PLAIN_TORCH.fullmatch(name):
             return Where.PLAIN
         if name.startswith("torch.cuda.") and name.endswith("Tensor"):
             return Where.DEVICE
