@@ -186,7 +186,7 @@ def _decoded(data: bytes, path: Path) -> Notebook:
     bom = b"\xef\xbb\xbf" if data.startswith(b"\xef\xbb\xbf") else b""
     try:
         raw = data[len(bom) :].decode("utf-8")
-        found = list(_cells(raw, json.loads(raw)))
+        found = list(_cells(raw, json.loads(raw))) if raw.strip() else []
     except json.JSONDecodeError as error:
         why = f"no notebook: not JSON ({error.msg})"
         raise SourceError(why, error.lineno, "GPU000") from None

@@ -50,6 +50,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
+from gpulint.script.loading.batches_taken import shown_once
 from gpulint.script.loading.loader_options import (
     fed_by_framework,
     has_reason,
@@ -76,6 +77,8 @@ class TooManyWorkers(Rule):
             if fed_by_framework(script, loader) or loader.decided_by_runtime:
                 continue
             if comes_from_settings(script, loader, "num_workers"):
+                continue
+            if shown_once(script, loader):
                 continue
             found = _too_many(loader)
             if found is not None and not has_reason(script, found[0]):

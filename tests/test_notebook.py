@@ -183,7 +183,7 @@ def test_language(metadata: dict[str, Any], expected: bool) -> None:
 @pytest.mark.parametrize(
     "data,message",
     [
-        (b"", "no notebook: not JSON (Expecting value)"),
+        (b"x", "no notebook: not JSON (Expecting value)"),
         (b"[]", "no notebook"),
         (b'{"worksheets": {}}', "no notebook"),
         (b'{"cells": [{"cell_type": "code"', "no notebook"),
@@ -205,6 +205,10 @@ def test_what_cannot_be_read(data: bytes, message: str) -> None:
         decode_notebook(data, PATH)
     assert message in str(caught.value)
     assert caught.value.code == "GPU000"
+
+
+def test_an_empty_file_holds_no_cells() -> None:
+    assert not decode_notebook(b"\n", PATH).text
 
 
 def test_notebooks_of_format_3() -> None:

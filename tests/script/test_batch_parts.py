@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from gpulint.engine import Options, check_source
 from gpulint.finding import Confidence
@@ -130,3 +131,10 @@ def test_batches_of_other_parts(loader: str, loop: str, start: str) -> None:
 )
 def test_batches_of_so_many_parts(loader: str, loop: str, start: str) -> None:
     assert confidence(loader, loop, start) is HIGH
+
+
+def test_what_is_pinned_gets_the_layout_of_an_expanded_tensor() -> None:
+    expanded = torch.ones(3).expand(4, 3)
+    pinned = torch.empty_strided(expanded.size(), expanded.stride())
+    with pytest.raises(RuntimeError, match="more than one element"):
+        pinned.copy_(expanded)

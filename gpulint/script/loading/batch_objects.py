@@ -1,4 +1,4 @@
-"""Batches that are objects of a project's class, which pinning leaves as they are."""
+"""Batches that pinning leaves as they are, or cannot copy."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from gpulint.index.build import last_name
 from gpulint.index.walk import walk
 from gpulint.script.loading.collation import collators
 
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from gpulint.script.loading.loaders import Loader
     from gpulint.script.model import Script
 
+EXPANDED = "batches may hold expanded tensors, for which pinning raises"
+MAX_CALLS = 2  # from what makes a batch, to what expands a tensor
+_EXPANDS = frozenset("expand expand_as broadcast_to broadcast_tensors".split())
+_COPIES = frozenset("contiguous clone".split())
 # What PyTorch calls to pin an object, or what could stand in for it.
 _PINS = frozenset("pin_memory __getattr__ __getattribute__".split())
 
@@ -28,6 +33,36 @@ def nothing_to_pin(script: Script, loader: Loader) -> bool:
         bool(functions) and all(_returns_objects(script, f) for f in functions)
         for functions in made
     )
+
+
+def holds_expanded(script: Script, loader: Loader) -> bool:
+    """Whether batches may hold tensors that are expanded: `origin.expand(n, 3)`.
+
+    PyTorch pins a tensor by a copy of its layout, and raises where several elements are
+    one. What the default collation stacks, or `contiguous()` copies, has elements of
+    its own. Whatever an object makes may be in the batches that it gives.
+    """
+    made = collators(loader.argument("collate_fn"), script.evaluator)
+    makers = [function for functions in made for function in functions]
+    owners = {script.index.owner(function) for function in makers}
+    alone = loader.argument("batch_size").direct
+    if makers or (alone is not None and script.evaluator.values(alone).all_in(None)):
+        owners.add(loader.dataset.owner)
+    for owner in filter(None, owners):
+        makers += script.resolver.classes.methods(owner).values()
+    return any(_expands(script, function, MAX_CALLS) for function in makers)
+
+
+def _expands(script: Script, function: ast.AST, depth: int) -> bool:
+    for call in (node for node in walk(function) if isinstance(node, ast.Call)):
+        above = script.index.parent(call)
+        copied = isinstance(above, ast.Attribute) and above.attr in _COPIES
+        if last_name(call) in _EXPANDS and not copied:
+            return True
+        inner = script.resolver.calls.callee(call) if depth else None
+        if inner is not None and _expands(script, inner, depth - 1):
+            return True
+    return False
 
 
 def puts_in_object(script: Script, loader: Loader) -> bool:

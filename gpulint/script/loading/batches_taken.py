@@ -196,6 +196,15 @@ def _call_around(script: Script, node: ast.AST, name: str) -> ast.Call | None:
     return above if above.args == [node] else None
 
 
+def _asked(script: Script, iterator: ast.AST) -> ast.Call | None:
+    """`iterator.next()`, of releases before torch 1.13."""
+    func = script.index.parent(iterator)
+    if not isinstance(func, ast.Attribute) or func.attr != "next":
+        return None
+    call = script.index.parent(func)
+    return call if isinstance(call, ast.Call) and call.func is func else None
+
+
 def _named_iterator(script: Script, iterator: ast.Call) -> list[ast.Name]:
     """The reads of `batches = iter(loader)` in a function."""
     above = script.index.parent(iterator)
@@ -213,7 +222,7 @@ def _named_iterator(script: Script, iterator: ast.Call) -> list[ast.Name]:
 
 
 def _is_taken_once(script: Script, iterator: ast.AST) -> bool:
-    batch = _call_around(script, iterator, "next")
+    batch = _call_around(script, iterator, "next") or _asked(script, iterator)
     if batch is None:
         return False
     index, scope = script.index, script.index.scope(batch)

@@ -71,15 +71,18 @@ def run_by(node: ast.AST, evaluator: Evaluator) -> list[ast.AST]:
     """The function that a collate function is, or that an object runs when called."""
     if isinstance(node, _CALLABLES):
         return [node]
+    classes = evaluator.resolver.classes
+    if isinstance(node, ast.Attribute):
+        owners = classes.of(node.value)
+        found = [classes.methods(owner).get(node.attr) for owner in owners]
+        return [method for method in found if method is not None]
     if not isinstance(node, ast.Call):
         return []
     if evaluator.index.qualified(node.func) == "functools.partial" and node.args:
         its = evaluator.resolver.origins(node.args[0])
         return [o.node for o in its if isinstance(o.node, _CALLABLES)]
-    owner = evaluator.resolver.classes.named(node.func)
-    method = (
-        evaluator.resolver.classes.methods(owner).get("__call__") if owner else None
-    )
+    owner = classes.named(node.func)
+    method = classes.methods(owner).get("__call__") if owner else None
     return [method] if method is not None else []
 
 

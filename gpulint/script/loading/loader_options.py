@@ -13,6 +13,7 @@ from gpulint.index.build import last_name
 from gpulint.index.calls import TENSOR_METHODS
 from gpulint.index.values import LOADER_OPTIONS
 from gpulint.index.walk import walk
+from gpulint.script.loading.batch_objects import EXPANDED, holds_expanded
 from gpulint.script.loading.loaders import POSITIONS, Loader
 from gpulint.script.loading.worker_state import main_guard
 from gpulint.script.rewriting.edits import Replace, Rewrite
@@ -165,6 +166,8 @@ def into_loader_kwargs(
     call = loader.call
     if loader.derived:
         return None, DERIVED
+    if holds_expanded(script, loader):
+        return None, EXPANDED
     if any(isinstance(argument, ast.Starred) for argument in call.args):
         return None, "arguments are unpacked from a sequence"
     spreads = [k.value for k in call.keywords if k.arg is None]

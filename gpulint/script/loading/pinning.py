@@ -10,7 +10,7 @@ from gpulint.index import Move, Origin, Target, Value, Values, Where
 from gpulint.index.walk import children, dotted, walk
 from gpulint.script.branches import all_of, in_body
 from gpulint.script.frameworks.trainers import feeds_no_gpu
-from gpulint.script.loading.batch_objects import nothing_to_pin
+from gpulint.script.loading.batch_objects import holds_expanded, nothing_to_pin
 from gpulint.script.loading.batches_taken import (
     goes_to_a_process,
     has_trainer,
@@ -191,6 +191,8 @@ def gains(script: Script, loader: Loader) -> bool:
     if written_off(script, loader) or yields_device(script, loader):
         return False
     if nothing_to_pin(script, loader) or loader.dataset.same:
+        return False
+    if holds_expanded(script, loader):
         return False
     return goes_to_gpu(script, loader) and not pins_itself(script, loader)
 

@@ -27,12 +27,16 @@ _WIDE = re.compile(
     rf"|\b(?:units|d_model|hidden_size|embed_dim|num_hiddens)\s*=\s*{_MORE}"
 )
 # Models of packages, and of papers, that are large by their names.
-_LARGE = re.compile(
+_HEAVY = re.compile(
     r"\bapplications\.\w+\(|applications import|from_pretrained\(|mindcv"
     r"|MultiHead(?:ed)?Attention|TransformerBlock|(?i:\bbert|\bvit\b|\bgpt)"
     r"|\bCLIP|open_clip|\bclip\.load"
-    r"|(?i:resne[tx]t?|residual_?(?:block|unit|layer|stage)|\bvgg|yolo|u-?net|inception|efficientnet|mobilenet"
-    r"|densenet|cycle_?gan|deeplab|\brcnn|pix2pix)"
+    r"|(?i:resne[tx]t?|\bvgg|yolo|inception|efficientnet|densenet|deeplab|\brcnn)"
+)
+# Others that are large by their work, and often have few weights.
+_LARGE = re.compile(
+    rf"{_HEAVY.pattern}|(?i:residual_?(?:block|unit|layer|stage)|u-?net|mobilenet"
+    r"|cycle_?gan|pix2pix)"
 )
 
 
@@ -53,6 +57,14 @@ def is_seen_large(script: Script) -> bool:
     """Whether a file of the program names wide layers or a large model."""
     return any(
         index.source.has(_WIDE) or index.source.has(_LARGE)
+        for index in run_together(script)
+    )
+
+
+def is_seen_heavy(script: Script) -> bool:
+    """Whether a file of the program names wide layers or a model of many weights."""
+    return any(
+        index.source.has(_WIDE) or index.source.has(_HEAVY)
         for index in run_together(script)
     )
 

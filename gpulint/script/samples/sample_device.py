@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from gpulint.index import Evaluator, Function
 from gpulint.index.walk import dotted, walk
 
+_DEVICE = re.compile(r"(?i)device|cuda|\bgpu")
 _OF_GPUS = re.compile(
     r"(cupy|cudf|cuml|cugraph)\.|numba\.cuda\."
     r"|warp\.(init|launch|Mesh|array|zeros|empty|from_numpy|from_torch)$"
@@ -23,7 +24,7 @@ def sent_to_device(code: ast.AST) -> ast.AST | None:
                 return node
             given = [*node.args, *(k.value for k in node.keywords)]
             if node.func.attr == "to" and any(
-                "device" in (dotted(a) or "") or is_cuda(a) for a in given
+                _DEVICE.search(dotted(a) or "") or is_cuda(a) for a in given
             ):
                 return node
     return None
