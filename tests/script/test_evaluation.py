@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.engine import Options, check_path
+from gpulint.engine import Options, check_path, check_source
 from gpulint.index import Projects
 from gpulint.registry import find_rule, select_rules
 from gpulint.script.training.evaluation import graph_builder
+from gpulint.source import Source
 
 from .code import script_of
 
@@ -240,3 +241,19 @@ def test_models_of_forces_from_packages(tmp_path: Path) -> None:
     for line, number in (("import schnetpack", 0), ("import numpy", 1)):
         path.write_text(EVALUATES.format(line=line, made=""))
         assert len(check_path(path, options).findings) == number
+
+
+@pytest.mark.parametrize(
+    "oldest, reported", [((0, 3), False), ((0, 4), True), (None, True)]
+)
+def test_volatile_variables_build_no_graph_in_torch_0_3(
+    oldest: tuple[int, int] | None, reported: bool
+) -> None:
+    text = MODEL + run(name="validate").replace("x.cuda()", "V(x, volatile=True)")
+    text = (
+        "import torch\nfrom torch import nn\nfrom torch.autograd import Variable as V\n"
+        + text
+    )
+    options = Options(select_rules(("GPU403",)), torch_version=oldest)
+    found = check_source(Source(Path("a.py"), text), options).findings
+    assert bool(found) is reported

@@ -576,3 +576,22 @@ def test_names_that_no_allowed_torch_has(
     options = Options(rules, projects=projects, newest_torch=newest)
     found = check_path(tmp_path / "engine.py", options).findings
     assert {f.place.start.row: f.confidence for f in found}[11] is sure
+
+
+@pytest.mark.parametrize(
+    "start, sure",
+    [
+        ("sys.path.append('.')\nfrom parts import *\n", LOW),
+        ("from parts import *\nsys.path.append('.')\n", HIGH),
+        ("import sys\nsys.path.append('.')\nfrom parts import *\n", HIGH),
+    ],
+    ids=["before", "behind", "imported"],
+)
+def test_names_that_stand_above_all_that_brings_names(
+    tmp_path: Path, start: str, sure: Confidence
+) -> None:
+    loop = LOOP[LOOP.index("        for x, y") : LOOP.index("\n\ndef assess")]
+    lines = (line[8:] for line in loop.splitlines())
+    text = f"import torch\n{start}" + "\n".join(lines)
+    files = {"engine.py": text + "\n", "parts.py": "from elsewhere import *\n"}
+    assert set(confidences(tmp_path, files).values()) == {sure}

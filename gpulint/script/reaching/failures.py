@@ -217,9 +217,24 @@ def _is_unbound(script: Script, name: ast.Name) -> bool:
 
     A file with many such names for its length is a part of another, or an example.
     """
+    if _is_before_stars(script, name):
+        return name.id in script.index.free_names
     unbound = _unbound_names(script)
     most = min(MAX_UNBOUND, script.source.text.count("\n") // LINES_OF_UNBOUND)
     return name.id in unbound and len(unbound) <= most
+
+
+def _is_before_stars(script: Script, name: ast.Name) -> bool:
+    """Whether a name at the top of a file stands above all that brings any name."""
+    index = script.index
+    if not index.stars or index.function(name) is not None:
+        return False
+    brings = (
+        statement.lineno
+        for statement in index.all(ast.ImportFrom)
+        if any(alias.name == "*" for alias in statement.names)
+    )
+    return name.lineno < min(brings)
 
 
 def _unbound_names(script: Script) -> frozenset[str]:

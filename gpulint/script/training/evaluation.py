@@ -61,6 +61,8 @@ def graph_builder(script: Script, loop: Loop) -> ast.Call | None:
     functions = (loop.function, *loop.helpers)
     if any(_grad_switched_off(script, function) for function in functions):
         return None
+    if _is_volatile(script, loop):
+        return None
     if _graph_is_wanted(script, loop):
         return None
     for call in model_calls(script, loop):
@@ -70,6 +72,19 @@ def graph_builder(script: Script, loop: Loop) -> ast.Call | None:
         without = _is_pipeline(script, call) or is_frozen(script, model)
         return None if without else call
     return None
+
+
+def _is_volatile(script: Script, loop: Loop) -> bool:
+    """`Variable(x, volatile=True)`, which builds no graph in a project's torch 0.3.
+
+    Later releases take it and do nothing.
+    """
+    oldest = script.torch_version
+    return (
+        oldest is not None
+        and oldest < (0, 4)
+        and any(k.arg == "volatile" for call in loop.calls for k in call.keywords)
+    )
 
 
 def _is_pipeline(script: Script, call: ast.Call) -> bool:
