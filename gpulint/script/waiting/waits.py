@@ -98,14 +98,16 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
         collects = loop.eval and _is_collected(script, part, loop)
         if collects or _is_barrier(script, part.node):
             collected.append(part)
-        waiting += [(number, *pair) for pair in _waiting(script, part, loop)]
+        for node, value in _waiting(script, part, loop):
+            if not _waits_in(script, loop, part, value):
+                continue
+            if _ends_loop(script, loop, part, node):
+                collected.append(part)  # needed, as what an evaluation collects
+            else:
+                waiting.append((number, node, value))
     found: dict[ast.AST, Wait] = {}
     for number, node, value in waiting:
         part = parts[number]
-        if not _waits_in(script, loop, part, value):
-            continue
-        if _ends_loop(script, loop, part, node):
-            continue
         over = is_drained(script, loop, part, value, collected)
         over = over or is_read_again(script, parts, number, collected)
         over = over or is_all_but_drained(script, parts, number, collected)
