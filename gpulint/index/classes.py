@@ -42,22 +42,35 @@ class Classes:
 
     def of(self, node: ast.expr) -> list[ast.ClassDef]:
         """Classes of this project that an object can be an instance of (or itself)."""
+        return self._reached(node)[0]
+
+    def are_all_of(self, node: ast.expr) -> bool:
+        """Whether nothing is seen to reach an object but instances of these classes.
+
+        Else an attribute may be that of another object, which is not known.
+        """
+        return self._reached(node)[1]
+
+    def _reached(self, node: ast.expr) -> tuple[list[ast.ClassDef], bool]:
+        """The classes of an object, and whether each of its origins has one."""
         if isinstance(node, ast.Name):
             scope: Scope = self.index.scope(node)
             while not isinstance(scope, ast.Module):
                 if self.resolver.self_name(scope) == node.id:
                     owner = self.index.parent(scope)
                     assert isinstance(owner, ast.ClassDef)
-                    return [owner]
+                    return [owner], True
                 scope = self.index.scope(scope)
         found: list[ast.ClassDef] = []
+        clear = True
         for origin in self.resolver.origins(node):
             owner = self._class_of_origin(origin)
-            if owner is not None:
-                found.append(owner)
-            elif origin.call is not None and not origin.path:
-                found += chosen_classes(self.resolver, origin.call)
-        return list(dict.fromkeys(found))
+            its = [owner] if owner is not None else []
+            if owner is None and origin.call is not None and not origin.path:
+                its = chosen_classes(self.resolver, origin.call)
+            found += its
+            clear = clear and bool(its or _is_none(origin))
+        return list(dict.fromkeys(found)), clear
 
     def _class_of_origin(self, origin: Origin) -> ast.ClassDef | None:
         node = origin.node
@@ -246,3 +259,9 @@ class Classes:
                 found += self._given_fields(owner, name)
             self._members[key] = found
         return self._members[key]
+
+
+def _is_none(origin: Origin) -> bool:
+    """`self.camera = None`, which has no attributes to read."""
+    its = origin.expression
+    return isinstance(its, ast.Constant) and its.value is None

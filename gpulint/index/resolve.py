@@ -335,6 +335,8 @@ class Resolver:
                     yield from self._from_definition(definition, path)
                 if self._may_be_older(node, reached):
                     yield from self._before(node, reached, path)
+                elif self._may_be_of_others(node):
+                    yield Origin(node, "expression", path)
             else:
                 yield Origin(node, "expression", path)
         elif isinstance(node, ast.IfExp):
@@ -386,6 +388,16 @@ class Resolver:
             return node in flow.maybe_older
         blocks = (self.index.parent(self.index.statement(d.node)) for d in reached)
         return not any(isinstance(block, ast.Module) for block in blocks)
+
+    def _may_be_of_others(self, node: ast.AST) -> bool:
+        """Whether an attribute may be that of an object whose class is not known."""
+        if not isinstance(node, ast.Attribute):
+            return False
+        if node in self.flow(self.index.scope(node)).uses:
+            return False
+        return bool(self.classes.of(node.value)) and not self.classes.are_all_of(
+            node.value
+        )
 
     def _before(
         self, node: ast.AST, reached: tuple[Definition, ...], path: tuple[Step, ...]

@@ -102,3 +102,29 @@ def test_what_too_many_setattr_lead_to_stays_unknown() -> None:
     evaluator.resolver.outside._depth = MAX_DEPTH
     assert not evaluator.values(call.args[0]).complete
     assert values(f"{text}use(box.item)\n").complete
+
+
+@pytest.mark.parametrize(
+    "given, complete",
+    [
+        ("f(Plan(3))\n", True),
+        ("f(Plan(3))\nf(Plan(3) if dry else None)\n", True),
+        ("f(Plan(3))\nfor plan in others:\n    f(plan)\n", False),
+        ("f(Plan(3))\nf(read())\n", False),
+        ("f(Plan(3) if dry else read())\n", False),
+    ],
+    ids=["its class", "or none", "elements", "another call", "either"],
+)
+def test_an_attribute_of_an_object_that_may_be_of_any_class(
+    given: str, complete: bool
+) -> None:
+    text = (
+        "class Plan:\n"
+        "    def __init__(self, n):\n"
+        "        self.n = n\n"
+        "def f(plan):\n"
+        "    use(plan.n)\n"
+    )
+    found = values(text + given)
+    assert {v.constant for v in found.known} == {3}
+    assert found.complete is complete
