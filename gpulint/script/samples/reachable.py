@@ -60,8 +60,9 @@ def looks_up(node: ast.AST) -> bool:
     targets = (n.id for n in walk(node.generators[0].target) if isinstance(n, ast.Name))
     if isinstance(taken, ast.Name) and taken.id in targets:
         return True
-    keys = isinstance(items, ast.Call) and last_name(items) == "keys"
-    held = items.func.value if keys else items  # type: ignore[attr-defined]
+    asked = items.func if isinstance(items, ast.Call) else None
+    keys = isinstance(asked, ast.Attribute) and asked.attr == "keys"
+    held = asked.value if isinstance(asked, ast.Attribute) and keys else items
     inside = (n for n in walk(made) if isinstance(n, (ast.Call, ast.BinOp)))
     return (
         (dotted(held) or "").startswith("self.")
