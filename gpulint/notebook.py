@@ -222,14 +222,14 @@ def _cells(raw: str, book: object) -> Iterator[tuple[dict[str, Any], Span]]:
 
     ValueError: not a notebook. `raw` is JSON, and `book` what it says.
     """
-    cells = _table(book).get("cells")
-    if "cells" not in _table(book) and isinstance(_table(book).get("worksheets"), list):
-        if _is_python(_table(_table(book).get("metadata"))):
-            raise SourceError(f"not analysed: {OLD_FORMAT}")
-        return
-    if not isinstance(cells, list):
+    its = _table(book)
+    cells, python = its.get("cells"), _is_python(_table(its.get("metadata")))
+    old = cells is None and isinstance(its.get("worksheets"), list)
+    if old and python:
+        raise SourceError(f"not analysed: {OLD_FORMAT}")
+    if not isinstance(cells, list) and not old:
         raise ValueError("no cells")
-    if not _is_python(_table(_table(book).get("metadata"))):
+    if not isinstance(cells, list) or not python:
         return
     start, _ = _members(raw, _skip(raw, 0))["cells"]
     for value, (at, _) in zip(cells, _items(raw, start), strict=True):

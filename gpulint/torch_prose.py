@@ -135,6 +135,8 @@ _LISTED = re.compile(
     r"(?:py)?torch[`*_\]]*(?:\([^()\s]*\)|\[\d+\])?\s*(?:version)?[\s:(`*_]*",
     re.IGNORECASE,
 )
+# What may follow it there: no "- PyTorch 2.0 is supported".
+_ENDS = re.compile(r"[`*_)\] \t.]*(?:$|[,;/&#|({（，。]|and\b|with\b)", re.MULTILINE)
 # Where this is named, an unnamed torch is not the newest, but at most the last one that
 # was built for it.
 _OLD_CUDA = re.compile(
@@ -205,11 +207,10 @@ def _read(path: Path) -> Iterator[_Said]:
         yield _Said(its, path, text.count("\n", 0, start) + 1, True)
     for its, offset in _commands(text):
         yield _Said(its, path, text.count("\n", 0, offset) + 1, True)
-    for its, offset, alone in _mentions(text):
+    for its, offset, listed in _mentions(text):
         start = text.rfind("\n", 0, offset) + 1
-        listed = _LISTED.match(text, start)
         pinned = _PINNED.fullmatch(text, start, offset) is not None
-        if not pinned and alone and listed is not None and listed.end() == offset:
+        if listed and not pinned:
             pinned = True
             its = Range(its.lowest, newest([its.highest, FIRST_TORCH]))
         yield _Said(its, path, text.count("\n", 0, offset) + 1, pinned)
@@ -267,9 +268,10 @@ def _of_image(month: str, releases: dict[str, str]) -> Range:
 
 
 def _mentions(text: str) -> Iterator[tuple[Range, int, bool]]:
-    """The releases that sentences, lists, tables and badges name, where, and if alone.
+    """The releases that sentences, lists, tables and badges name, and where.
 
-    Those in brackets behind are named beside: `PyTorch 1.1 (works with 0.4 - 1.2)`.
+    Also whether one is an item of a list. Those in brackets behind that are named as
+    well: `- PyTorch 1.1 (works with 0.4 - 1.2)`.
     """
     for mention in _MENTION.finditer(text):
         sign = mention["sign"]
@@ -277,15 +279,27 @@ def _mentions(text: str) -> Iterator[tuple[Range, int, bool]]:
             continue
         between = _OPEN.search(mention["between"])
         opened = bool(between or mention["least"] or mention["later"])
-        aside = _ASIDE.match(text, mention.end())
-        more = list(_NUMBER.finditer(aside["releases"])) if aside is not None else []
         numbers = list(_NUMBER.finditer(mention["releases"]))
-        for number in (*numbers, *more):
+        listed = len(numbers) == 1 and _is_listed(text, mention)
+        aside = _ASIDE.match(text, mention.end()) if listed else None
+        numbers += _NUMBER.finditer(aside["releases"]) if aside is not None else ()
+        for number in numbers:
             series = ".*" if number["series"] and not sign else ""
             its = allowed(f"{sign}{number['release']}{series}")
             if its.lowest is not None and _exists(its.lowest):
                 its = Range(its.lowest) if opened else its
-                yield its, mention.start("releases"), len(numbers) == 1
+                yield its, mention.start("releases"), listed
+
+
+def _is_listed(text: str, mention: re.Match[str]) -> bool:
+    """Whether a line is about this release of torch alone: `* PyTorch 1.7, CUDA 11`."""
+    offset = mention.start("releases")
+    item = _LISTED.match(text, text.rfind("\n", 0, offset) + 1)
+    return (
+        item is not None
+        and item.end() == offset
+        and (bool(mention["later"]) or bool(_ENDS.match(text, mention.end())))
+    )
 
 
 def _exists(release: Version) -> bool:

@@ -33,8 +33,9 @@ gives this rank's share of the CPUs that are usable, at most 8.
 ## When not
 Up to 16 workers: servers for training have 14 to 16 cores for each GPU. Numbers that
 are compared with what there is, `min(os.cpu_count(), 8)`, divided, or that settings
-files give; a comment that gives a reason. Of low confidence where no loop over the
-batches trains or evaluates: a program that prepares files has the CPUs for itself.
+files give; a comment that gives a reason; a loader of which one batch is taken, once.
+Of low confidence where no loop over the batches trains or evaluates: a program that
+prepares files has the CPUs for itself.
 
 ## Source
 PyTorch source, `torch/utils/data/dataloader.py`, the warning "This DataLoader will

@@ -75,10 +75,9 @@ from typing import NamedTuple
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
-from gpulint.script.modelling.written_sizes import is_seen_heavy
 from gpulint.script.rewriting.edits import CannotFix, Rewrite
 from gpulint.script.saving.async_saves import async_save, joined
-from gpulint.script.saving.checkpoints import Checkpoint, is_pretrained
+from gpulint.script.saving.checkpoints import Checkpoint, is_pretrained, seems_large
 
 DONE = "gpulint.runtime.async_save"
 
@@ -99,7 +98,7 @@ class BlockingCheckpoint(Rule):
             rewrites = [x.fix for x in (first, *others) if x.fix is not None]
             step = any(x.found.rhythm == "step" for x in (first, *others))
             sure = any(_is_regular(x.found) for x in (first, *others))
-            sure = sure and is_seen_heavy(script.of(loop))
+            sure = sure and seems_large(script.of(loop))
             yield self.finding(
                 script,
                 first.found.call.func,

@@ -44,12 +44,10 @@ class Classes:
         """Classes of this project that an object can be an instance of (or itself)."""
         return self._reached(node)[0]
 
-    def are_all_of(self, node: ast.expr) -> bool:
-        """Whether nothing is seen to reach an object but instances of these classes.
-
-        Else an attribute may be that of another object, which is not known.
-        """
-        return self._reached(node)[1]
+    def may_be_others(self, node: ast.expr) -> bool:
+        """Whether an object of such a class may as well be one that is not known."""
+        found, clear = self._reached(node)
+        return bool(found) and not clear
 
     def _reached(self, node: ast.expr) -> tuple[list[ast.ClassDef], bool]:
         """The classes of an object, and whether each of its origins has one."""

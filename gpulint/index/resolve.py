@@ -395,9 +395,7 @@ class Resolver:
             return False
         if node in self.flow(self.index.scope(node)).uses:
             return False
-        return bool(self.classes.of(node.value)) and not self.classes.are_all_of(
-            node.value
-        )
+        return self.classes.may_be_others(node.value)
 
     def _before(
         self, node: ast.AST, reached: tuple[Definition, ...], path: tuple[Step, ...]

@@ -45,8 +45,8 @@ def holds_expanded(script: Script, loader: Loader) -> bool:
     made = collators(loader.argument("collate_fn"), script.evaluator)
     makers = [function for functions in made for function in functions]
     owners = {script.index.owner(function) for function in makers}
-    alone = loader.argument("batch_size").direct
-    if makers or (alone is not None and script.evaluator.values(alone).all_in(None)):
+    sizes = loader.values("batch_size").known
+    if makers or any(size.constant is None for size in sizes):
         owners.add(loader.dataset.owner)
     for owner in filter(None, owners):
         makers += script.resolver.classes.methods(owner).values()

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from gpulint.index import FileIndex
 from gpulint.torch_prose import prose, text_of
 
-# A program, and what lets it import from other folders than its own.
+# A program, and what lets one import from other folders than its own.
 _STARTS = re.compile(r"__name__\s*==")
-_FOLDERS = re.compile(r"sys\.path|PYTHONPATH|sys\.modules")
+ADDS_FOLDERS = re.compile(r"\b(sys\.(path|modules)|PYTHONPATH|site\.addsitedir)\b")
 
 
 def imports_what_lies_beside(files: list[FileIndex]) -> bool:
@@ -25,7 +25,7 @@ def imports_what_lies_beside(files: list[FileIndex]) -> bool:
     return any(
         _is_only_beside(module, statement)
         for program in files
-        if program.source.has(_STARTS) and not program.source.has(_FOLDERS)
+        if program.source.has(_STARTS) and not program.source.has(ADDS_FOLDERS)
         for module in _modules_below(program)
         for statement in module.tree.body
         if isinstance(statement, ast.ImportFrom) and not statement.level

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
 from gpulint.script.neighbours import MAX_FILES
+from gpulint.script.reaching.implicit_imports import ADDS_FOLDERS
 from gpulint.torch_prose import has_prose, prose, text_of
 
 if TYPE_CHECKING:
@@ -19,11 +20,10 @@ if TYPE_CHECKING:
 _MAKES_NAMES = re.compile(
     r"__getattr__|__all__(?! *= *[\[(])|globals\(|setattr\(|_LazyModule|exec\("
 )
-_ADDS_FOLDERS = re.compile(r"\bsys\.path\b|\bPYTHONPATH\b|\bsite\.addsitedir\b")
 _BUILT = re.compile(r"^_|version|_pb2|ext|cuda|cpp|native|build|generated")
 # Packages whose names projects have for folders of their own as well.
 _PACKAGES = frozenset("datasets evaluate keras tokenizers torch transformers".split())
-# What modules of training code are called, and packages on the index are not.
+# What modules of training code are called, and packages that are installed seldom.
 _PLAIN_WORDS = frozenset(
     "attention augment augmentation augmentations base batch block blocks builder "
     "center class classes common contrastive criterion custom data dataloader "
@@ -245,7 +245,9 @@ def _was_left_out(index: FileIndex, module: str) -> bool:
     project, head = index.project, module.partition(".")[0]
     if project is None or not set(head.split("_")) <= _PLAIN_WORDS:
         return False
-    if index.source.has(_ADDS_FOLDERS) or project.owns(index, module):
+    if index.source.has(ADDS_FOLDERS) or project.owns(index, module):
+        return False
+    if head in sys.stdlib_module_names:
         return False
     if not has_prose(project.root) or project.in_folder(project.root, ".gitmodules*"):
         return False

@@ -17,6 +17,7 @@ from gpulint.script.loading.reuse import at_most_once
 from gpulint.script.loops import imports_environments
 from gpulint.script.modelling.model_size import weights
 from gpulint.script.modelling.networks import takes_large
+from gpulint.script.modelling.written_sizes import is_seen_heavy
 from gpulint.script.reaching.doubtful import may_never_run
 from gpulint.script.reaching.once import holds_once
 from gpulint.script.reaching.started import trains_on_gpu
@@ -153,6 +154,11 @@ def _is_surely_large(script: Script) -> bool:
     """Whether it is known that what is trained is large."""
     sure = (n is not None and SMALL <= n < inf for n in _weights(script))
     return any(sure) or takes_large(script)
+
+
+def seems_large(script: Script) -> bool:
+    """Whether a program is known, or by its texts seen, to have a large network."""
+    return is_seen_heavy(script) or _is_surely_large(script)
 
 
 def _is_large(script: Script) -> bool:
