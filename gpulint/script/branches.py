@@ -112,6 +112,24 @@ def _counts_data(script: Script, name: ast.expr, depth: int) -> bool:
     )
 
 
+def cover(ways: Iterable[Branches], around: Branches) -> bool:
+    """Whether one of some ways is taken wherever conditions hold.
+
+    The body and the `else` of a branch are, together.
+    """
+    taken = set(ways)
+    while not any(around[: len(way)] == way for way in taken):
+        joined = {
+            way[:-1]
+            for way in filter(None, taken)
+            if (*way[:-1], (way[-1][0], not way[-1][1])) in taken
+        }
+        if joined <= taken:
+            return False
+        taken |= joined
+    return True
+
+
 def in_body(branch: ast.If | ast.IfExp, child: ast.AST) -> bool:
     """Whether a part of a branch runs where its test holds."""
     body = branch.body

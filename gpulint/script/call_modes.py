@@ -1,4 +1,4 @@
-"""What the constants of a call decide in its function: `step(batch, mode="train")`."""
+"""What a call decides in its function: `step(batch, mode="train")`, `mask(x, n)`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function
+from gpulint.index.walk import walk
+from gpulint.script.given import gives
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
-Constants = Mapping[str, ast.Constant]
+# The constant that a parameter gets; None: something else, that is never None.
+Constants = Mapping[str, ast.Constant | None]
 
 
 def constants_of(
     script: Script, function: Function, calls: Iterable[ast.Call]
 ) -> Constants:
-    """The parameters for which all of some calls write the same constant."""
+    """The parameters that all of some calls give the same constant, or never None."""
     args = function.args
     names = [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
-    found: dict[str, ast.Constant] = {}
+    calls = list(calls)
+    found: dict[str, ast.Constant | None] = {}
     for name in names:
         given = [script.resolver.calls.given(call, function, name) for call in calls]
         values = [nodes[0] if clear and nodes else None for nodes, clear in given]
@@ -29,7 +33,22 @@ def constants_of(
             value is not None and ast.dump(value) == ast.dump(first) for value in values
         ):
             found[name] = first
+        elif _tests_for_none(function, name) and all(
+            gives(script, call, function, name) for call in calls
+        ):
+            found[name] = None
     return found
+
+
+def _tests_for_none(function: Function, name: str) -> bool:
+    """Whether a function asks `length is None` or `length is not None`."""
+    return any(
+        isinstance(node, ast.Compare)
+        and isinstance(node.left, ast.Name)
+        and node.left.id == name
+        and isinstance(node.ops[0], (ast.Is, ast.IsNot))
+        for node in walk(function)
+    )
 
 
 def answer(script: Script, test: ast.expr, constants: Constants) -> bool | None:
@@ -45,8 +64,8 @@ def answer(script: Script, test: ast.expr, constants: Constants) -> bool | None:
         if deciding in parts:
             return deciding
         return None if None in parts else not deciding
-    if isinstance(test, ast.Name):
-        given = _constant(script, test, constants)
+    if isinstance(test, ast.Name) and _is_known(script, test, constants):
+        given = constants[test.id]
         return None if given is None else bool(given.value)
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         return _compared(script, test, constants)
@@ -54,10 +73,15 @@ def answer(script: Script, test: ast.expr, constants: Constants) -> bool | None:
 
 
 def _compared(script: Script, test: ast.Compare, constants: Constants) -> bool | None:
-    given = _constant(script, test.left, constants)
     operator, asked = test.ops[0], test.comparators[0]
-    if given is None:
+    name = test.left
+    if not isinstance(name, ast.Name) or not _is_known(script, name, constants):
         return None
+    given = constants[name.id]
+    if given is None:
+        none = isinstance(asked, ast.Constant) and asked.value is None
+        asks = isinstance(operator, (ast.Is, ast.IsNot))
+        return isinstance(operator, ast.IsNot) if none and asks else None
     if isinstance(operator, (ast.In, ast.NotIn)):
         among = asked.elts if isinstance(asked, (ast.List, ast.Tuple, ast.Set)) else ()
         values = [n.value for n in among if isinstance(n, ast.Constant)]
@@ -73,11 +97,8 @@ def _compared(script: Script, test: ast.Compare, constants: Constants) -> bool |
     return None
 
 
-def _constant(
-    script: Script, node: ast.expr, constants: Constants
-) -> ast.Constant | None:
-    """What a name is that nothing but the call gives a value."""
-    if not isinstance(node, ast.Name) or node.id not in constants:
-        return None
-    alone = all(d.kind == "parameter" for d in script.definitions(node))
-    return constants[node.id] if alone else None
+def _is_known(script: Script, name: ast.Name, constants: Constants) -> bool:
+    """Whether a name is a parameter that nothing but the call gives a value."""
+    return name.id in constants and all(
+        d.kind == "parameter" for d in script.definitions(name)
+    )

@@ -63,11 +63,11 @@ def is_always_given(script: Script, test: ast.expr, holds: bool = True) -> bool:
     name = definitions[0].name
     if function.name in _CALLED_BY_OTHERS:
         calls += _calls_of_module(script, function)
-        return all(_gives(script, call, function, name) for call in calls)
+        return all(gives(script, call, function, name) for call in calls)
     return (
         bool(calls)
         and script.resolver.calls.arguments(function, name) is not None
-        and all(_gives(script, call, function, name) for call in calls)
+        and all(gives(script, call, function, name) for call in calls)
         and _is_only_called(script, function, callers)
     )
 
@@ -103,18 +103,19 @@ def _asked(test: ast.expr, operator: type[ast.cmpop]) -> ast.Name | None:
 
 
 def _is_optional(definition: Definition) -> bool:
-    """Whether a name is a parameter that is None by default."""
+    """Whether a name is a parameter that is None by default, or has no default."""
     default = definition.value
     none = isinstance(default, ast.Constant) and default.value is None
-    return definition.kind == "parameter" and none
+    return definition.kind == "parameter" and (default is None or none)
 
 
-def _gives(script: Script, call: ast.Call, function: Function, name: str) -> bool:
+def gives(script: Script, call: ast.Call, function: Function, name: str) -> bool:
     """Whether a call passes something for a parameter, and that is not None."""
     position = script.resolver.calls.position(function, name)
     given = script.evaluator.argument(call, name, position)
     origins = [o for node in given.nodes for o in script.resolver.origins(node)]
-    return bool(origins) and not any(_may_be_none(o.node) for o in origins)
+    none = any(_may_be_none(o.node) for o in origins)
+    return given.given and bool(origins) and not none
 
 
 def _may_be_none(node: ast.AST) -> bool:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gpulint.index import Where
 from gpulint.index.build import last_name
 from gpulint.index.walk import walk
+from gpulint.script.branches import Branches, cover
 from gpulint.script.every_step import Part
+from gpulint.script.given import is_always_given
 from gpulint.script.loops import is_backward, is_step
 from gpulint.script.neighbours import run_together
+from gpulint.script.reaching.switches import is_off
 from gpulint.script.reads import SHARES
 from gpulint.script.training.evaluation import called_module
 from gpulint.script.training.training_step import is_loss
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 _FETCHES = frozenset("item tolist cpu numpy".split())
+DEVICES = frozenset(f"torch.{d}" for d in "cuda mps xpu accelerator".split())
 _ON_THE_HOST = frozenset(
     "float int bool str repr print len range zip enumerate list math numpy".split()
 )
@@ -42,12 +46,14 @@ def is_drained(
     if not made or any(d.kind not in ("assign", "augment") for d in made):
         return False
     inside = [d.node for d in made if script.index.inside(d.node, loop.node)]
-    return any(
-        runs_with(read, part)
+    before = [
+        read
+        for read in reads
+        if _is_beside(read, part)
         and _stands_before(read.node, part.node)
         and all(_stands_before(n, read.node) for n in inside)
-        for read in reads
-    )
+    ]
+    return cover((_ways(script, read) for read in before), part.branches)
 
 
 def is_read_again(
@@ -59,7 +65,7 @@ def is_read_again(
     part waits for, and for a few kernels more.
     """
     part = parts[number]
-    later = {r.node for r in reads if not part.inner and runs_with(r, part)}
+    later = {r.node for r in reads if not part.inner and runs_with(script, r, part)}
     for between in parts[number + 1 :] if later else ():
         if between.node in later:
             return True
@@ -77,7 +83,7 @@ def is_all_but_drained(
     before the host asks for it.
     """
     part = parts[number]
-    earlier = {r.node for r in reads if runs_with(r, part)}
+    earlier = {r.node for r in reads if runs_with(script, r, part)}
     for before in reversed(parts[:number] if earlier else ()):
         if before.node in earlier:
             return True
@@ -98,9 +104,32 @@ def follows_hidden_read(script: Script, parts: Sequence[Part], number: int) -> b
             continue
         if _runs_model(script, call):
             return False
-        if runs_with(before, parts[number]) and _may_read(script, call):
+        if runs_with(script, before, parts[number]) and _may_read(script, call):
             return True
     return False
+
+
+def forced_before(
+    script: Script, parts: Sequence[Part], number: int
+) -> Iterator[tuple[ast.Call, ast.Call]]:
+    """The `torch.cuda.synchronize()` right before a part, and where the loop shows it.
+
+    Nothing is queued between them: the part fetches what the host has waited for.
+    """
+    for before in reversed(parts[:number]):
+        call = before.node
+        if isinstance(call, ast.Call) and is_synchronize(script, call):
+            if runs_with(script, before, parts[number]):
+                yield call, before.call or call
+            return
+        if queues(script, call):
+            return
+
+
+def is_synchronize(script: Script, call: ast.Call) -> bool:
+    """`torch.cuda.synchronize()` and its kin for other devices."""
+    head, _, last = (script.index.qualified(call.func) or "").rpartition(".")
+    return last == "synchronize" and head in DEVICES
 
 
 def _may_read(script: Script, call: ast.Call) -> bool:
@@ -178,11 +207,36 @@ def _calls(node: ast.expr) -> bool:
     )
 
 
-def runs_with(read: Part, part: Part) -> bool:
-    """Whether a read runs in every step in which a part does."""
+def runs_with(script: Script, read: Part, part: Part) -> bool:
+    """Whether a read runs in every step in which a part does.
+
+    In its function, or in one that the step calls beside it.
+    """
+    beside = _is_beside(read, part) or (part.helper is None and not read.inner)
+    return beside and cover([_ways(script, read)], part.branches)
+
+
+def _is_beside(read: Part, part: Part) -> bool:
+    """Whether a read stands in the same function as a part, and in no loop of it."""
     same = read.helper is part.helper and read.call is part.call
-    certain = part.branches[: len(read.branches)] == read.branches
-    return same and certain and not read.inner
+    return same and not read.inner
+
+
+def _ways(script: Script, read: Part) -> Branches:
+    """The conditions of a read that may fail.
+
+    Not that of the `else` of an option that is off by default, or of `scaler is None`
+    where all callers give one.
+    """
+    return tuple(
+        (branch, holds)
+        for branch, holds in read.branches
+        if not isinstance(branch, (ast.If, ast.IfExp))
+        or not (
+            is_always_given(script, branch.test, not holds)
+            or (not holds and is_off(script, branch.test))
+        )
+    )
 
 
 def _stands_before(node: ast.AST, other: ast.AST) -> bool:

@@ -11,7 +11,7 @@ from gpulint.index import Target, Where
 from gpulint.index.build import last_name
 from gpulint.index.walk import dotted, walk
 from gpulint.script.every_step import EveryStep, Part
-from gpulint.script.waiting.drained import queues, runs_with
+from gpulint.script.waiting.drained import DEVICES, is_synchronize, queues, runs_with
 from gpulint.script.waiting.timed import measures_time
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 Kind = Literal["synchronize", "empty_cache", "collect"]
 
 _READS = frozenset("item tolist cpu numpy".split())
-_DEVICES = frozenset("cuda mps xpu accelerator".split())
 _TIMERS = re.compile(
     r"(^|_)(timers?|tic|toc|stopwatch|elapsed_time|prof|profilers?|bench\w*)\d*$",
     re.IGNORECASE,
@@ -73,7 +72,7 @@ def _waits_anyway(script: Script, parts: list[Part], number: int) -> bool:
     behind = [other._replace(inner=False) for other in parts[number + 1 :]]
     for others in (parts[number - 1 :: -1] if number else [], behind):
         for other in others:
-            if _reads(script, other.node) and runs_with(other, part):
+            if _reads(script, other.node) and runs_with(script, other, part):
                 return True
             if queues(script, other.node):
                 break
@@ -98,13 +97,10 @@ def _kind(script: Script, call: ast.Call) -> Kind | None:
     name = script.index.qualified(call.func) or ""
     if name == "gc.collect":
         return None if call.args or call.keywords else "collect"  # a young generation
-    head, _, last = name.rpartition(".")
-    first, _, device = head.partition(".")
-    if first != "torch" or device not in _DEVICES:
-        return None
-    if last == "synchronize":
+    if is_synchronize(script, call):
         return "synchronize"
-    return "empty_cache" if last == "empty_cache" else None
+    head, _, last = name.rpartition(".")
+    return "empty_cache" if last == "empty_cache" and head in DEVICES else None
 
 
 def _is_guarded(script: Script, part: Part) -> bool:

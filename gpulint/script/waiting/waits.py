@@ -18,6 +18,7 @@ from gpulint.script.training.losses import differentiated
 from gpulint.script.training.training_step import is_loss
 from gpulint.script.waiting.drained import (
     follows_hidden_read,
+    forced_before,
     is_all_but_drained,
     is_drained,
     is_read_again,
@@ -111,14 +112,17 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
         over = is_drained(script, loop, part, value, collected)
         over = over or is_read_again(script, parts, number, collected)
         over = over or is_all_but_drained(script, parts, number, collected)
-        if not (over or node in found or _saved(script, node)):
-            if loop.train and _is_of_evaluation(part.branches):
-                continue  # one function trains and evaluates
-            at = part.call or _shown(script, node)
-            sure = not follows_hidden_read(script, parts, number)
-            found[node] = Wait(
-                node, value, at, part.inner, part.helper, part.branches, sure
-            )
+        if over or node in found or _saved(script, node):
+            continue
+        if loop.train and _is_of_evaluation(part.branches):
+            continue  # one function trains and evaluates
+        at = part.call or _shown(script, node)
+        sure = not follows_hidden_read(script, parts, number)
+        found[node] = wait = Wait(
+            node, value, at, part.inner, part.helper, part.branches, sure
+        )
+        for call, at in forced_before(script, parts, number):
+            found[call] = wait._replace(node=call, value=call, at=at, sure=True)
     return sorted(found.values(), key=lambda w: w.rank)
 
 
@@ -207,6 +211,7 @@ def _waiting(
             if on_device(script, value, loop) or _is_beside_loss(script, value, loop):
                 yield node, value
                 return
+        yield from _tested(script, node, loop)
     elif isinstance(node, ast.FormattedValue):
         if on_device(script, node.value, loop):
             yield node.value, node.value
@@ -313,9 +318,23 @@ def _tested(
         return
     if getattr(parent, "test", None) is node:
         for value in _operands(node, parent):
-            if _is_truth(script, value) and on_device(script, value, loop):
+            if not _is_truth(script, value):
+                continue
+            if any(on_device(script, v, loop) for v in (value, _judged(script, value))):
                 yield value, value
                 return
+
+
+def _judged(script: Script, value: ast.expr) -> ast.expr:
+    """The `loss` of `torch.isnan(loss).any()` and `loss.isnan()`."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        if value.func.attr not in _TRUTHS:
+            break
+        of_torch = script.index.qualified(value.func) == f"torch.{value.func.attr}"
+        if of_torch and not value.args:
+            break
+        value = value.args[0] if of_torch else value.func.value
+    return value
 
 
 def _is_text(node: ast.expr) -> bool:
