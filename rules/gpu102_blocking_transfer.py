@@ -58,7 +58,9 @@ a class whose `to` does not; batches all of which are cast on the host first
 (`x.float()`), to memory that nobody pins unless they are of that type; parts of a batch
 behind a model that was given all of it, and may have moved it in place; and an
 evaluation that takes the time around waits for the device: it waits anyway, and a copy
-that is only queued would count as work of the model.
+that is only queued would count as work of the model. And batches right behind which the
+step copies something else from ordinary memory (`torch.from_numpy(weights).cuda()`),
+which the device could not make itself: the host waits there as long.
 
 ## Source
 PyTorch tutorial "A guide on good usage of `non_blocking` and `pin_memory()`";
@@ -76,6 +78,7 @@ from gpulint.index.walk import COMPREHENSIONS, FUNCTIONS, LOOPS, dotted, walk
 from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Script
 from gpulint.script.branches import branches_of, most_in_one_pass
+from gpulint.script.copying.next_copies import is_next_to_wait
 from gpulint.script.copying.transfers import (
     Transfer,
     follows_the_model,
@@ -131,6 +134,7 @@ class BlockingTransfer(Rule):
         waits |= all(is_strided(script, t.source) for t in found)  # laid out before
         waits |= all(foreign(script, t) is not None for t in found)
         waits |= all(follows_the_model(script, t) for t in found)
+        waits |= is_next_to_wait(script, found)
         return self.finding(
             script,
             first,
