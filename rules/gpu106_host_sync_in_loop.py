@@ -70,8 +70,8 @@ copies that are only queued (`non_blocking`) are not reported. Nor are outputs t
 evaluation collects on the host, what is read after them though the device had it before
 (that wait is over), and what is read before them with no model run in between (without
 it they would wait as long), nor is what stands before `dist.barrier()` so. A read right
-behind `torch.cuda.synchronize()` is reported with it: both go, or the host waits. Comparisons
-with lists and what torch says of a tensor without a look at its values
+behind `torch.cuda.synchronize()` is reported with it: both go, or the host waits.
+Comparisons with lists and what torch says of a tensor without a look at its values
 (`torch.is_tensor`) wait for nothing. Of low confidence is a read behind a call that may
 have waited: of an object that is not known, by the name of a method that reads. With a
 float16 `GradScaler`, `scaler.step` itself waits once a step unless the optimizer is
