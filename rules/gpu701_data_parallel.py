@@ -51,12 +51,12 @@ with `module.` in both.
 ## When not
 One GPU is named (`device_ids=[0]`, `CUDA_VISIBLE_DEVICES`, the default of the option
 that sets it, in the file or in a program that uses it, or all settings written out),
-for which `DataParallel` is a plain call. Programs that train nothing. A wrapper that
-only loads or saves weights, is asked for its devices, or whose `module` makes all
-passes, or of a module without weights, or one that is called a transform. Where the
-same file has `DistributedDataParallel`, this may be the way for machines without a
-launcher, and where all known commands for its programs say `CUDA_VISIBLE_DEVICES=0` or
-the like it is a plain call: notes of low confidence.
+for which `DataParallel` is a plain call. Programs that train nothing, or only attack a
+model. A wrapper that only loads or saves weights, is asked for its devices, or whose
+`module` makes all passes, or of a module without weights, or one that is called a
+transform. Where the same file has `DistributedDataParallel`, this may be the way for
+machines without a launcher, and where all known commands for its programs say
+`CUDA_VISIBLE_DEVICES=0` or the like it is a plain call: notes of low confidence.
 
 ## Source
 PyTorch documentation, `torch.nn.DataParallel`: "It is recommended to use
@@ -78,7 +78,7 @@ from gpulint.script import Script
 from gpulint.script.branches import branches_of
 from gpulint.script.copying.named_cards import leaves_one_card
 from gpulint.script.modelling.frozen import has_no_weights
-from gpulint.script.neighbours import imported, run_together, used_by
+from gpulint.script.neighbours import imported, programs, run_together, used_by
 from gpulint.script.reaching.commands import name_one_card
 
 WRAPPERS = (
@@ -87,6 +87,7 @@ WRAPPERS = (
     "torch.nn.parallel.data_parallel.DataParallel",
 )
 TRANSFORM = re.compile(r"transforms?$", re.IGNORECASE)
+OPTIMIZER = re.compile("optim")
 ONE = re.compile(r"(cuda:)?\d+")
 HOLDS = ("device_ids", "load_state_dict", "module", "output_device", "state_dict")
 PREPARES = ("eval", "train", "cuda", "to")  # and gives the wrapper back
@@ -144,7 +145,8 @@ def is_light(script: Script, module: ast.expr) -> bool:
 def only_evaluates(script: Script, call: ast.Call) -> bool:
     """Whether a file that trains nothing, nor what it imports, does it when started.
 
-    Behind its main guard: who imports the file does not come there.
+    Behind its main guard, where who imports the file does not come, or where nobody
+    does. What only attacks a model has gradients, and no optimizer.
     """
     guarded = any(
         isinstance(above, ast.If)
@@ -153,8 +155,11 @@ def only_evaluates(script: Script, call: ast.Call) -> bool:
         )
         for above in script.index.ancestors(call)
     )
-    files = [script.index, *imported(script, script.index)] if guarded else []
-    return guarded and not any("backward" in f.calls_by_name for f in files)
+    if not guarded and len(programs(script)) > 1:
+        return False
+    files = [script.index, *imported(script, script.index)]
+    differentiates = any("backward" in f.calls_by_name for f in files)
+    return not differentiates or not any(f.source.has(OPTIMIZER) for f in files)
 
 
 def names_one_card(script: Script, call: ast.Call) -> bool:

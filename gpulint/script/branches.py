@@ -69,11 +69,16 @@ def asks_for_data(script: Script, node: ast.AST) -> bool:
     """Whether a branch around a place depends on what the data are in a step.
 
     On their number, their shape or their values: `if mask.sum() > 0:`, `len(boxes)`,
-    `if width == 2:` of `_, _, width = x.shape`.
+    `if width == 2:` of `_, _, width = x.shape`, `while torch.min(s) < 1e-3:`.
     """
     index = script.index
     inner = takewhile(lambda a: not isinstance(a, FUNCTIONS), index.ancestors(node))
-    tests = [a.test for a in inner if isinstance(a, (ast.If, ast.IfExp))]
+    tests = [
+        above.test
+        for above in inner
+        if isinstance(above, (ast.If, ast.IfExp))
+        or (isinstance(above, ast.While) and not index.inside(node, above.test))
+    ]
     parts = [part for part in walk(*tests) if not index.inside(node, part)]
     numbers = [
         side
