@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 EXPANDED = "batches may hold expanded tensors, for which pinning raises"
-MAX_CALLS = 2  # from what makes a batch, to what expands a tensor
+MAX_CALLS = 2  # from what makes a batch, to what expands a tensor or makes an object
 _EXPANDS = frozenset("expand expand_as broadcast_to broadcast_tensors".split())
 _COPIES = frozenset("contiguous clone".split())
 # What PyTorch calls to pin an object, or what could stand in for it.
@@ -66,13 +66,13 @@ def _expands(script: Script, function: ast.AST, depth: int) -> bool:
 
 
 def puts_in_object(script: Script, loader: Loader) -> bool:
-    """Whether collate functions make such an object of a part of each batch.
+    """Whether a collate function makes such an object of a part of each batch.
 
     `batch[0] = nested_tensor(batch[0])`, or `return image_list(images), labels`: of the
-    batch only the rest can be pinned.
+    batch only the rest can be pinned. Of several that may be chosen, one.
     """
     made = collators(loader.argument("collate_fn"), script.evaluator)
-    return bool(made) and all(
+    return any(
         bool(functions) and all(_sets_object(script, f) for f in functions)
         for functions in made
     )
@@ -115,15 +115,37 @@ def _is_collected(made: ast.expr | None) -> bool:
     return isinstance(made.elt, (ast.Name, ast.Attribute))
 
 
-def _is_object(script: Script, made: ast.expr) -> bool:
+def _is_object(script: Script, made: ast.expr, depth: int = MAX_CALLS) -> bool:
     if isinstance(made, (ast.Tuple, ast.List)):
         return _are_objects(script, made.elts)
     if isinstance(made, ast.Dict):
         return _are_objects(script, made.values)
-    owner = (
-        script.resolver.classes.named(made.func) if isinstance(made, ast.Call) else None
-    )
-    return owner is not None and _is_plain(script, owner)
+    if not isinstance(made, ast.Call):
+        return False
+    owner = script.resolver.classes.named(made.func)
+    if owner is not None:
+        return _is_plain(script, owner)
+    return depth > 0 and _gives_objects(script, made, depth)
+
+
+def _gives_objects(script: Script, call: ast.Call, depth: int) -> bool:
+    """Whether a function of the project makes objects, whatever it is given.
+
+    `image_list(images)`; what it hands back as it is given may be one already.
+    """
+    function = script.resolver.calls.callee(call)
+    if function is None:
+        return False
+    its = script.of(function)
+    taken = {a.arg for a in function.args.args}
+    returned = its.resolver.flow(function).returns
+    made = [
+        value
+        for value in returned
+        if value is not None
+        if not (isinstance(value, ast.Name) and value.id in taken)
+    ]
+    return bool(made) and all(_is_object(its, value, depth - 1) for value in made)
 
 
 def _is_plain(script: Script, owner: ast.ClassDef) -> bool:
