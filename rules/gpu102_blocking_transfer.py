@@ -79,10 +79,10 @@ from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Script
 from gpulint.script.branches import branches_of, most_in_one_pass
 from gpulint.script.copying.next_copies import is_next_to_wait
+from gpulint.script.copying.own_moves import foreign
 from gpulint.script.copying.transfers import (
     Transfer,
     follows_the_model,
-    foreign,
     hindrance,
 )
 from gpulint.script.loading.pageable import cast_on_host, is_strided

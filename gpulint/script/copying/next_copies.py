@@ -10,7 +10,7 @@ from gpulint.index import Target, Where
 from gpulint.index.walk import walk
 from gpulint.script.copying.creations import creation
 from gpulint.script.every_step import EveryStep
-from gpulint.script.waiting.drained import runs_model, runs_with
+from gpulint.script.waiting.drained import is_pass, runs_with
 
 if TYPE_CHECKING:
     from gpulint.script.copying.transfers import Transfer
@@ -32,7 +32,7 @@ def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
     last = parts[numbers[-1]]
     for part in parts[numbers[-1] + 1 :]:
         if isinstance(part.node, ast.Call):
-            if runs_model(script, part.node):
+            if is_pass(script, part.node):
                 return False
             if _copies(script, part.node) and runs_with(script, part, last):
                 return True

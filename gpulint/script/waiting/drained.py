@@ -69,7 +69,7 @@ def is_read_again(
     for between in parts[number + 1 :] if later else ():
         if between.node in later:
             return True
-        if isinstance(between.node, ast.Call) and runs_model(script, between.node):
+        if isinstance(between.node, ast.Call) and is_pass(script, between.node):
             return False
     return False
 
@@ -87,7 +87,7 @@ def is_all_but_drained(
     for before in reversed(parts[:number] if earlier else ()):
         if before.node in earlier:
             return True
-        if isinstance(before.node, ast.Call) and runs_model(script, before.node):
+        if isinstance(before.node, ast.Call) and is_pass(script, before.node):
             return False
     return False
 
@@ -102,7 +102,7 @@ def follows_hidden_read(script: Script, parts: Sequence[Part], number: int) -> b
         call = before.node
         if not isinstance(call, ast.Call):
             continue
-        if runs_model(script, call):
+        if is_pass(script, call):
             return False
         if runs_with(script, before, parts[number]) and _may_read(script, call):
             return True
@@ -155,7 +155,8 @@ def _reads(function: ast.FunctionDef) -> bool:
     return any(last_name(call) in _FETCHES - {"numpy"} for call in inside)
 
 
-def runs_model(script: Script, call: ast.Call) -> bool:
+def is_pass(script: Script, call: ast.Call) -> bool:
+    """Whether a call runs a model, forward or backward, or an optimizer's step."""
     if is_backward(call) or is_step(call):
         return True
     callee = called_module(call)
