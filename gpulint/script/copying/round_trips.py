@@ -11,7 +11,9 @@ from gpulint.index import Definition, Function, Target, Where
 from gpulint.index.flow import enclosing_function
 from gpulint.index.walk import walk
 from gpulint.script.every_step import EveryStep, Part
-from gpulint.script.waiting.waits import acts, bare, on_device
+from gpulint.script.waiting.located import on_device
+from gpulint.script.waiting.reading import bare
+from gpulint.script.waiting.waits import acts
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop

@@ -22,8 +22,9 @@ from gpulint.script.rewriting.edits import (
 )
 from gpulint.script.rewriting.syntax import CallText, parsed, spanned
 from gpulint.script.waiting.accumulators import Accumulator, Sums, Term, term_of, zeros
+from gpulint.script.waiting.located import on_device
 from gpulint.script.waiting.members import member_on_device
-from gpulint.script.waiting.waits import bare, on_device
+from gpulint.script.waiting.reading import bare
 from gpulint.source import node_span
 
 if TYPE_CHECKING:

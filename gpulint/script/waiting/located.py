@@ -1,0 +1,142 @@
+"""Whether a value that a step reads is on the device: what it waits for."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from gpulint.index import Target, Where
+from gpulint.index.walk import dotted, walk
+from gpulint.script.branches import branches_of
+from gpulint.script.loading.prepared import sends_models
+from gpulint.script.neighbours import run_together
+from gpulint.script.training.evaluation import called_module
+from gpulint.script.training.losses import differentiated
+from gpulint.script.training.training_step import is_loss
+from gpulint.script.waiting.members import SAME_PLACE, member_on_device
+
+if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
+    from gpulint.script.model import Script
+
+_METER_OF_TIMES = re.compile(r"(?:^|[._])time\.(?:val|value|avg|average|sum|total)$")
+_MADE_A_LIST = re.compile(r"not isinstance\(\w+, (list|tuple|\(list, tuple\))\)$")
+_METADATA = "._meta["
+_PLAIN = frozenset("str int float bool".split())
+
+
+def on_device(script: Script, value: ast.expr, loop: Loop) -> bool:
+    """Whether a value is on the device, a loss that is differentiated included."""
+    if isinstance(value, (ast.Constant, ast.JoinedStr, ast.Dict, ast.Starred)):
+        return False
+    if isinstance(value, ast.BinOp) and is_text(value.left):
+        return False
+    if _is_called(script, value) or _is_declared_plain(script, value):
+        return False  # the text of a model is its layers
+    if _is_of_groups(value) or _is_of_times(value):
+        return False
+    where = script.where(value)
+    if where.device or member_on_device(script, value):
+        return True
+    if where == Where.HOST and not _calls_model(script, loop):
+        return False
+    if not where & (Where.UNKNOWN | Where.HOST):
+        return False
+    batch = moves_batch(script, loop)
+    if Where.HOST in where and (where & (Where.UNKNOWN | Where.DEVICE) or batch):
+        return False
+    return (batch or moves_anything(script)) and _of_training(script, value, loop)
+
+
+def moves_batch(script: Script, loop: Loop) -> bool:
+    return any(its is loop for _, its in script.batch_moves)
+
+
+def _calls_model(script: Script, loop: Loop) -> bool:
+    """Whether a step runs a model, which may move what it is given itself."""
+    called = (called_module(c) for c in loop.calls)
+    return any(script.modules.is_module(m) and not is_loss(script, m) for m in called)
+
+
+def _is_called(script: Script, value: ast.expr) -> bool:
+    """Whether the file calls what a name stands for, as no tensor is."""
+    name = dotted(value) or ""
+    calls = script.index.calls_by_name.get(name.rpartition(".")[2], ())
+    called = [call.func for call in calls if dotted(call.func) == name]
+    if isinstance(value, ast.Name):
+        mine = set(script.definitions(value))
+        return any(mine & set(script.definitions(func)) for func in called)
+    owner = script.index.owner(value)
+    return any(script.index.owner(func) is owner for func in called)
+
+
+def _is_declared_plain(script: Script, value: ast.expr) -> bool:
+    """Whether it is a tensor's metadata, or declared as no tensor by its class.
+
+    Or made a list where it is none.
+    """
+    if _is_made_a_list(script, value):
+        return True
+    nodes = [value, *(o.expression for o in script.resolver.origins(value))]
+    chains = (node for node in nodes if node is not None)
+    if any(_METADATA in ast.unparse(node) for node in chains):
+        return True  # file names and the like, beside the tensor
+    names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    declared = [
+        ast.unparse(field.annotation)
+        for index in (run_together(script) if names else ())
+        for owner in index.classes.values()
+        for field in owner.body
+        if isinstance(field, ast.AnnAssign) and dotted(field.target) in names
+    ]
+    return bool(declared) and all(kind in _PLAIN for kind in declared)
+
+
+def _is_of_groups(value: ast.expr) -> bool:
+    """`optimizer.param_groups[0]["lr"]`, a number but for optimizers in graphs."""
+    group = value.value if isinstance(value, ast.Subscript) else None
+    its = group.value if isinstance(group, ast.Subscript) else None
+    return isinstance(its, ast.Attribute) and its.attr == "param_groups"
+
+
+def _is_of_times(value: ast.expr) -> bool:
+    """`batch_time.avg`: seconds, whatever has brought them together."""
+    return _METER_OF_TIMES.search(dotted(value) or "") is not None
+
+
+def _is_made_a_list(script: Script, value: ast.expr) -> bool:
+    """`if not isinstance(lengths, list): lengths = lengths.tolist()` before it."""
+    names = [n for n in walk(value) if isinstance(n, ast.Name)]
+    reached = [d for n in names for d in script.definitions(n) if d.kind == "assign"]
+    tests = (
+        ast.unparse(branch.test)
+        for d in reached
+        for branch, holds in branches_of(script.index, d.node)
+        if isinstance(branch, ast.If) and holds
+    )
+    return any(map(_MADE_A_LIST.match, tests))
+
+
+def moves_anything(script: Script) -> bool:
+    """Whether this file sends anything to the device: then the model is there."""
+    moved = any(move.target is not Target.CPU for move in script.moves)
+    return moved or sends_models(script)
+
+
+def _of_training(script: Script, value: ast.expr, loop: Loop) -> bool:
+    """Whether a value is a gradient, or what the loop differentiates."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        if value.func.attr not in SAME_PLACE:
+            return False
+        value = value.func.value
+    if isinstance(value, ast.Attribute) and value.attr == "grad":
+        return True
+    mine = set(script.definitions(value))
+    return any(mine & differentiated(script, call) for call in loop.backward)
+
+
+def is_text(node: ast.expr) -> bool:
+    """A string, with values in it or without."""
+    text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return text or isinstance(node, ast.JoinedStr)

@@ -1,0 +1,206 @@
+"""Expressions that need the number itself: `x.item()`, `float(x)`, a test, a print."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index import Target, Where
+from gpulint.index.walk import dotted
+from gpulint.script.every_step import Part, is_latch
+from gpulint.script.training.losses import differentiated
+from gpulint.script.waiting.located import (
+    is_text,
+    moves_anything,
+    moves_batch,
+    on_device,
+)
+from gpulint.script.waiting.members import SAME_PLACE
+
+if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
+    from gpulint.script.model import Script
+
+READS = frozenset("item tolist cpu".split())  # `numpy` of a GPU's tensor raises
+_SCALARS = frozenset("float int bool str repr format math.isnan math.isfinite".split())
+_LOGS = frozenset("add_scalar add_scalars add_histogram set_postfix".split())
+_TENSOR_TESTS = frozenset("torch.equal torch.allclose torch.is_nonzero".split())
+_TRUTHS = frozenset("any all isnan isinf isfinite gt lt ge le eq ne".split())
+
+
+def waiting_in(
+    script: Script, part: Part, loop: Loop
+) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Pairs of the waiting expression and what it waits for."""
+    node = part.node
+    if isinstance(node, ast.Call):
+        for value in _called(script, node, loop):
+            if on_device(script, value, loop) or _is_beside_loss(script, value, loop):
+                yield node, value
+                return
+        yield from _tested(script, node, loop)
+    elif isinstance(node, ast.FormattedValue):
+        if on_device(script, node.value, loop):
+            yield node.value, node.value
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        if is_text(node.left):
+            right = node.right
+            values = right.elts if isinstance(right, ast.Tuple) else [right]
+            for value in values:
+                if on_device(script, value, loop):
+                    yield node, value
+                    return
+    else:
+        yield from _tested(script, node, loop)
+
+
+def _called(script: Script, call: ast.Call, loop: Loop) -> Iterator[ast.expr]:
+    """The values that a call would wait for, if they are on the device."""
+    func = call.func
+    name = script.index.qualified(func) or ""
+    last = func.attr if isinstance(func, ast.Attribute) else ""
+    if isinstance(func, ast.Attribute) and last in READS and not call.args:
+        if last == "item":
+            yield bare(func.value)
+        elif not loop.eval and not read_on(script, call):
+            yield func.value  # an evaluation collects its outputs on the host
+        return
+    move = script.devices.move(call)
+    if move is not None:
+        asked = move.non_blocking  # whether the copy is only queued
+        waits = asked is None or (isinstance(asked, ast.Constant) and not asked.value)
+        if move.target is Target.CPU and waits and not loop.eval:
+            yield move.receiver
+        return
+    if name in _SCALARS or name == "print" or name in _TENSOR_TESTS or last == "format":
+        yield from map(bare, call.args)
+        yield from (k.value for k in call.keywords)
+    elif last in _LOGS or name == "wandb.log":
+        for given in [*call.args, *(k.value for k in call.keywords)]:
+            yield from (
+                (v for v in given.values) if isinstance(given, ast.Dict) else [given]
+            )
+
+
+def bare(value: ast.expr) -> ast.expr:
+    """A value without `.detach()`, `.cpu()` and `.data` at its end."""
+    while True:
+        if isinstance(value, ast.Attribute) and value.attr == "data":
+            value = value.value
+        elif (
+            isinstance(value, ast.Call)
+            and isinstance(value.func, ast.Attribute)
+            and value.func.attr in ("detach", "cpu")
+            and not value.args
+        ):
+            value = value.func.value
+        else:
+            return value
+
+
+def read_on(script: Script, call: ast.Call) -> bool:
+    """`x.cpu()` in `x.cpu().item()` and `float(x.cpu())`, which count as one wait.
+
+    Also by way of `.data` and `.detach()`.
+    """
+    parent = script.index.parent(call)
+    while isinstance(parent, ast.Attribute) and parent.attr in ("data", "detach"):
+        above = script.index.parent(parent)
+        detached = parent.attr == "detach" and above is not None
+        parent = script.index.parent(above) if detached and above else above
+    if isinstance(parent, ast.Attribute):
+        return parent.attr == "item"
+    if not isinstance(parent, ast.Call) or call not in parent.args:
+        return False
+    return dotted(parent.func) in ("float", "int", "bool")
+
+
+def _tested(
+    script: Script, node: ast.AST, loop: Loop
+) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """A truth value of a tensor: `if loss > best:`, `assert x.isfinite().all()`."""
+    parent = script.index.parent(node)
+    if not isinstance(node, ast.expr) or not isinstance(
+        parent, (ast.If, ast.While, ast.Assert, ast.IfExp)
+    ):
+        return
+    if getattr(parent, "test", None) is node:
+        for value in _operands(node, parent):
+            if not _is_truth(script, value):
+                continue
+            if any(on_device(script, v, loop) for v in (value, _judged(script, value))):
+                yield value, value
+                return
+
+
+def _judged(script: Script, value: ast.expr) -> ast.expr:
+    """The `loss` of `torch.isnan(loss).any()` and `loss.isnan()`."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        if value.func.attr not in _TRUTHS:
+            break
+        of_torch = script.index.qualified(value.func) == f"torch.{value.func.attr}"
+        if of_torch and not value.args:
+            break
+        value = value.args[0] if of_torch else value.func.value
+    return value
+
+
+def _operands(test: ast.expr, above: ast.AST | None) -> Iterator[ast.expr]:
+    """The values that a test asks in every step."""
+    if isinstance(test, ast.BoolOp):
+        for value in test.values:
+            yield from _operands(value, None)
+            if is_latch(test, value, above):
+                return
+    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _operands(test.operand, None)
+    else:
+        yield test
+
+
+def _is_truth(script: Script, node: ast.expr) -> bool:
+    """Whether a test is a tensor of one truth value, not a container or a flag."""
+    if isinstance(node, ast.Compare):
+        counts = isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Mod)
+        compared = [node.left, *node.comparators]
+        none = any(isinstance(c, ast.Constant) and c.value is None for c in compared)
+        return not (counts or none or any(map(is_text, compared)))
+    if isinstance(node, ast.Call):
+        name = script.index.qualified(node.func) or ""
+        return name.rpartition(".")[2] in _TRUTHS or (
+            isinstance(node.func, ast.Attribute) and node.func.attr in _TRUTHS
+        )
+    if isinstance(node, ast.Name):
+        values = [d.value for d in script.definitions(node)]
+        return bool(values) and all(
+            isinstance(v, (ast.Compare, ast.Call)) and _is_truth(script, v)
+            for v in values
+        )
+    return False
+
+
+def _is_beside_loss(script: Script, value: ast.expr, loop: Loop) -> bool:
+    """`parts.mean()` or `parts.item()`, where one call gives `loss` and `parts`.
+
+    Most likely a tensor, as the loss is: enough to say that it waits, not to take it
+    for one, as `numpy.mean(…)` has the same methods.
+    """
+    above = script.index.parent(value)
+    name = value
+    while isinstance(name, ast.Call) and isinstance(name.func, ast.Attribute):
+        if name.func.attr not in SAME_PLACE:
+            return False
+        name = name.func.value
+    reads = isinstance(above, ast.Attribute) and above.attr == "item"
+    if (name is value and not reads) or script.where(value) != Where.UNKNOWN:
+        return False
+    if not (moves_batch(script, loop) or moves_anything(script)):
+        return False
+    beside = {
+        its.value
+        for call in loop.backward
+        for its in differentiated(script, call)
+        if its.path
+    }
+    return any(its.path and its.value in beside for its in script.definitions(name))
