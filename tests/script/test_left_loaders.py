@@ -423,3 +423,42 @@ def test_batches_read_as_arrays(
 ) -> None:
     files = {"train.py": BUILD, "infer.py": INFER.format(shown=shown)}
     assert confidences(tmp_path, "infer.py", files) == found
+
+
+KEYED = """
+
+def make_loaders(paths):
+    loaders = {{}}
+    loaders["train"] = DataLoader(Photos(paths), batch_size=4)
+    loaders["test"] = DataLoader(Photos(paths), batch_size=4)
+    return loaders
+
+
+def show(paths):
+    loaders = make_loaders(paths)
+    model = torch.nn.Linear(4, 4).cuda()
+    print([model(x.cuda()) for x in loaders["test"]])
+    for number in range(9):
+        print(number)
+    {read}
+
+
+show(["a.png", "b.png"])
+"""
+
+
+@pytest.mark.parametrize(
+    "read, sure",
+    [
+        ("print(len(loaders['test'].dataset))", [LOW, HIGH]),
+        ("print(list(loaders['train']))", [HIGH, HIGH]),
+        ("print(loaders)", [HIGH, HIGH]),
+        ("print(loaders[paths[0]])", [HIGH, HIGH]),
+        ("for key, loader in loaders.items():\n        print(key)", [HIGH, HIGH]),
+    ],
+)
+def test_a_loader_under_a_key_that_nothing_reads(
+    tmp_path: Path, read: str, sure: list[Confidence]
+) -> None:
+    text = DATA + KEYED.format(read=read)
+    assert confidences(tmp_path, "test.py", {"test.py": text}) == sure

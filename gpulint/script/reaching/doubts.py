@@ -15,8 +15,9 @@ from gpulint.script.branches import all_of, branches_of
 from gpulint.script.copying.unmoved import stays_behind
 from gpulint.script.decorators import has_plain_decorators
 from gpulint.script.given import values_given
-from gpulint.script.loading.batches_taken import is_handed_to_none, places
+from gpulint.script.loading.batches_taken import places
 from gpulint.script.loading.collation import collators
+from gpulint.script.loading.unread import is_handed_to_none
 from gpulint.script.neighbours import programs
 from gpulint.script.reaching.commands import option_of
 from gpulint.script.reaching.doubtful import may_never_run
