@@ -34,7 +34,7 @@ gives this rank's share of the CPUs that are usable, at most 8.
 Up to 16 workers: servers for training have 14 to 16 cores for each GPU. Numbers that
 are compared with what there is, `min(os.cpu_count(), 8)`, divided, or that settings
 files give; a comment that gives a reason; a loader of which one batch is taken, once.
-Of low confidence where no loop over the batches trains or evaluates: a program that
+Of low confidence where no loop over the batches trains or runs a model: a program that
 prepares files has the CPUs for itself.
 
 ## Source
@@ -50,7 +50,7 @@ from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Loaders, Rule
-from gpulint.script import Loader, Script
+from gpulint.script import Loader, Loop, Script
 from gpulint.script.loading.batches_taken import shown_once
 from gpulint.script.loading.loader_options import (
     fed_by_framework,
@@ -59,6 +59,7 @@ from gpulint.script.loading.loader_options import (
 )
 from gpulint.script.loading.unguarded import asks_for_cpus
 from gpulint.script.settings.setting_values import comes_from_settings
+from gpulint.script.training.training_step import runs_model
 
 MOST = 16  # cores for each GPU: 16 in a DGX A100, 14 in a DGX H100
 
@@ -89,16 +90,27 @@ class TooManyWorkers(Rule):
                     loader.call.func,
                     message,
                     related=[(node, "the number of workers")],
-                    confidence=Confidence.LOW if _runs_no_model(loader) else None,
+                    confidence=Confidence.LOW
+                    if _runs_no_model(script, loader)
+                    else None,
                 )
 
 
-def _runs_no_model(loader: Loader) -> bool:
+def _runs_no_model(script: Script, loader: Loader) -> bool:
     """Whether no loop over its batches trains or evaluates: it prepares files, say.
 
     Then its workers may have the CPUs for themselves.
     """
-    return bool(loader.loops) and not any(x.train or x.eval for x in loader.loops)
+    return bool(loader.loops) and not any(
+        _runs_a_model(script, x) for x in loader.loops
+    )
+
+
+def _runs_a_model(script: Script, loop: Loop) -> bool:
+    if loop.train or not loop.eval:
+        return loop.train
+    its = script.of(loop.node)
+    return any(runs_model(its, call) for call in loop.calls)
 
 
 def _too_many(loader: Loader) -> tuple[ast.expr, str] | None:
