@@ -856,6 +856,33 @@ def test_branches_for_losses_that_are_no_good(
     assert script.is_doubtful(count) is doubtful
 
 
+HANDLED = """\
+try:
+    send(model)
+except RuntimeError:
+    torch.save(model, "local.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new, doubtful",
+    [
+        ("", "", True),
+        ("RuntimeError", "(OSError, MemoryError) as error", True),
+        (" RuntimeError", "", True),
+        (" RuntimeError", " StopIteration", False),
+        (" RuntimeError", " (KeyError, OSError)", False),
+        ("send(model)\nexcept RuntimeError", "import client\nexcept Exception", False),
+        ("send(model)\nexcept RuntimeError", "batch = next(batches)\nexcept", False),
+        ("except RuntimeError", "finally", False),
+    ],
+)
+def test_handlers_of_errors(old: str, new: str, doubtful: bool) -> None:
+    script = script_of("import torch\n" + HANDLED.replace(old, new))
+    save = script.index.calls["torch.save"][0]
+    assert script.is_doubtful(save) is doubtful
+
+
 TRUTH = """\
 import argparse
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from gpulint.index.walk import walk
+from gpulint.index.walk import dotted, walk
 from gpulint.script.branches import all_of, in_body
 from gpulint.script.reaching.switches import is_off, is_switched_off
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
+
+# Errors by which programs ask whether there is something.
+_ASKS = frozenset(
+    "StopIteration KeyError IndexError AttributeError ImportError ModuleNotFoundError "
+    "NameError TypeError Empty KeyboardInterrupt SystemExit".split()
+)
+_ENDS = ("next", "getattr", "eval")
 
 
 def may_never_run(script: Script, node: ast.AST) -> bool:
@@ -18,7 +25,8 @@ def may_never_run(script: Script, node: ast.AST) -> bool:
 
     Which types a function is given is not known: one of them may be for an export. A
     parameter that is None or False by default counts where nothing in the project gives
-    another value; an option that is off by default counts as left off.
+    another value; an option that is off by default counts as left off. Handlers of
+    errors run where something else has failed.
     """
     if is_switched_off(script, node):
         return True
@@ -27,6 +35,8 @@ def may_never_run(script: Script, node: ast.AST) -> bool:
     for above in script.index.ancestors(node):
         if above is function:
             break
+        if isinstance(above, ast.ExceptHandler) and _handles_failure(script, above):
+            return True
         test = above.test if isinstance(above, (ast.If, ast.IfExp)) else None
         parts = walk(test) if test is not None and test is not child else ()
         if any(_asks_for_type(script, part) for part in parts):
@@ -40,6 +50,23 @@ def may_never_run(script: Script, node: ast.AST) -> bool:
                 return True
         child = above
     return False
+
+
+def _handles_failure(script: Script, handler: ast.ExceptHandler) -> bool:
+    """`except RuntimeError:`; not what ends an iterator, or asks for a package."""
+    kind = handler.type
+    kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
+    names = [(dotted(k) or "").rpartition(".")[2] for k in kinds if k is not None]
+    if any(name in _ASKS for name in names):
+        return False
+    if names and "Exception" not in names and "BaseException" not in names:
+        return True
+    tried = script.index.parent(handler)
+    return isinstance(tried, ast.Try) and not any(
+        isinstance(node, (ast.Import, ast.ImportFrom, ast.Subscript))
+        or (isinstance(node, ast.Call) and dotted(node.func) in _ENDS)
+        for node in walk(*tried.body)
+    )
 
 
 def _by_default(script: Script, test: ast.expr) -> bool | None:
