@@ -22,7 +22,7 @@ MAX_LINKS = 600  # of what a value is made of, through all files that lead to it
 NEAR = 40  # links from a question, up to which calls are told apart
 MAX_PASSED = 2  # functions that return what another one gives
 MAX_ALONE = 2  # calls that are taken for the only ones, one within another
-_FILLS = frozenset("update setdefault".split())
+_FILLS = frozenset("update setdefault append extend insert".split())
 _NUMBERS = frozenset("item float int len bool round".split())
 FACTORIES = frozenset(
     f"torch.{n}"
@@ -567,12 +567,17 @@ def _at(value: ast.expr, step: object) -> ast.expr | None:
 def _is_number(origins: tuple[Origin, ...]) -> bool:
     """Whether a value is surely a number of Python, or a dict of such: as they log."""
     return bool(origins) and all(
-        isinstance(origin.expression, ast.Constant)
-        or (origin.call is not None and last_name(origin.call) in _NUMBERS)
-        or _is_length(origin.expression)
-        or _holds_numbers(origin.expression)
+        origin.expression is not None
+        and (_is_one_number(origin.expression) or _holds_numbers(origin.expression))
         for origin in origins
     )
+
+
+def _is_one_number(node: ast.expr) -> bool:
+    """A constant, `int(x)` and the like, a length."""
+    if isinstance(node, ast.Call) and last_name(node) in _NUMBERS:
+        return True
+    return isinstance(node, ast.Constant) or _is_length(node)
 
 
 def _is_length(node: ast.expr | None) -> bool:
@@ -583,22 +588,12 @@ def _is_length(node: ast.expr | None) -> bool:
     return isinstance(whole, ast.Attribute) and whole.attr == "shape"
 
 
-def _holds_numbers(node: ast.expr | None) -> bool:
-    """`{"loss": loss.item()}`: all that it holds are numbers, written or read.
-
-    Or a list of such.
-    """
-    if isinstance(node, (ast.List, ast.Tuple)):
-        return bool(node.elts) and all(map(_holds_numbers, node.elts))
-    return (
-        isinstance(node, ast.Dict)
-        and bool(node.values)
-        and all(
-            isinstance(value, ast.Constant)
-            or (isinstance(value, ast.Call) and last_name(value) in _NUMBERS)
-            for value in node.values
-        )
-    )
+def _holds_numbers(node: ast.expr) -> bool:
+    """`{"loss": loss.item()}`, `(int(top), 0)`: all that it holds are such numbers."""
+    if not isinstance(node, (ast.List, ast.Tuple, ast.Dict)):
+        return False
+    held = node.values if isinstance(node, ast.Dict) else node.elts
+    return bool(held) and all(_is_one_number(v) or _holds_numbers(v) for v in held)
 
 
 def _counts_aloud(index: FileIndex, call: ast.Call) -> bool:

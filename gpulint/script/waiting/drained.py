@@ -116,7 +116,7 @@ def forced_before(
 
     Nothing is queued between them: the part fetches what the host has waited for.
     """
-    for before in reversed(parts[:number]):
+    for before in reversed(() if parts[number].inner else parts[:number]):
         call = before.node
         if isinstance(call, ast.Call) and is_synchronize(script, call):
             if runs_with(script, before, parts[number]):

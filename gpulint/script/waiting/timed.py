@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function
 from gpulint.index.walk import dotted, walk_scope
+from gpulint.script.reaching.doubtful import may_never_run
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -25,23 +26,28 @@ def is_timed(script: Script, loop: Loop) -> bool:
 
 
 def measures_time(script: Script, calls: list[ast.Call]) -> bool:
-    """Whether a loop measures time around `synchronize()`, or a helper does both."""
+    """Whether a loop measures time around `synchronize()`, or a helper does both.
+
+    By a clock, or by events of the device.
+    """
     if _reads_clock(script, calls):
         return True
     helpers = dict.fromkeys(map(script.resolver.calls.callee, calls))
     return any(
-        _reads_clock(script.of(helper), _calls_in(helper))
+        _reads_clock(script.of(helper), _calls_in(script.of(helper), helper))
         for helper in helpers
         if helper is not None
     )
 
 
 def _reads_clock(script: Script, calls: Iterable[ast.Call]) -> bool:
-    names = [script.index.qualified(c.func) or "" for c in calls]
+    names = [script.index.qualified(c.func) or dotted(c.func) or "" for c in calls]
     return any(n.rpartition(".")[2] == "synchronize" for n in names) and any(
-        _CLOCKS.match(n) for n in names
+        _CLOCKS.match(n) or n.endswith(".elapsed_time") for n in names
     )
 
 
-def _calls_in(function: Function) -> list[ast.Call]:
-    return [node for node in walk_scope(function) if isinstance(node, ast.Call)]
+def _calls_in(script: Script, function: Function) -> list[ast.Call]:
+    """The calls of a function, but for those of a switch that is off by default."""
+    calls = (node for node in walk_scope(function) if isinstance(node, ast.Call))
+    return [call for call in calls if not may_never_run(script, call)]
