@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 8
 MAX_POWER = 8
+BITS = 64  # of a number that counts something: its logarithm is no larger
+_ROUNDING = frozenset("int round math.floor math.ceil math.trunc".split())
+_LOGARITHMS = frozenset("math.log2 math.log numpy.log2 numpy.log".split())
 
 
 def at_most(script: Script, node: ast.expr, depth: int = 0) -> float:
@@ -37,16 +40,39 @@ def _written(script: Script, node: ast.expr | None, depth: int) -> float:
         return node.value if isinstance(node.value, int) else inf
     if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice):
         return _element(script, node.value, depth + 1)
+    if isinstance(node, ast.Call):
+        return _called(script, node, depth)
     if isinstance(node, ast.BinOp):
         left = at_most(script, node.left, depth + 1)
         if isinstance(node.op, (ast.FloorDiv, ast.Sub)):
             return left  # of numbers that are not negative
         right = at_most(script, node.right, depth + 1)
+        if isinstance(node.op, ast.Mod):
+            return min(left, right)
         if isinstance(node.op, ast.Mult):
             return left * right if left and right else 0
         if isinstance(node.op, ast.Pow):
             return left**right if left < inf and 0 <= right <= MAX_POWER else inf
         return left + right if isinstance(node.op, ast.Add) else inf
+    return inf
+
+
+def _called(script: Script, call: ast.Call, depth: int) -> float:
+    """The largest number that `max(a, b)`, `int(n / 2)` and the like can give."""
+    name = script.index.qualified(call.func) or ""
+    if name in _LOGARITHMS:
+        return BITS
+    if call.keywords or any(isinstance(a, ast.Starred) for a in call.args):
+        return inf
+    if name in ("max", "min") and len(call.args) > 1:
+        found = [at_most(script, given, depth + 1) for given in call.args]
+        return max(found) if name == "max" else min(found)
+    if name in _ROUNDING and len(call.args) == 1:
+        given = call.args[0]
+        if isinstance(given, ast.BinOp) and isinstance(given.op, ast.Div):
+            by = script.evaluator.constant(given.right)
+            given = given.left if isinstance(by, int) and by > 0 else given
+        return at_most(script, given, depth + 1)
     return inf
 
 

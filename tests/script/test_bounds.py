@@ -24,6 +24,15 @@ from tests.script.code import with_last
         ("2 ** number", inf),
         ("2 ** 99", inf),
         ("100 / 3", inf),
+        ("100 % 16", 16),
+        ("nodes % 16", 16),
+        ("max(8, 16)", 16),
+        ("max(nodes, 16)", inf),
+        ("min(nodes, 16)", 16),
+        ("max(int(math.log2(nodes)), 16)", 64),
+        ("int(100 / 4)", 100),
+        ("int(100 / share)", inf),
+        ("max(*widths)", inf),
     ],
 )
 def test_bounds(text: str, most: float) -> None:
