@@ -66,20 +66,22 @@ latent tensor, no weights. A function says nothing of devices, beside others tha
 Models known to have less than 100 000 weights (1 000 000 in linear layers, 2 000 000 in
 those behind small convolutions of pictures of at most 64 x 64), or that take pictures
 of at most 28 x 28, gain on large inputs alone, and are of low confidence, as those
-whose layers may be narrower than 256 features and are neither of a package nor of
-convolutions or attention, and large ones whose linear layers are few beside
-convolutions or recurrent layers: those alone gain. So are models with recurrent cells,
-or layers that take one token of one sample, whose products are those of a single frame,
-layers of which no size is known, programs that play in an environment, or that name
-formats of 16 bits, and projects that no PyTorch from 1.7 on can run, the first with
-TF32. A constant switches the training off, or it is a trial: a few steps, or a search
-after which the optimizer is put back. The newest PyTorch that the project allows, or
-that can run its code, is one of 1.7 to 1.11, which multiplied in TF32 by default. The
-model is float64, the script runs on the CPU or on MPS, or the Hugging Face Trainer or
-another framework with settings of its own runs the training. Lightning only gives
-advice where nothing says the precision of products: its trainers count, at a
-`precision` of 32 bits. `torch.backends.cudnn.allow_tf32` is about convolutions and is
-on by default, so it changes nothing here.
+whose products take a GPU of 20 TFLOP/s less time than their launches take the host, for
+the rows of a batch and the pixels of a picture, those whose layers may be narrower than
+256 features and are neither of a package nor of convolutions or attention, and large
+ones whose linear layers are few beside convolutions or recurrent layers: those alone
+gain. So are models with recurrent cells, or integrated by a solver of differential
+equations (`odeint`), or layers that take one token of one sample, whose products are
+those of a single frame, layers of which no size is known, programs that play in an
+environment, or that name formats of 16 bits, and projects that no PyTorch from 1.7 on
+can run, the first with TF32. A constant switches the training off, or it is a trial: a
+few steps, or a search after which the optimizer is put back. The newest PyTorch that
+the project allows, or that can run its code, is one of 1.7 to 1.11, which multiplied in
+TF32 by default. The model is float64, the script runs on the CPU or on MPS, or the
+Hugging Face Trainer or another framework with settings of its own runs the training.
+Lightning only gives advice where nothing says the precision of products: its trainers
+count, at a `precision` of 32 bits. `torch.backends.cudnn.allow_tf32` is about
+convolutions and is on by default, so it changes nothing here.
 
 ## Source
 PyTorch documentation, "CUDA semantics: TensorFloat-32 (TF32) on Ampere (and later)
@@ -99,7 +101,11 @@ from gpulint.script import Script
 from gpulint.script.frameworks.trainer_calls import Maker, TrainerCall, trainer_calls
 from gpulint.script.frameworks.trainer_precision import may_train_on_gpu
 from gpulint.script.loops import imports_environments, steps_environment
-from gpulint.script.modelling.model_size import is_modest, is_tiny
+from gpulint.script.modelling.model_size import (
+    is_modest,
+    is_tiny,
+    waits_for_launches,
+)
 from gpulint.script.modelling.models import constructors, trained_models
 from gpulint.script.modelling.networks import (
     has_products,
@@ -219,7 +225,9 @@ def _is_in_full(made: TrainerCall) -> bool:
 def _may_be_small(script: Script) -> bool:
     """Whether the models are known to be small, or not seen to multiply much."""
     steps = find_steps(script)
-    if steps and all(is_modest(script, step) for step in steps):
+    if steps and all(
+        is_modest(script, step) or waits_for_launches(script, step) for step in steps
+    ):
         return True
     if any(step.by_engine for step in steps) and "accelerate" not in script.frameworks:
         return True  # which may keep the weights in another format

@@ -60,7 +60,8 @@ No model is trained that is seen to convolve pictures; convolutions of single pi
 networks of words do not count, nor do models of less than 10 000 weights. The training
 runs on the CPU, or in Lightning or the Hugging Face Trainer. Models known to have less
 than 100 000 weights (2 000 000, most of them in linear layers, for pictures of at most
-64 x 64), and those of pictures of at most 28 x 28, are of low confidence.
+64 x 64), those of pictures of at most 28 x 28, and those that a GPU of 20 TFLOP/s
+computes in less time than the host needs to launch them, are of low confidence.
 
 ## Source
 PyTorch Performance Tuning Guide, "Enable cuDNN auto-tuner"; PyTorch documentation,
@@ -75,7 +76,11 @@ from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.modelling.autotuning import autotuning_is_set, pictures_are_alike
-from gpulint.script.modelling.model_size import is_modest, is_tiny
+from gpulint.script.modelling.model_size import (
+    is_modest,
+    is_tiny,
+    waits_for_launches,
+)
 from gpulint.script.modelling.networks import convolves_pictures
 from gpulint.script.reaching.started import (
     at_start,
@@ -112,7 +117,9 @@ class CudnnAutotuneOff(Rule):
         if autotuning_is_set(script) or not convolves_pictures(script):
             return
         withheld = _guard(script)
-        small = all(is_modest(script, step) for step in steps)
+        small = all(
+            is_modest(script, x) or waits_for_launches(script, x) for x in steps
+        )
         yield self.finding(
             script,
             loops[0].node,

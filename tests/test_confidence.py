@@ -781,7 +781,7 @@ def test_larger_linear_models_are_small_for_few_rows(rows: str, expected: str) -
     loader = f"loader = torch.utils.data.DataLoader(data, batch_size={rows})\nfor epoch"
     text = text.replace("for epoch", loader, 1)
     assert {c.value for c in sure("GPU301", text)} == {expected}
-    assert {c.value for c in sure("GPU302", text)} == {"high"}  # without casts
+    assert {c.value for c in sure("GPU302", text)} == {expected}  # it waits to start
 
 
 TWO_MODELS = """
@@ -1465,3 +1465,138 @@ def test_a_notebook_that_shows_one_input(name: str, more: str, found: bool) -> N
     source = Source(Path(name), MASKED + more)
     options = Options(select_rules(("GPU104",)))
     assert bool(check_source(source, options).findings) is found
+
+
+SIGNALS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from signals import Signals
+
+device = torch.device("cuda")
+model = nn.Sequential(
+    nn.Conv2d(9, 32, (1, 9)), nn.ReLU(), nn.Flatten(), nn.Linear(3840, 500), nn.Linear(500, 6)
+).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(Signals(), batch_size=64):
+    x, y = x.to(device), y.to(device)
+    x = x.view(-1, 9, 1, 128)
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [("1, 128)", "1, length)"), ("size=64", "size=4096"), ("size=64", "size=rows")],
+)
+def test_products_take_less_time_than_their_launches(old: str, new: str) -> None:
+    assert sure("GPU301", SIGNALS) == {Confidence.LOW}
+    assert sure("GPU502", SIGNALS) == {Confidence.LOW}
+    assert sure("GPU301", SIGNALS.replace(old, new)) == {Confidence.HIGH}
+    assert sure("GPU502", SIGNALS.replace(old, new)) == {Confidence.HIGH}
+
+
+LISTED = """
+import torch
+from torch import nn
+
+device = torch.device("cuda")
+layers = [nn.Linear(4096, 4096), nn.ReLU()]
+layers.append(nn.Linear(4096, 4096))
+model = nn.Sequential(*layers).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("code", ["GPU301", "GPU302"])
+def test_layers_in_a_list_are_seen(code: str) -> None:
+    assert sure(code, LISTED) == {Confidence.HIGH}
+    assert sure(code, LISTED.replace("4096", "40")) == set()
+
+
+GIVEN = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from rows import Rows
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = unknown.scale()
+
+
+class Net(nn.Module):
+    def __init__(self, body):
+        super().__init__()
+        self.body = body
+        self.head = nn.Sequential(nn.Linear(784, 1000), nn.ReLU(), nn.Linear(1000, 784))
+
+
+device = torch.device("cuda")
+body = Scaled()
+model = Net(body).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(Rows(), batch_size=64):
+    loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "body, expected",
+    [
+        ("Scaled()", "low"),  # of which nothing large is seen
+        ("nn.Sequential(nn.Linear(784, 784))", "low"),
+        ("nn.Sequential(nn.Linear(4096, 8192))", "high"),
+        ("nn.Sequential(nn.Linear(4096, size), nn.Conv2d(3, 64, 3))", "high"),
+    ],
+)
+def test_a_module_that_a_model_is_given_counts(body: str, expected: str) -> None:
+    text = GIVEN.replace("body = Scaled()", f"body = {body}")
+    assert {c.value for c in sure("GPU302", text)} == {expected}
+
+
+INTEGRATED = """
+import torch
+from torch import nn
+from torchdiffeq import odeint
+
+
+class Flow(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.field = nn.Sequential(nn.Linear(2048, 2048), nn.Linear(2048, 2048))
+
+    def forward(self, x):
+        return odeint(lambda t, y: self.field(y), x, times)
+
+
+device = torch.device("cuda")
+model = Flow().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_solver_calls_its_network_step_after_step() -> None:
+    assert sure("GPU302", INTEGRATED) == {Confidence.LOW}
+    once = INTEGRATED.replace(
+        "odeint(lambda t, y: self.field(y), x, times)", "self.field(x)"
+    )
+    assert sure("GPU302", once) == {Confidence.HIGH}

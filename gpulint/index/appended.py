@@ -35,6 +35,14 @@ def appended_to(index: FileIndex, empty: ast.List) -> list[ast.expr]:
     ]
 
 
+def elements_of(index: FileIndex, made: ast.expr) -> list[ast.expr]:
+    """The elements of a written list, with what is put into it later; else itself."""
+    if not isinstance(made, (ast.List, ast.Tuple)):
+        return [made]
+    more = appended_to(index, made) if isinstance(made, ast.List) else []
+    return [*made.elts, *more]
+
+
 def _assigned(home: FileIndex, value: ast.expr) -> str | None:
     """`losses` of `losses = []`, and of `losses, hits = [], []`."""
     above = home.parent(value)

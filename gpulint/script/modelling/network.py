@@ -11,6 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function
+from gpulint.index.appended import elements_of
 from gpulint.index.build import last_name
 from gpulint.index.walk import walk
 from gpulint.script.bounds import at_most
@@ -69,7 +70,10 @@ _SOLVING = re.compile(
     r"slogdet|det|lu\w*)$|\bodeint(_adjoint)?$|"
     r"^torch\.(inverse|cholesky\w*|svd|symeig|solve|lstsq)$"
 )
-_CELLS = re.compile(r"^torch\.nn\.(LSTM|GRU|RNN)Cell$")
+# Each step of a solver, and of a recurrent cell, waits for the one before.
+_CELLS = re.compile(
+    r"^torch\.nn\.(LSTM|GRU|RNN)Cell$|\bodeint(_adjoint)?$|^torchsde\.sdeint"
+)
 _OF_GRAPHS = ("torch_geometric.", "dgl.")
 # The options that say how many features a token has.
 _FEATURES = frozenset(
@@ -81,7 +85,9 @@ LAYERS = {
     **dict.fromkeys(("Conv1d", "Conv2d", "Conv3d"), CHANNELS),
     **dict.fromkeys(("ConvTranspose1d", "ConvTranspose2d"), CHANNELS),
     "MultiheadAttention": ("embed_dim",),
-    **dict.fromkeys(("RNN", "LSTM", "GRU"), ("input_size", "hidden_size")),
+    **dict.fromkeys(
+        "RNN LSTM GRU RNNCell LSTMCell GRUCell".split(), ("input_size", "hidden_size")
+    ),
 }
 MAX_STEPS = 4
 # Products so narrow wait for memory, not for arithmetic: 2mnk operations on 4(mk + mn)
@@ -122,7 +128,15 @@ class Network:
     @cached_property
     def roots(self) -> list[ast.AST]:
         """What makes it, and the definitions that this leads to."""
-        return list(reached_in_turn(self.script, [self.made]))
+        return list(reached_in_turn(self.script, [self.made, *self._listed()]))
+
+    def _listed(self) -> Iterator[ast.AST]:
+        """The layers in a list that it is given: `Sequential(*layers)`."""
+        given = self.made.args if isinstance(self.made, ast.Call) else []
+        for starred in [node for node in given if isinstance(node, ast.Starred)]:
+            for origin in self.script.resolver.origins(starred.value):
+                if origin.expression is not None:
+                    yield from elements_of(self.script.index, origin.expression)
 
     @cached_property
     def calls(self) -> list[tuple[ast.Call, str]]:
@@ -205,9 +219,10 @@ class Network:
 
     @property
     def steps_by_cells(self) -> bool:
-        """Whether recurrent layers are called one by one, each product a small one.
+        """Whether layers are called step after step, each product a small one.
 
-        They are cells, or take one token of one sample: `embed(x).view(1, 1, -1)`.
+        They are cells, or take one token of one sample: `embed(x).view(1, 1, -1)`. So
+        does a solver of differential equations call the network that it integrates.
         """
         if self._has(_CELLS):
             return True
