@@ -94,23 +94,23 @@ tells.
 
 Of low confidence: models known to have less than 100 000 weights (1 000 000 in linear
 layers, 2 000 000 in those behind small convolutions of pictures of at most 64 x 64), or
-that take pictures of at most 28 x 28, which gain on large inputs alone, linear ones
-whose weights times the rows of a batch are less than 256 000 000, where casts take as
-long as products, those whose products take a GPU of 20 TFLOP/s less time than their
-launches take the host, for the rows of a batch and the pixels of a picture, small
-networks of torchvision for at most 32 pictures a batch, and those not surely large.
-Convolutions over pictures, models of a package, attention beside layer norms, and
-layers of 256 features or more are. Also models that may compute in half precision by
-themselves, as their class or a function that is given them names it, a project that
-allows no torch from 1.6 on, which has no mixed precision of its own, loops in which no
-optimizer is seen to step, a program in which an option that is off turns the whole
-model into float16, one whose files use an environment to play in, and models of Fourier
-transforms, that solve linear systems or differential equations, or with recurrent cells
-that make a step for each frame, or recurrent layers that take one token of one sample,
-or recurrent layers beside code that writes to rows of a tensor (`scatter_`,
-`index_copy_`), which raises where the two are of different formats; and steps with
-something in them that half precision breaks, as the reason says that is given instead
-of a fix.
+that take pictures of at most 28 x 28, by their dataset or by the linear layer that
+reads them flattened, which gain on large inputs alone, linear ones whose weights times
+the rows of a batch are less than 256 000 000, where casts take as long as products,
+those whose products take a GPU of 20 TFLOP/s less time than their launches take the
+host, for the rows of a batch and the pixels of a picture, small networks of torchvision
+for at most 32 pictures a batch, and those not surely large. Convolutions over pictures,
+models of a package, attention beside layer norms, and layers of 256 features or more
+are. Also models that may compute in half precision by themselves, as their class or a
+function that is given them names it, a project that allows no torch from 1.6 on, which
+has no mixed precision of its own, loops in which no optimizer is seen to step, a
+program in which an option that is off turns the whole model into float16, one whose
+files use an environment to play in, and models of Fourier transforms, that solve linear
+systems or differential equations, or with recurrent cells that make a step for each
+frame, or recurrent layers that take one token of one sample, or recurrent layers beside
+code that writes to rows of a tensor (`scatter_`, `index_copy_`), which raises where the
+two are of different formats; and steps with something in them that half precision
+breaks, as the reason says that is given instead of a fix.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and
@@ -127,6 +127,7 @@ from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.loops import imports_environments, steps_environment
+from gpulint.script.modelling.flattened import flattened_side
 from gpulint.script.modelling.graphs import is_graph_network
 from gpulint.script.modelling.model_size import (
     is_modest,
@@ -219,7 +220,8 @@ class MissingAMP(Rule):
         followed = withheld is None or (withheld == RECURS and not scatters(script))
         sure = followed and bool(step.loop.steps)
         sure = sure and is_surely_large(script)
-        sure = sure and not is_modest(script, step) and not _is_of_other_work(script)
+        sure = sure and not is_modest(script, step, flattened_side(script, step))
+        sure = sure and not _is_of_other_work(script)
         sure = sure and not loses_by_casts(script, step)
         sure = sure and not waits_for_launches(script, step)
         sure = sure and not casts_itself(script) and not is_cast_elsewhere(script)

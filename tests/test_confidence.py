@@ -888,14 +888,21 @@ for epoch in range(20):
     [
         ("", "", Confidence.LOW),
         ("WIDTH", "200", Confidence.HIGH),
-        ('CIFAR10("data"', 'ImageFolder("data"', Confidence.HIGH),
+        ('CIFAR10("data"', 'ImageFolder("data"', Confidence.LOW),
     ],
-    ids=["as it is", "wider", "of any size"],
+    ids=["as it is", "wider", "of the size that the layers take"],
 )
 def test_networks_for_small_pictures(old: str, new: str, expected: Confidence) -> None:
     """Linear weights are used once for a sample, those of convolutions often."""
     text = PICTURES.replace(old, new) if old else PICTURES
     assert sure("GPU301", text.replace("WIDTH", "32")) == {expected}
+
+
+def test_networks_for_pictures_of_any_size() -> None:
+    text = PICTURES.replace("CIFAR10(", "ImageFolder(").replace("WIDTH", "32")
+    text = text.replace("max_pool2d(torch.relu(self.second(x)), 2)", "POOLED")
+    text = text.replace("POOLED", "adaptive_avg_pool2d(self.second(x), 8)")
+    assert sure("GPU301", text) == {Confidence.HIGH}
 
 
 PREPARED = """\
@@ -1600,3 +1607,29 @@ def test_a_solver_calls_its_network_step_after_step() -> None:
         "odeint(lambda t, y: self.field(y), x, times)", "self.field(x)"
     )
     assert sure("GPU302", once) == {Confidence.HIGH}
+
+
+FLATTENED = """
+import torch
+from torch import nn
+from own import loader
+
+device = torch.device("cuda")
+model = nn.Sequential(
+    nn.Conv2d(1, 32, 5), nn.MaxPool2d(2), nn.Conv2d(32, 64, 5), nn.MaxPool2d(2),
+    nn.Flatten(), nn.Linear(64 * 4 * 4, 512), nn.Linear(512, 10)
+).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_flattened_layer_tells_how_small_pictures_are() -> None:
+    assert sure("GPU301", FLATTENED) == {Confidence.LOW}
+    larger = FLATTENED.replace("64 * 4 * 4", "64 * 53 * 53")
+    assert sure("GPU301", larger) == {Confidence.HIGH}

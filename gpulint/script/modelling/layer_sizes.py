@@ -33,6 +33,7 @@ _NO_PRODUCT = re.compile(
     r"\w*ReLU6?$|(Adaptive)?(Max|Avg)Pool[123]d$|(Batch|Instance)Norm[123]d$|"
     r"(Alpha)?Dropout[123]?d?$|\w+Pad[123]d$|\w+Loss$"
 )
+_OTHER_SHAPE = re.compile(r"Pool|Pad|Unflatten|GLU|Sequential|ModuleList|Loss")
 _CONTAINERS = (".Sequential", ".ModuleList")
 _NO_LAYERS = frozenset(
     "super range len int float max min append extend to cuda isinstance".split()
@@ -272,6 +273,13 @@ def _layer(script: Script, call: ast.Call, name: str) -> Size | None:
     if last == "Linear":
         return Size(prod(sizes), linear=True, width=max(sizes), layers=1)
     return Size(inf, linear=False, width=max(sizes), reused=inf, layers=1)
+
+
+def changes_no_shape(layer: str) -> bool:
+    """Whether a layer of this name gives as many pixels and channels as it takes."""
+    if _OTHER_SHAPE.search(layer):
+        return False
+    return layer in _NO_PRODUCTS or bool(_NO_PRODUCT.match(layer))
 
 
 def _convolution(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from math import inf
 from typing import TYPE_CHECKING
 
+from gpulint.script.modelling.flattened import flattened_side
 from gpulint.script.modelling.layer_sizes import Size, largest, made_by, total
 from gpulint.script.modelling.models import makers
 from gpulint.script.modelling.network import Network
@@ -49,9 +51,12 @@ def is_tiny(script: Script, step: Step) -> bool:
     return size is not None and size.tiny
 
 
-def is_modest(script: Script, step: Step) -> bool:
-    """Whether what precision saves in a step hangs on the size of its inputs."""
-    side = largest_side(script, step)
+def is_modest(script: Script, step: Step, side: float = inf) -> bool:
+    """Whether what precision saves in a step hangs on the size of its inputs.
+
+    `side`: what else is known of the side of its pictures.
+    """
+    side = min(side, largest_side(script, step))
     if side <= SIDE_OF_DIGITS:
         return True
     size = _seen_of_step(script, step)
@@ -87,7 +92,8 @@ def waits_for_launches(script: Script, step: Step) -> bool:
         return False
     uses = size.weights
     if size.reused:
-        uses += size.reused * (most_positions(script, step) - 1)
+        pixels = flattened_side(script, step) ** 2
+        uses += size.reused * (min(most_positions(script, step), pixels) - 1)
     launches = LAUNCHES_OF_A_LAYER * size.layers + LAUNCHES_OF_A_STEP
     work = OPERATIONS_OF_A_WEIGHT * uses
     if work >= launches * OPERATIONS_IN_A_LAUNCH:  # for a single row
