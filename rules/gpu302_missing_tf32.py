@@ -72,7 +72,8 @@ the rows of a batch and the pixels of a picture, those whose layers may be narro
 ones whose linear layers are few beside convolutions or recurrent layers: those alone
 gain. So are models with recurrent cells, or integrated by a solver of differential
 equations (`odeint`), or layers that take one token of one sample, whose products are
-those of a single frame, layers of which no size is known, programs that play in an
+those of a single frame, layers of which no size is known, models that are not known in
+a file that writes 64 features and less (`hidden_dim=64`), programs that play in an
 environment, or that name formats of 16 bits, and projects that no PyTorch from 1.7 on
 can run, the first with TF32. A constant switches the training off, or it is a trial: a
 few steps, or a search after which the optimizer is put back. The newest PyTorch that
@@ -108,6 +109,7 @@ from gpulint.script.modelling.model_size import (
 )
 from gpulint.script.modelling.models import constructors, trained_models
 from gpulint.script.modelling.networks import (
+    are_seen,
     has_products,
     makes_gram_matrix,
     may_be_large,
@@ -228,6 +230,8 @@ def _may_be_small(script: Script) -> bool:
     if steps and all(
         is_modest(script, step) or waits_for_launches(script, step) for step in steps
     ):
+        return True
+    if is_told_narrow(script) and not are_seen(script):
         return True
     if any(step.by_engine for step in steps) and "accelerate" not in script.frameworks:
         return True  # which may keep the weights in another format

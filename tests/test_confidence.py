@@ -1633,3 +1633,34 @@ def test_a_flattened_layer_tells_how_small_pictures_are() -> None:
     assert sure("GPU301", FLATTENED) == {Confidence.LOW}
     larger = FLATTENED.replace("64 * 4 * 4", "64 * 53 * 53")
     assert sure("GPU301", larger) == {Confidence.HIGH}
+
+
+NOT_KNOWN = """
+import torch
+from torch import nn
+
+
+class Other(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(2048, 2048), nn.Linear(2048, 2048))
+
+
+device = torch.device("cuda")
+settings = {"otype": "VanillaMLP", "n_neurons": 64}
+model = networks.create(settings).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("width, expected", [("64", "low"), ("512", "high")])
+def test_a_model_that_is_not_known_is_told_its_features(
+    width: str, expected: str
+) -> None:
+    text = NOT_KNOWN.replace("64", width)
+    assert {c.value for c in sure("GPU302", text)} == {expected}

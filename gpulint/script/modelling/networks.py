@@ -105,6 +105,14 @@ def may_run_cudnn(script: Script) -> bool:
     return len(networks) < max(len(made), 1) or any(n.may_run_cudnn for n in networks)
 
 
+def are_seen(script: Script) -> bool:
+    """Whether some layer of each model that is trained is known, or its origin."""
+    made = constructors(script)
+    return bool(made) and all(
+        call is not None and Network(script, call).is_seen for call in made
+    )
+
+
 def has_large(script: Script) -> bool:
     """Whether a program has a large network, whoever may train it."""
     own = [Network(script, owner) for owner in own_networks(script)]

@@ -42,13 +42,17 @@ _LARGE = re.compile(
 
 # How many features the models of a program are told to have.
 _FEATURES = re.compile(
-    r"\b(?:hidden_size|hidden_dim|hidden_channels|d_model|embed_dim|n_embd)\s*=\s*(\d+)\b"
+    r"\b(?:hidden_size|hidden_dim|hidden_channels|d_model|embed_dim|n_embd|n_neurons)"
+    r"[\"']?\s*(?::\s*(?:int\s*=\s*)?|=\s*)(\d+)\b"
 )
 NARROW = 64  # features: such products wait for memory, whatever their format
 
 
 def is_told_narrow(script: Script) -> bool:
-    """Whether all sizes that a file itself writes for its models are small."""
+    """Whether all sizes that a file itself writes for its models are small.
+
+    `hidden_dim=64`, `hidden_dim: int = 64`, `"n_neurons": 64` of a perceptron.
+    """
     sizes = [int(found[1]) for found in _FEATURES.finditer(script.source.text)]
     return bool(sizes) and max(sizes) <= NARROW
 
