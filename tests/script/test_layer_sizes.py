@@ -77,6 +77,15 @@ def test_a_function_that_makes_something_unknown() -> None:
     assert size_of(text + HOLDER) is None
 
 
+def test_a_function_that_makes_no_layer_is_not_known() -> None:
+    assert size_of("def chosen():\n    return KNOWN\nchosen()") is None
+
+
+def test_a_method_is_not_known() -> None:
+    method = "\nclass Trainer:\n    def build(self):\n        return nn.Linear(2, 3)\n"
+    assert size_of(f"{method}Trainer().build()") is None
+
+
 def test_layers_in_a_list() -> None:
     size = size_of(LISTED)
     assert size is not None

@@ -115,8 +115,7 @@ def made_by(script: Script, call: ast.Call | None, depth: int) -> Size | None:
         return total(_part(script, c, call, depth) for c in inside)
     owner = script.resolver.classes.named(call.func)
     if owner is None:
-        functions = script.resolver.calls.callees(call)
-        return largest([_layers_in(script, f, depth + 1) for f in functions])
+        return _by_function(script, call, depth)
     if not script.modules.is_module_class(owner):
         return None
     methods = script.resolver.classes.methods(owner)
@@ -130,6 +129,18 @@ def made_by(script: Script, call: ast.Call | None, depth: int) -> Size | None:
         width = size.width if 0 < size.width <= NARROW else inf
         return size._replace(linear=False, width=width, reused=inf)
     return size
+
+
+def _by_function(script: Script, call: ast.Call, depth: int) -> Size | None:
+    """What functions make that a call runs; not known of those that make no layer.
+
+    Nor of methods, which another class may have in a way of its own.
+    """
+    functions = script.resolver.calls.callees(call)
+    if any(script.index.home(f).owner(f) is not None for f in functions):
+        return None
+    size = largest([_layers_in(script, f, depth + 1) for f in functions])
+    return size if size is not None and size.layers else None
 
 
 def _layers_in(script: Script, function: Function, depth: int) -> Size | None:
