@@ -157,7 +157,8 @@ def only_evaluates(script: Script, call: ast.Call) -> bool:
     )
     if not guarded and len(programs(script)) > 1:
         return False
-    files = [script.index, *imported(script, script.index)]
+    near = imported(script, script.index) if guarded else run_together(script)
+    files = [script.index, *near]
     differentiates = any("backward" in f.calls_by_name for f in files)
     return not differentiates or not any(f.source.has(OPTIMIZER) for f in files)
 
