@@ -108,3 +108,42 @@ def test_cards_that_commands_leave(tmp_path: Path, text: str, sure: Confidence) 
     options = Options(select_rules(("GPU701",)), projects=projects)
     found = check_path(tmp_path / "train.py", options).findings
     assert {f.confidence for f in found} == {sure}
+
+
+WRAPPED = """\
+import torch
+from engine import Trainer
+
+
+def main(model, loader):
+    model = torch.nn.DataParallel(model.cuda())
+    Trainer(model, torch.optim.SGD(model.parameters(), lr=0.1)).run(loader)
+
+
+main(torch.nn.Linear(4096, 4096), [])
+"""
+ENGINE = """\
+class Trainer:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer = model, optimizer
+
+    def run(self, loader):
+        for x in loader:
+            loss = self.model(x).sum()
+            self.optimizer.zero_grad()
+            {pass_}
+            self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("pass_, found", [("loss.backward()", 1), ("print(loss)", 0)])
+def test_what_a_program_runs_trains(tmp_path: Path, pass_: str, found: int) -> None:
+    engine = tmp_path / "engine"
+    engine.mkdir()
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "train.py").write_text(WRAPPED)
+    (engine / "__init__.py").write_text("from .trainer import *\n")
+    (engine / "trainer.py").write_text(ENGINE.format(pass_=pass_))
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options(select_rules(("GPU701",)), projects=projects)
+    assert len(check_path(tmp_path / "train.py", options).findings) == found
