@@ -104,12 +104,13 @@ is known of what a sample takes, where the number is the default of several func
 each for its callers to replace, or of an option that a command of the README or of a
 shell script gives, where all batches are put into a list once, where nobody takes
 batches of a loader that is handed on or kept, where one of the datasets has a single
-batch, where the class of the samples is called one of mock or dummy data, where a batch
-is at most 8 pictures of at most 64 x 64 (on two cores 4 of CIFAR took 0.7 ms to make
-and 1.0 ms from two workers, 32 took 2.9 and 1.9 ms), where every worker would yield all
-samples of an iterable dataset, where samples change the dataset, of which each worker
-would have its own, and where a PyTorch before 1.9 runs a dataset that draws from
-NumPy's global generator.
+batch, or all have at most 64 samples (2000 of MNIST or CIFAR), made before workers
+would have started, where the class of the samples is called one of mock or dummy data,
+where a batch is at most 8 pictures of at most 64 x 64 (on two cores 4 of CIFAR took 0.7
+ms to make and 1.0 ms from two workers, 32 took 2.9 and 1.9 ms), where every worker
+would yield all samples of an iterable dataset, where samples change the dataset, of
+which each worker would have its own, and where a PyTorch before 1.9 runs a dataset that
+draws from NumPy's global generator.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, Single- and Multi-process Data Loading; the
@@ -144,7 +145,7 @@ from gpulint.script.loading.serial import (
 )
 from gpulint.script.loading.worker_state import draws_alike
 from gpulint.script.reaching.commands import is_passed
-from gpulint.script.samples.dataset_size import has_few_samples
+from gpulint.script.samples.dataset_size import has_few_samples, is_soon_passed
 
 TITLE = "Let the runtime choose the workers"
 
@@ -169,6 +170,7 @@ class SerialLoading(Rule):
                 sure = sure and not kept_once(script, loader)
                 sure = sure and not draws_the_same(script, loader)
                 sure = sure and not has_few_samples(loader, 1)
+                sure = sure and not is_soon_passed(loader)
                 sure = sure and not no_copies(script, loader)
                 sure = sure and not is_stand_in(loader)
                 sure = sure and not hands_over_little(script, loader)

@@ -10,6 +10,7 @@ import pytest
 from gpulint.engine import Options, check_path, check_source
 from gpulint.finding import Confidence
 from gpulint.index import Projects
+from gpulint.notebook import compose_notebook
 from gpulint.registry import select_rules
 from gpulint.source import Source
 from tests.script.code import script_of
@@ -405,9 +406,21 @@ def test_the_cells_of_a_notebook_run_alone() -> None:
     loop = text.replace("def train(loader):", "if True:").replace("train([])", "")
     loop = loop.replace("    log(rank)", "    loader = []\n    log(rank)")
     options = Options(select_rules(("GPU106",)))
-    for name, sure in (("train.py", LOW), ("train.ipynb", HIGH)):
-        [finding] = check_source(Source(Path(name), loop), options).findings
-        assert finding.confidence is sure, name
+    cells = loop.partition("if True:\n    loader = []\n    log(rank)\n")
+    assert all(cells)
+    apart = ["".join(cells[:2]), "if True:\n" + cells[2]]
+    for source, sure in (
+        (Source(Path("train.py"), loop), LOW),
+        (_notebook(loop), LOW),
+        (_notebook(*apart), HIGH),
+    ):
+        [finding] = check_source(source, options).findings
+        assert finding.confidence is sure
+
+
+def _notebook(*cells: str) -> Source:
+    made = ({"cell_type": "code", "source": text} for text in cells)
+    return compose_notebook(made, Path("train.ipynb"))
 
 
 def test_names_of_modules_in_another_part_of_a_repository(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 A call that its function does not take, a result of another number of parts than are
 unpacked, an option that no command line has, a name that nothing defines, an import of
 what the project lacks: what stands behind one of these never runs, and a loop around
-one makes no second pass. Such names do not count in the cells of a notebook, of which
-each runs alone.
+one makes no second pass. In a notebook, of which each cell runs alone, such names count
+for their own cell.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpulint.finding import Position
 from gpulint.index import Definition, Function
 from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk, walk_scope
 from gpulint.script.loading.batch_parts import unpacks_other_parts
@@ -59,9 +60,10 @@ def fails_around(script: Script, node: ast.AST) -> bool:
     question.
     """
     in_cell = script.source.path.suffix == NOTEBOOK
-    names = not in_cell or script.index.function(node) is not None
+    everywhere = not in_cell or script.index.function(node) is not None
 
     def raises(statement: ast.stmt) -> bool:
+        names = everywhere or _cell(script, statement) == _cell(script, node)
         return _raises(script, statement, MAX_CALLS, names)
 
     child = node
@@ -87,6 +89,11 @@ def fails_around(script: Script, node: ast.AST) -> bool:
             return False
         child = above
     return False
+
+
+def _cell(script: Script, node: ast.AST) -> int | None:
+    """The number of the notebook's cell that a node stands in."""
+    return script.source.in_cell(Position(getattr(node, "lineno", 1), 1))[0]
 
 
 def _runs_again(script: Script, above: ast.AST, block: list[ast.stmt]) -> bool:

@@ -12,6 +12,8 @@ from gpulint.script.samples.datasets import IN_MEMORY
 from gpulint.script.samples.sample_size import numbers_of_sample, whole
 
 TINY = 4096  # bytes: a copy that costs its launch, wherever the memory is
+FEW_SAMPLES = 64  # of some milliseconds each: workers take as long to start
+FEW_PICTURES = 2000  # of some 50 microseconds each
 _NUMBER = 8  # bytes at most
 MAX_WRAPPERS = 3  # datasets around a dataset
 # Samples of torchvision's datasets: to train, and to test.
@@ -47,6 +49,31 @@ def has_few_samples(loader: Loader, batches: int) -> bool:
     lengths = [_length(n, loader.evaluator) for n in _made(loader)]
     most = batches * min(whole_sizes, default=0)
     return any(length is not None and length <= most for length in lengths)
+
+
+def is_soon_passed(loader: Loader) -> bool:
+    """Whether all samples are made before worker processes would have started.
+
+    A few of any kind, or some more of the small pictures that torchvision has.
+    """
+    most = FEW_PICTURES if _has_small_pictures(loader) else FEW_SAMPLES
+    its = lengths(loader)
+    return bool(its) and all(length is not None and length <= most for length in its)
+
+
+def _has_small_pictures(loader: Loader) -> bool:
+    evaluator = loader.evaluator
+    made = list(_made(loader))
+    for number, node in enumerate(made):
+        call = node if isinstance(node, ast.Call) else None
+        if call is not None and evaluator.index.qualified(call.func) in _SUBSET:
+            held = evaluator.argument(call, "dataset", 0).direct
+            origins = evaluator.resolver.origins(held) if held is not None else ()
+            made[number] = origins[0].node if len(origins) == 1 else node
+    return bool(made) and all(
+        isinstance(node, ast.Call) and _published(node, evaluator) is not None
+        for node in made
+    )
 
 
 def has_tiny_batches(loader: Loader) -> bool:
@@ -205,12 +232,25 @@ def _rows(made: ast.Call, evaluator: Evaluator) -> int | None:
 
 
 def _count(indices: ast.expr, evaluator: Evaluator) -> int | None:
-    """`range(100)`, `[3, 5, 8]`."""
+    """`range(100)`, `range(0, len(whole), 20)`, `[3, 5, 8]`."""
     if isinstance(indices, (ast.List, ast.Tuple)):
         starred = any(isinstance(e, ast.Starred) for e in indices.elts)
         return None if starred else len(indices.elts)
-    if not isinstance(indices, ast.Call) or len(indices.args) != 1:
+    if not isinstance(indices, ast.Call) or indices.keywords:
         return None
     if evaluator.index.qualified(indices.func) not in ("range", "torch.arange"):
         return None
-    return whole(evaluator.constant(indices.args[0]))
+    bounds = [_whole(bound, evaluator) for bound in indices.args]
+    known = [bound for bound in bounds if bound is not None]
+    if not 0 < len(known) == len(bounds) <= 3 or known[2:] == [0]:
+        return None
+    return len(range(*known))
+
+
+def _whole(bound: ast.expr, evaluator: Evaluator) -> int | None:
+    """A number, or the `len(whole)` of a dataset whose length is known."""
+    if not isinstance(bound, ast.Call) or dotted(bound.func) != "len":
+        return whole(evaluator.constant(bound))
+    origins = evaluator.resolver.origins(bound.args[0]) if bound.args else ()
+    found = [length for origin in origins for length in _lengths(origin, evaluator)]
+    return found[0] if len(found) == 1 else None
