@@ -6,15 +6,18 @@ import ast
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gpulint.index import Definition, Function, Value
+from gpulint.index import Definition, FileIndex, Function, Value
 from gpulint.index.flow import enclosing_function
 from gpulint.index.walk import dotted
+from gpulint.script.named_calls import named_calls
+from gpulint.script.reaching.unused import is_only_imported
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 _LOOK_UPS = frozenset("get pop getattr".split())
 _CALLED_BY_OTHERS = frozenset({"forward"})
+_WRITTEN_OUT = (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.JoinedStr)
 
 
 def values_given(script: Script, values: Iterable[Value]) -> list[Value]:
@@ -24,7 +27,10 @@ def values_given(script: Script, values: Iterable[Value]) -> list[Value]:
 
 
 def _is_overridden(script: Script, value: Value) -> bool:
-    """Whether a value is a default, and every call that is seen gives another one."""
+    """Whether a value is a default, and every call that is seen gives another one.
+
+    Or nothing calls what has it, or names its class.
+    """
     index = script.index.home(value.node)
     its = index.parent(value.node)
     function = index.parent(its) if isinstance(its, ast.arguments) else None
@@ -39,7 +45,9 @@ def _is_overridden(script: Script, value: Value) -> bool:
         c for c in script.resolver.calls.callers(function) if not script.of(c).is_test
     ]
     arguments = (script.evaluator.argument(c, name, position) for c in calls)
-    return bool(calls) and all(argument.given for argument in arguments)
+    if not calls:  # nor does anything else use it
+        return is_only_imported(script.of(function), function.body[0])
+    return all(argument.given for argument in arguments)
 
 
 def is_always_given(script: Script, test: ast.expr, holds: bool = True) -> bool:
@@ -114,16 +122,65 @@ def gives(script: Script, call: ast.Call, function: Function, name: str) -> bool
     position = script.resolver.calls.position(function, name)
     given = script.evaluator.argument(call, name, position)
     origins = [o for node in given.nodes for o in script.resolver.origins(node)]
-    none = any(_may_be_none(o.node) for o in origins)
+    none = any(_may_be_none(script, o.node) for o in origins)
     return given.given and bool(origins) and not none
 
 
-def _may_be_none(node: ast.AST) -> bool:
+def is_handed_something(script: Script, parameter: Definition) -> bool:
+    """Whether all calls by the name of a method pass what is not None for a parameter.
+
+    Of a method whose objects are not known, so that its callers are not.
+    """
+    function = enclosing_function(script.index, parameter)
+    if not isinstance(function, ast.FunctionDef) or parameter.value is not None:
+        return False
+    calls = named_calls(script.of(function), function)
+    calls = [c for c in calls if len(c.args) + len(c.keywords) + 1 >= _least(function)]
+    return bool(calls) and all(
+        gives(script, call, function, parameter.name) for call in calls
+    )
+
+
+def _least(function: ast.FunctionDef) -> int:
+    """How many arguments a call of a function has at least."""
+    its = function.args
+    return len(its.posonlyargs) + len(its.args) - len(its.defaults)
+
+
+def _may_be_none(script: Script, node: ast.AST) -> bool:
     """Whether a value is None, or looked up where it may be missing."""
     if isinstance(node, ast.Call):
         return (dotted(node.func) or "").rpartition(".")[2] in _LOOK_UPS
-    none = isinstance(node, ast.Constant) and node.value is None
-    return none or isinstance(node, ast.Attribute)
+    if isinstance(node, ast.Attribute):
+        return not _is_set_to_something(script, node)
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_set_to_something(script: Script, node: ast.Attribute) -> bool:
+    """Whether all that set an attribute in the project write out what is not None.
+
+    `options.sizes = [options.size]`; no option, key or name in a text is called so.
+    Attributes of `self` are others: which class an object is of is not asked.
+    """
+    project, name = script.index.project, node.attr
+    if project is None or getattr(node.value, "id", "") in ("self", "cls"):
+        return False
+    texts = (f"--{name}", f"--{name.replace('_', '-')}", f"'{name}'", f'"{name}"')
+    if any(map(project.mentions, texts)) or project.having_keys([name]):
+        return False
+    files = project.writing(name) or []
+    writes = [(f, write) for f in files for write in f.attribute_writes.get(name, ())]
+    given = [f.parent(w) for f, w in writes if getattr(w.value, "id", "") != "self"]
+    return bool(given) and all(
+        isinstance(its, ast.Assign) and _is_something(its.value) for its in given
+    )
+
+
+def _is_something(node: ast.expr) -> bool:
+    """Whether an expression is written out, and not None."""
+    if isinstance(node, ast.Constant):
+        return node.value is not None
+    return isinstance(node, _WRITTEN_OUT)
 
 
 def _is_only_called(
@@ -136,6 +193,21 @@ def _is_only_called(
     read: list[ast.Name | ast.Attribute] = [
         n for n in home.all(ast.Name) if n.id == function.name
     ]
-    read += [a for a in home.all(ast.Attribute) if a.attr == function.name]
+    read += [
+        a
+        for a in home.all(ast.Attribute)
+        if a.attr == function.name and not _is_of_package(home, a)
+    ]
     called = {id(call.func) for call in callers}
     return all(id(node) in called for node in read)
+
+
+def _is_of_package(home: FileIndex, node: ast.Attribute) -> bool:
+    """Whether `torch.nn.DataParallel` is of no module of the project."""
+    head = (dotted(node) or "").partition(".")[0]
+    origin = home.imports.get(head)
+    return (
+        origin is not None
+        and home.project is not None
+        and not home.project.owns(home, origin)
+    )

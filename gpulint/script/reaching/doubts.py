@@ -19,11 +19,12 @@ from gpulint.script.loading.batches_taken import places
 from gpulint.script.loading.collation import collators
 from gpulint.script.loading.unread import is_handed_to_none
 from gpulint.script.neighbours import programs
-from gpulint.script.reaching.commands import option_of
 from gpulint.script.reaching.doubtful import may_never_run
+from gpulint.script.reaching.excluded import is_excluded
 from gpulint.script.reaching.failures import fails, fails_around
 from gpulint.script.reaching.missing_imports import cannot_start
 from gpulint.script.reaching.old_torch import needs_older_torch
+from gpulint.script.reaching.remainders import never_meet
 from gpulint.script.reaching.unused import (
     is_imported_by_none,
     is_only_imported,
@@ -171,6 +172,7 @@ def _is_left_out(script: Script, node: ast.AST) -> bool:
     As far as defaults, or all values, are known: `if not args.prefetcher:`, behind
     `args.prefetcher = not args.no_prefetcher`. What tests give counts for nothing.
     """
+    around = []
     for branch, holds in branches_of(script.index, node):
         if isinstance(branch, ast.If) and _is_without_step(branch, holds):
             return True
@@ -183,13 +185,10 @@ def _is_left_out(script: Script, node: ast.AST) -> bool:
             left_so = values.complete or all(v.default for v in known)
             if known and left_so and all(bool(v.constant) != holds for v in known):
                 return True
-            if holds and _is_never_chosen(script, branch.test):
+            if any(is_excluded(script, test, holds) for test in tests):
                 return True
-            if holds and _asks_a_truth(script, branch.test):
-                return True
-            if any(_is_always(script, test, not holds) for test in tests):
-                return True
-    return False
+            around += tests if holds else []
+    return never_meet(script, around)
 
 
 def _has_gpu(script: Script, test: ast.expr, depth: int = 0) -> bool | None:
@@ -230,85 +229,6 @@ def _backward(statements: list[ast.stmt]) -> Iterator[ast.Call]:
 
 def _names(node: ast.AST) -> set[str]:
     return {n.id for n in walk(node) if isinstance(n, ast.Name)} - {"self"}
-
-
-def _is_always(script: Script, test: ast.expr, answer: bool) -> bool:
-    """Whether `kind == "a"` has one answer for all that calls are seen to give.
-
-    Of a parameter that a call writes out; what an option gives is for users to choose.
-    """
-    if not isinstance(test, ast.Compare) or len(test.ops) > 1:
-        return False
-    operator, asked = test.ops[0], test.comparators[0]
-    if not isinstance(operator, (ast.Eq, ast.NotEq)):
-        return False
-    if not isinstance(asked, ast.Constant) or not isinstance(asked.value, str):
-        return False
-    if not any(d.kind == "parameter" for d in script.definitions(test.left)):
-        return False
-    known = values_given(script, script.evaluator.values(test.left).known)
-    equal = isinstance(operator, ast.Eq)
-    return (
-        not all(v.default for v in known)
-        and not any(option_of(script, v) for v in known)
-        and all((v.constant == asked.value) is (equal is answer) for v in known)
-    )
-
-
-def _is_never_chosen(script: Script, test: ast.expr) -> bool:
-    """`args.data == "old"`, where that is none of the choices of the option."""
-    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
-        return False
-    asked = test.comparators[0]
-    if len(test.ops) > 1 or not isinstance(asked, ast.Constant):
-        return False
-    line = script.evaluator.command_line
-    origins = script.resolver.origins(test.left)
-    options = [o.expression for o in origins]
-    offered = [
-        line.choices(option.value, option.attr)
-        for option in options
-        if isinstance(option, ast.Attribute)
-    ]
-    return (
-        bool(options)
-        and len(offered) == len(options)
-        and all(
-            choices is not None and asked.value not in choices for choices in offered
-        )
-    )
-
-
-def _asks_a_truth(script: Script, test: ast.expr) -> bool:
-    """`args.train == "True"`, where `args.train = args.train == "True"` stands before.
-
-    In the file that has the option: then it is a truth value, which equals no text.
-    """
-    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
-        return False
-    asked, left, project = test.comparators[0], test.left, script.index.project
-    if not isinstance(asked, ast.Constant) or not isinstance(asked.value, str):
-        return False
-    if not isinstance(left, ast.Attribute) or project is None:
-        return False
-    files = map(project.index, project.mentioning(f"--{left.attr}"))
-    writes = [
-        w for f in files if f is not None for w in f.attribute_writes.get(left.attr, ())
-    ]
-    kept = [script.index.home(write).parent(write) for write in writes]
-    return bool(kept) and all(
-        isinstance(its, ast.Assign) and test is not its.value and _is_truth(its.value)
-        for its in kept
-    )
-
-
-def _is_truth(node: ast.expr) -> bool:
-    """Whether an expression is True or False."""
-    if isinstance(node, ast.IfExp):
-        return _is_truth(node.body) and _is_truth(node.orelse)
-    negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
-    constant = isinstance(node, ast.Constant) and isinstance(node.value, bool)
-    return negated or constant or isinstance(node, ast.Compare)
 
 
 def _by_name(script: Script, function: Function) -> list[ast.Call]:
