@@ -241,6 +241,10 @@ class Project:
         found = sorted(self._search("targets", qualified_name))
         return [(path, sorted(self.words.of(path, "targets"))) for path in found]
 
+    def settings_have(self, part: str) -> bool:
+        """Whether a string occurs in a settings file."""
+        return bool(self._search("written", part))
+
     def having_keys(self, keys: Iterable[str]) -> list[Path]:
         """Settings files in which all these keys occur, wherever they stand."""
         return sorted(self._search("keys", *sorted(keys)))

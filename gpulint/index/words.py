@@ -14,7 +14,7 @@ MAX_JSON_SIZE = 64_000  # bytes
 MAX_NAMES = 100_000  # of files of all kinds: a folder of data lies in the project
 _SUFFIXES = (".yaml", ".yml")
 # Kinds of searches that go through settings files.
-IN_SETTINGS = frozenset(["targets", "keys"])
+IN_SETTINGS = frozenset(["targets", "keys", "written"])
 _OTHERS = frozenset("node_modules venv site-packages __pycache__".split())
 _IMPORT = re.compile(r"import[ \t]*(\([^)]*\)|[^\n#;]+)")  # starts with a plain word
 _BEFORE_IMPORT = re.compile(r"[ \t]*(?:from[ \t]*([.\w]+)[ \t]*)?")
@@ -90,7 +90,7 @@ class Words:
             case ("derivers", stem, name):
                 derives = name in self.of(path, "bases")
                 return derives and self._imports(path, stem, name)
-            case ("mentions", part):
+            case ("mentions" | "written", part):
                 return part in (self._read(path) or "")
             case ("targets", name):
                 return any(its_target(name, t) for t in self.of(path, "targets"))

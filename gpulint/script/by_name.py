@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 
 from gpulint.index import FileIndex
 
 # How a program may choose among all that a module holds, by a name of its options.
 BY_NAME = re.compile(
-    r"__dict__\[|\bglobals\(\)|\bfire\.Fire|(?<![.\w])(?<!def )eval\("
+    r"__dict__\[|\bglobals\(\)(?!\[['\"]__)|\bfire\.Fire|(?<![.\w])(?<!def )eval\("
     r"|\bgetattr\(\s*[\w.]+\s*,(?!\s*['\"])"
 )
 # The same among its own names.
@@ -17,6 +18,7 @@ BY_OWN_NAME = re.compile(
     r"__dict__\[|\bglobals\(\)|\bfire\.Fire|(?<![.\w])(?<!def )eval\("
     r"|\bsys\.modules\b"
 )
+MAX_HELD = 60  # modules that pass all of their names on to others
 IMPORTS = ("import_module", "__import__")
 Kept = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -24,17 +26,34 @@ Kept = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 def holds_all(user: FileIndex, home: FileIndex) -> bool:
     """Whether a file has a module, or all of its names, to choose from by name.
 
-    Or a package around it, or a module that has all of its names in turn.
+    Or a package around it, or a module that has all of its names in turn, or some.
     """
-    assert user.project is not None
-    for origin in (*user.imports.values(), *user.stars):
-        member = user.project.resolve(user, origin)
-        if member is None or member[1]:
-            continue
-        its = member[0]
-        if its is home or its.stars:
-            return True
+    project = user.project
+    assert project is not None
+    held = _modules(user, (*user.imports.values(), *user.stars))
+    seen: set[FileIndex] = set()
+    while held:
+        its = held.pop()
         path = its.source.path
+        if its is home or len(seen) > MAX_HELD:
+            return True
         if path.name == "__init__.py" and path.parent in home.source.path.parents:
             return True
+        if its.stars and its not in seen:
+            seen.add(its)
+            inner = _modules(its, its.stars)
+            if len(inner) < sum(project.owns(its, star) for star in its.stars):
+                return True  # one of them is not found
+            held += inner
+        elif its not in seen and home in _modules(its, its.imports.values(), True):
+            return True
     return False
+
+
+def _modules(
+    index: FileIndex, origins: Iterable[str], of_members: bool = False
+) -> list[FileIndex]:
+    """The modules of a project that a file has by these names, or members of them."""
+    assert index.project is not None
+    members = (index.project.resolve(index, origin) for origin in origins)
+    return [m[0] for m in members if m is not None and (of_members or not m[1])]

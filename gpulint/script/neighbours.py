@@ -155,15 +155,15 @@ def _chosen_from(script: Script, index: FileIndex) -> Iterator[str]:
             if given and isinstance(given[0], (ast.Name, ast.Attribute, ast.Subscript)):
                 given = [*index.all(ast.JoinedStr), *index.all(ast.BinOp)]
             for name in given:
-                text = _beginning(script, name)
+                text = beginning(script, name)
                 if text.endswith("."):
                     yield text.rstrip(".")
 
 
-def _beginning(script: Script, text: ast.expr) -> str:
+def beginning(script: Script, text: ast.expr) -> str:
     """`models.` of `"models." + name`, `f"models.{name}"` and `"models.%s" % name`."""
     if isinstance(text, ast.BinOp):
-        whole = _beginning(script, text.left) or _constant(text.left)
+        whole = beginning(script, text.left) or _constant(text.left)
         return whole.partition("%")[0]
     if isinstance(text, ast.JoinedStr) and text.values:
         first, *rest = text.values

@@ -25,11 +25,8 @@ from gpulint.script.reaching.failures import fails, fails_around
 from gpulint.script.reaching.missing_imports import cannot_start
 from gpulint.script.reaching.old_torch import needs_older_torch
 from gpulint.script.reaching.remainders import never_meet
-from gpulint.script.reaching.unused import (
-    is_imported_by_none,
-    is_only_imported,
-    reads_of,
-)
+from gpulint.script.reaching.unimported import is_imported_by_none
+from gpulint.script.reaching.unused import is_only_imported, reads_of
 
 if TYPE_CHECKING:
     from gpulint.script.loading.loaders import Loader

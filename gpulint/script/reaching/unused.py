@@ -12,11 +12,11 @@ from gpulint.index import FileIndex, Project
 from gpulint.index.build import last_name
 from gpulint.index.project import is_run
 from gpulint.index.targets import qualified_name
-from gpulint.index.walk import dotted, walk, walk_scope
-from gpulint.script.by_name import BY_NAME, BY_OWN_NAME, IMPORTS, Kept, holds_all
-from gpulint.script.decorators import has_plain_decorators
-from gpulint.script.neighbours import MAX_FILES, does_import, programs
-from gpulint.script.reaching.missing_imports import cannot_start
+from gpulint.index.walk import dotted, walk_scope
+from gpulint.script.by_name import BY_NAME, BY_OWN_NAME, Kept, holds_all
+from gpulint.script.decorators import tells_nobody
+from gpulint.script.neighbours import MAX_FILES, programs
+from gpulint.script.reaching.looked_up import may_be_looked_up
 from gpulint.script.reaching.offered import is_offered, notebooks_in
 from gpulint.torch_prose import prose, text_of
 
@@ -30,7 +30,6 @@ _MAKES_BY_ANNOTATION = frozenset(
     "tyro".split()
 )
 _LISTED = re.compile(r"^__all__\s*\+?=\s*[\[(][^\])]*[\])]", re.MULTILINE)
-_SETS_UP = ("logger.", "logging.", "warnings.", "sys.path.")
 
 
 def is_only_imported(script: Script, node: ast.AST, depth: int = MAX_USES) -> bool:
@@ -46,18 +45,18 @@ def is_only_imported(script: Script, node: ast.AST, depth: int = MAX_USES) -> bo
     project = script.index.project
     if project is None or not isinstance(kept, Kept):
         return False
-    if not has_plain_decorators(script.index, kept) or _is_test(script.index, kept):
+    if not tells_nobody(script, kept) or _is_test(script.index, kept):
         return False
     private = kept.name.startswith("_")
     if is_offered(script, kept.name) and not private:
-        return not _is_in_use(script, kept)
+        return not _is_in_use(script, kept, depth)
     if project.targeting(qualified_name(script.index, kept)):
         return False
     users = programs(script)
     home = script.index
     if len(users) >= MAX_FILES or home.source.has(BY_OWN_NAME):
         return False
-    if len(users) == 1 and not _is_program(home):
+    if len(users) == 1 and not is_program(home):
         # it may be for programs elsewhere, unless notebooks beside it use the file
         return _notebooks_leave_out(project, home, kept)
     if any(u.source.has(BY_NAME) and holds_all(u, home) for u in users):
@@ -104,10 +103,11 @@ def _reads_in(users: list[FileIndex], home: FileIndex, kept: Kept) -> Iterator[a
         yield from _reads(user, home, kept, names)
 
 
-def _is_in_use(script: Script, kept: Kept) -> bool:
+def _is_in_use(script: Script, kept: Kept, depth: int) -> bool:
     """Whether a package exports a function or class, or anything reads or describes it.
 
     Any file of the project, its tests among them, and the texts and notebooks around.
+    What its own file reads it for may be used by nobody in turn.
     """
     project, home, name = script.index.project, script.index, kept.name
     if project is None or not project.files or not project.is_read:
@@ -118,7 +118,7 @@ def _is_in_use(script: Script, kept: Kept) -> bool:
         return True
     if project.mentions(f"'{name}'"):
         return True
-    if isinstance(kept, ast.ClassDef) and any(map(project.mentions, IMPORTS)):
+    if isinstance(kept, ast.ClassDef) and may_be_looked_up(script, name):
         return True
     root = project.root
     texts = [*prose(root), *notebooks_in(project, {root, home.source.path.parent})]
@@ -136,21 +136,45 @@ def _is_in_use(script: Script, kept: Kept) -> bool:
     if any(package is not None and package.stars for package in packages):
         return True  # which may pass on all names
     files = map(project.index, project.mentioning(name))
-    return any(_takes(file, home, kept) for file in files if file is not None)
-
-
-def _takes(file: FileIndex, home: FileIndex, kept: Kept) -> bool:
-    """Whether a file reads a name, or is a package that passes it on."""
-    names = {kept.name} | file.local_names.get(kept.name, set())
-    package = file.source.path.name == "__init__.py"
-    return (package and not names.isdisjoint(file.imports)) or any(
-        file is not home or not file.inside(node, kept)
-        for name in names
-        for node in file.reads.get(name, ())
+    others = [f for f in files if f is not None and f is not home]
+    if any(_takes(f, home, kept) for f in others):
+        return True
+    reads = [n for n in home.reads.get(name, ()) if not home.inside(n, kept)]
+    return not all(
+        depth > 0 and is_only_imported(script, read, depth - 1) for read in reads
     )
 
 
-def _is_program(index: FileIndex) -> bool:
+def _takes(file: FileIndex, home: FileIndex, kept: Kept) -> bool:
+    """Whether a file reads a name, or is a package that passes it on.
+
+    Not where the name is that of its own class or function, or of another file's.
+    """
+    names = {kept.name} | file.local_names.get(kept.name, set())
+    imported = names.intersection(file.imports)
+    if any(not _is_of_another(file, file.imports[n], home) for n in imported):
+        package = file.source.path.name == "__init__.py"
+        return package or any(map(file.reads.get, names))
+    other = bool(imported) or _defined_in(file, kept.name)
+    reads = file.reads.get(kept.name, ())
+    return any(not other or isinstance(node, ast.Attribute) for node in reads)
+
+
+def _is_of_another(file: FileIndex, origin: str, home: FileIndex) -> bool:
+    """Whether a name that a file imports is defined in a file that is not `home`."""
+    project = file.project
+    member = project.resolve(file, origin) if project is not None else None
+    if member is None or member[0] is home or len(member[1]) != 1:
+        return False
+    return _defined_in(member[0], member[1][0])
+
+
+def _defined_in(index: FileIndex, name: str) -> bool:
+    """Whether a function or class of a name stands at the top of a file."""
+    return any(isinstance(s, Kept) and s.name == name for s in index.tree.body)
+
+
+def is_program(index: FileIndex) -> bool:
     """Whether a file does something when it is started, with a main guard or not."""
     return is_run(index) or any(
         isinstance(statement, (ast.For, ast.While))
@@ -241,125 +265,6 @@ def _leads_to(user: FileIndex, node: ast.Attribute, home: FileIndex) -> bool:
         return True
     passes_on = node.attr in member[0].imports or bool(member[0].stars)
     return passes_on and not member[1]
-
-
-def is_imported_by_none(script: Script, node: ast.AST, depth: int = MAX_USES) -> bool:
-    """Whether a place is in a file of definitions that no file of a project names.
-
-    Or only others of which that is true, or that lack what they import themselves. And
-    nothing looks for modules by their names.
-    """
-    index, project = script.index, script.index.project
-    kept = next((a for a in index.ancestors(node) if a in index.tree.body), None)
-    if project is None or not isinstance(kept, Kept) or is_offered(script):
-        return False
-    if not all(map(_defines, index.tree.body)) or is_run(index):
-        return False
-    path = index.source.path
-    if any(_looks_for_modules(script, word) for word in (*IMPORTS, "pkgutil")):
-        return False
-    if project.targeting(qualified_name(index, kept)):
-        return False
-    if project.mentioning("__main__") in ([], [path]) and not _runs_beside(index):
-        return False  # no program beside it
-    others = [p for p in project.mentioning(path.stem) if p != path]
-    if len(others) > MAX_FILES:
-        return False  # not to read them all
-    known = [user for user in map(project.index, others) if user is not None]
-    direct = (u for u in programs(script)[1:] if does_import(script, u, index))
-    users = [*direct, *(u for u in known if _may_name(u, index))]
-    return all(
-        cannot_start(user)
-        or (depth > 0 and _is_imported_by_none(script, user, depth - 1))
-        for user in dict.fromkeys(users)
-    )
-
-
-def _is_imported_by_none(script: Script, index: FileIndex, depth: int) -> bool:
-    """The same of a file, by its first function or class."""
-    first = next((s for s in index.tree.body if isinstance(s, Kept)), None)
-    return first is not None and is_imported_by_none(
-        script.of(first), first.body[0], depth
-    )
-
-
-def _runs_beside(index: FileIndex) -> bool:
-    """Whether a program without a main guard names the folder of a file."""
-    project, path = index.project, index.source.path
-    if project is None:
-        return False
-    others = [p for p in project.mentioning(path.parent.name) if p != path]
-    users = map(project.index, others[:MAX_FILES])
-    return any(user is not None and _is_program(user) for user in users)
-
-
-def _looks_for_modules(script: Script, word: str) -> bool:
-    """Whether a file takes modules by their names, of the same part of a repository.
-
-    A part is a folder at its top, with all that it holds; what lies at the top itself
-    is for all of them.
-    """
-    project = script.index.project
-    assert project is not None
-    home = script.source.path
-    part = _part_of(project, home)
-    asking = (
-        p for p in project.mentioning(word) if _may_look_for(project, p, word, home)
-    )
-    parts = {_part_of(project, path) for path in asking}
-    return bool(parts) and (part is None or not parts.isdisjoint({part, None}))
-
-
-def _may_look_for(project: Project, path: Path, word: str, home: Path) -> bool:
-    """Whether a file may ask for a module; `import_module("a.models")` does for one."""
-    index = project.index(path)
-    calls = index.calls_by_name.get(word, ()) if index is not None else ()
-    asked = [call.args[0] if call.args else None for call in calls]
-    names = [a.value if isinstance(a, ast.Constant) else None for a in asked]
-    return not names or any(
-        not isinstance(name, str) or home.stem in name.split(".") for name in names
-    )
-
-
-def _part_of(project: Project, path: Path) -> str | None:
-    """The folder at the top of a repository in which a file lies; None: in none."""
-    if not path.is_relative_to(project.root):
-        return None
-    folder, *names = path.relative_to(project.root).parts
-    return folder if names else None
-
-
-def _may_name(user: FileIndex, home: FileIndex) -> bool:
-    """Whether a file imports another one, as far as is seen, or has its name in a text.
-
-    `visualization` of `from lib.visualization import draw` may be another file's.
-    """
-    project, stem = user.project, re.escape(home.source.path.stem)
-    assert project is not None
-    if re.search(rf"['\"/]{stem}['\"]|\b{stem}\.py\b", user.source.text):
-        return True
-    for origin in (*user.imports.values(), *user.stars):
-        if home.source.path.stem in origin.split("."):
-            member = project.resolve(user, origin)
-            if member is None or member[0] is home:
-                return True
-    return False
-
-
-def _defines(statement: ast.stmt) -> bool:
-    """Whether a statement of a module does nothing that anybody would start it for."""
-    if isinstance(statement, ast.If):
-        asked = {n.id for n in walk(statement.test) if isinstance(n, ast.Name)}
-        inner = (*statement.body, *statement.orelse)
-        return "__name__" not in asked and all(map(_defines, inner))
-    if isinstance(statement, ast.Expr):
-        said = statement.value
-        called = dotted(said.func) or "" if isinstance(said, ast.Call) else ""
-        return isinstance(said, ast.Constant) or called.startswith(_SETS_UP)
-    return isinstance(
-        statement,
-        (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Try, Kept),
-    )
 
 
 def _notebooks_leave_out(project: Project, home: FileIndex, kept: Kept) -> bool:

@@ -1,0 +1,146 @@
+"""Files of definitions that no other file of a project imports or asks for."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpulint.index import FileIndex, Project
+from gpulint.index.project import is_run
+from gpulint.index.targets import qualified_name
+from gpulint.index.walk import dotted, walk
+from gpulint.script.by_name import Kept
+from gpulint.script.neighbours import MAX_FILES, does_import, programs
+from gpulint.script.reaching.looked_up import looks_for_modules, part_of
+from gpulint.script.reaching.missing_imports import cannot_start
+from gpulint.script.reaching.offered import is_offered
+from gpulint.script.reaching.unused import MAX_USES, is_program
+from gpulint.source import FRAMEWORKS
+from gpulint.torch_prose import prose, text_of
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+_SETS_UP = ("logger.", "logging.", "warnings.", "sys.path.")
+
+
+def is_imported_by_none(script: Script, node: ast.AST, depth: int = MAX_USES) -> bool:
+    """Whether a place is in a file of definitions that no file of a project names.
+
+    Or only others of which that is true, or that lack what they import themselves. And
+    nothing looks for modules by their names.
+    """
+    index, project = script.index, script.index.project
+    kept = next((a for a in index.ancestors(node) if a in index.tree.body), None)
+    if project is None or not isinstance(kept, Kept) or is_offered(script):
+        return False
+    if not all(map(_defines, index.tree.body)) or is_run(index):
+        return False
+    if any(_is_registered(s) for s in index.tree.body if isinstance(s, Kept)):
+        return False  # a framework may look for files of a folder
+    path = index.source.path
+    if looks_for_modules(script):
+        return False
+    if project.targeting(qualified_name(index, kept)):
+        return False
+    if project.mentioning("__main__") in ([], [path]) and not _runs_beside(index):
+        return False  # no program beside it
+    if _is_described(project, path):
+        return False
+    others = [p for p in project.mentioning(path.stem) if p != path]
+    if len(others) > MAX_FILES:
+        return False  # not to read them all
+    known = [user for user in map(project.index, others) if user is not None]
+    direct = (u for u in programs(script)[1:] if does_import(script, u, index))
+    users = [*direct, *(u for u in known if _may_name(u, index))]
+    return all(
+        cannot_start(user)
+        or (depth > 0 and _is_imported_by_none(script, user, depth - 1))
+        for user in dict.fromkeys(users)
+    )
+
+
+def _is_imported_by_none(script: Script, index: FileIndex, depth: int) -> bool:
+    """The same of a file, by its first function or class."""
+    first = next((s for s in index.tree.body if isinstance(s, Kept)), None)
+    return first is not None and is_imported_by_none(
+        script.of(first), first.body[0], depth
+    )
+
+
+def _is_registered(kept: Kept) -> bool:
+    """`@register_model("small")`, `@MODELS.register_module()`."""
+    return any("regist" in ast.unparse(d).lower() for d in kept.decorator_list)
+
+
+def _is_described(project: Project, path: Path) -> bool:
+    """Whether a text beside a file, or further up, imports it or says its name."""
+    stem = re.escape(path.stem)
+    named = re.compile(rf"\b(?:from|import)[ \t]+(?:[\w.]+\.)?{stem}\b|\b{stem}\.py\b")
+    folders = [
+        f for f in path.parents if f == project.root or project.root in f.parents
+    ]
+    for text in (text for folder in folders for text in prose(folder)):
+        project.noted.files.add(text)
+        if named.search(text_of(text)):
+            return True
+    return False
+
+
+def _runs_beside(index: FileIndex) -> bool:
+    """Whether a program without a main guard names the folder of a file."""
+    project, path = index.project, index.source.path
+    if project is None:
+        return False
+    others = [p for p in project.mentioning(path.parent.name) if p != path]
+    users = map(project.index, others[:MAX_FILES])
+    return any(user is not None and is_program(user) for user in users)
+
+
+def _may_name(user: FileIndex, home: FileIndex) -> bool:
+    """Whether a file imports another one, as far as is seen, or has its name in a text.
+
+    `visualization` of `from lib.visualization import draw` may be another file's.
+    """
+    project, path = user.project, home.source.path
+    assert project is not None
+    stem = re.escape(path.stem)
+    if re.search(rf"\b{stem}\.py\b", user.source.text):
+        return True
+    parts = {part_of(project, path), part_of(project, user.source.path), None}
+    quoted = re.search(rf"['\"/]{stem}['\"]", user.source.text)
+    if quoted and len(parts) < 3:  # else of another part of the repository
+        return True
+    for origin in (*user.imports.values(), *user.stars):
+        names = origin.split(".")
+        if path.stem in names and _may_lead_to(user, names[0], path):
+            member = project.resolve(user, origin)
+            if member is None or member[0] is home:
+                return True
+    return False
+
+
+def _may_lead_to(user: FileIndex, head: str, path: Path) -> bool:
+    """Whether what starts with a name may be a file: no module of a known package."""
+    project = user.project
+    assert project is not None
+    known = head.removeprefix("pytorch_").partition("_")[0] in FRAMEWORKS
+    return not known or project.owns(user, head) or head in path.parts
+
+
+def _defines(statement: ast.stmt) -> bool:
+    """Whether a statement of a module does nothing that anybody would start it for."""
+    if isinstance(statement, ast.If):
+        asked = {n.id for n in walk(statement.test) if isinstance(n, ast.Name)}
+        inner = (*statement.body, *statement.orelse)
+        return "__name__" not in asked and all(map(_defines, inner))
+    if isinstance(statement, ast.Expr):
+        said = statement.value
+        called = dotted(said.func) or "" if isinstance(said, ast.Call) else ""
+        return isinstance(said, ast.Constant) or called.startswith(_SETS_UP)
+    return isinstance(
+        statement,
+        (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Try, Kept),
+    )
