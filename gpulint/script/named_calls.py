@@ -22,7 +22,7 @@ def named_calls(script: Script, function: Function) -> list[ast.Call]:
         return []
     names = {function.name}
     if function.name == "forward":
-        kept = _kept_as(script, owner)
+        kept = kept_as(script, owner)
         names = set() if kept is None else kept
     found = []
     for name in sorted(names):
@@ -33,7 +33,7 @@ def named_calls(script: Script, function: Function) -> list[ast.Call]:
     return found
 
 
-def _kept_as(script: Script, owner: ast.ClassDef) -> set[str] | None:
+def kept_as(script: Script, owner: ast.ClassDef) -> set[str] | None:
     """The attributes that hold the objects of a class; None: some lie elsewhere."""
     names = set()
     for call in script.resolver.classes.constructors(owner):

@@ -22,6 +22,7 @@ from gpulint.script.neighbours import programs
 from gpulint.script.reaching.doubtful import may_never_run
 from gpulint.script.reaching.excluded import is_excluded
 from gpulint.script.reaching.failures import fails, fails_around
+from gpulint.script.reaching.kept_unread import is_never_asked
 from gpulint.script.reaching.missing_imports import cannot_start
 from gpulint.script.reaching.old_torch import needs_older_torch
 from gpulint.script.reaching.remainders import never_meet
@@ -124,6 +125,8 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
         return False
     if depth < MAX_CALLS and function.name == "__init__" and fails(script, function, 0):
         return True  # there is no object that could do anything
+    if is_never_asked(script, function):
+        return True
     callers = script.resolver.calls.callers(function) or _by_name(script, function)
     callers = callers or _making(script, function)
     callers = [*callers, *_handing_on(script, function, bool(callers))]

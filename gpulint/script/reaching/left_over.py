@@ -94,14 +94,14 @@ def _is_never_called(script: Script, method: Kept) -> bool:
         return False
     users = programs(script)
     used = len(users) > 1 or _named_in(script.index, owner)
-    if not used or any(map(_asks_objects, users)):
+    if not used or any(map(asks_objects, users)):
         return False
     texts = (_COMMENT.sub("", text) for text in project.texts(name))
     named = re.compile(rf"(?<!\bdef )\b{name}\b")  # others may define the same
     return not any(map(named.search, texts))
 
 
-def _asks_objects(index: FileIndex) -> bool:
+def asks_objects(index: FileIndex) -> bool:
     """Whether a file chooses among the attributes of an object, no imported module."""
     asked = (its[1] for its in _OF_OBJECT.finditer(index.source.text))
     modules = {*index.imports, "torch"}
