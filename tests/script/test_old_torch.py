@@ -291,10 +291,21 @@ def test_labels_of_whole_numbers(value: str, old: bool) -> None:
     assert not runs_only_before(script(text.replace("BCELoss", "MSELoss")), (1, 6))
 
 
+@pytest.mark.parametrize(
+    "line, old",
+    [("judge(model(x), label)", True), ("judge(model(x, label), y)", False)],
+)
+def test_labels_of_logits(line: str, old: bool) -> None:
+    text = LABELS.format(value="1").replace("BCELoss", "BCEWithLogitsLoss") + line
+    assert runs_only_before(script(text), (1, 6)) is old
+
+
 def test_torch_refuses_labels_of_whole_numbers() -> None:
-    judged = torch.rand(8)
+    judged, labels = torch.rand(8), torch.full((8,), 1)
     with pytest.raises(RuntimeError, match="Found dtype Long"):
-        torch.nn.BCELoss()(judged, torch.full((8,), 1))
+        torch.nn.BCELoss()(judged, labels)
+    with pytest.raises(RuntimeError, match="desired output type Long"):
+        torch.nn.BCEWithLogitsLoss()(judged, labels)
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,10 @@ _GONE_NAMES = {
 # How programs ask for what a release has, and do something else without it.
 _ASKS = re.compile(r"hasattr\(torch|torch\.__version__|torch_version|TORCH_VERSION")
 _BINARY = ("torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy")
+_WITH_LOGITS = (
+    "torch.nn.BCEWithLogitsLoss",
+    "torch.nn.functional.binary_cross_entropy_with_logits",
+)
 _ADDRESSES = re.compile(r"^torchvision\.models\.\w+\.model_urls$")
 # What a loss is until torch 0.4: later, it has no element to take.
 _LOSS = re.compile(
@@ -169,14 +173,41 @@ def _has_functions_with_a_state(files: list[FileIndex]) -> bool:
 
 
 def _judges_by_whole_numbers(files: list[FileIndex]) -> bool:
-    """`BCELoss()(judged, torch.full((size,), 1))`: integers as labels since 1.6."""
-    judging = [f for f in files if any(f.calls.get(name) for name in _BINARY)]
+    """`BCELoss()(judged, torch.full((size,), 1))`: integers as labels since 1.6.
+
+    Beside other losses of two classes, of which one is given such labels by a name.
+    """
     return any(
         all(k.arg != "dtype" for k in call.keywords)
         and len(call.args) > 1
         and _is_whole(index, call.args[1])
-        for index in judging
+        and (any(map(index.calls.get, _BINARY)) or _is_label(index, call))
+        for index in files
+        if any(map(index.calls.get, (*_BINARY, *_WITH_LOGITS)))
         for call in index.calls.get("torch.full", ())
+    )
+
+
+def _is_label(index: FileIndex, made: ast.Call) -> bool:
+    """Whether `labels = torch.full(…).to(device)` is what a call judges by.
+
+    `criterion(judged, labels)`, of a criterion that is made in the file.
+    """
+    above = index.statement(made)
+    names = {t.id for t in getattr(above, "targets", ()) if isinstance(t, ast.Name)}
+    judges = {
+        target.id
+        for name in _WITH_LOGITS
+        for call in index.calls.get(name, ())
+        for target in getattr(index.parent(call), "targets", ())
+        if isinstance(target, ast.Name)
+    }
+    return any(
+        len(call.args) > 1
+        and isinstance(call.args[1], ast.Name)
+        and call.args[1].id in names
+        for judge in sorted(judges)
+        for call in index.calls_by_name.get(judge, ())
     )
 
 
