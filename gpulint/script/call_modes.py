@@ -24,6 +24,7 @@ def constants_of(
     args = function.args
     names = [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
     calls = list(calls)
+    asked = _asked_for_none(function)
     found: dict[str, ast.Constant | None] = {}
     for name in names:
         given = [script.resolver.calls.given(call, function, name) for call in calls]
@@ -33,21 +34,35 @@ def constants_of(
             value is not None and ast.dump(value) == ast.dump(first) for value in values
         ):
             found[name] = first
-        elif _tests_for_none(function, name) and all(
-            gives(script, call, function, name) for call in calls
+        elif name in asked and all(
+            gives(script, call, function, name) and not _hands_on(script, nodes)
+            for call, (nodes, _) in zip(calls, given, strict=True)
         ):
             found[name] = None
     return found
 
 
-def _tests_for_none(function: Function, name: str) -> bool:
-    """Whether a function asks `length is None` or `length is not None`."""
-    return any(
-        isinstance(node, ast.Compare)
-        and isinstance(node.left, ast.Name)
-        and node.left.id == name
-        and isinstance(node.ops[0], (ast.Is, ast.IsNot))
+def _asked_for_none(function: Function) -> set[str]:
+    """The names in `length is None` and `length is not None` of a function."""
+    return {
+        node.left.id
         for node in walk(function)
+        if isinstance(node, ast.Compare)
+        and isinstance(node.left, ast.Name)
+        and isinstance(node.ops[0], (ast.Is, ast.IsNot))
+    }
+
+
+def _hands_on(script: Script, given: Iterable[ast.expr]) -> bool:
+    """Whether what a call gives may be a parameter of which no call is known.
+
+    Or a member of a dict of settings: either may be None.
+    """
+    return any(
+        isinstance(origin.node, (ast.arg, ast.Subscript))
+        and script.batches.loop_of(node) is None
+        for node in given
+        for origin in script.resolver.origins(node)
     )
 
 

@@ -1,4 +1,4 @@
-"""Models none of whose parameters asks for a gradient, or that have none."""
+"""Models that build no graph: frozen, without weights, or run without gradients."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpulint.index import Function
 from gpulint.index.build import last_name
 from gpulint.index.walk import dotted, walk
 
@@ -50,6 +51,24 @@ def _is_read_frozen(script: Script, model: ast.expr) -> bool:
         and not any(k.arg in ("freeze", None) for k in call.keywords)
         and len(call.args) == 1
         for call in made
+    )
+
+
+def runs_apart(script: Script, model: ast.expr) -> bool:
+    """Whether the `forward` of a model runs its parts without gradients itself."""
+    owners = script.resolver.classes.of(model)
+    methods = [script.resolver.classes.methods(o).get("forward") for o in owners]
+    return bool(methods) and all(
+        forward is not None and _parts_build_none(script.of(forward), forward)
+        for forward in methods
+    )
+
+
+def _parts_build_none(script: Script, forward: Function) -> bool:
+    calls = (node for node in walk(forward) if isinstance(node, ast.Call))
+    parts = [call for call in calls if script.modules.is_module(call.func)]
+    return bool(parts) and all(
+        script.without_grad(part) or has_no_weights(script, part.func) for part in parts
     )
 
 

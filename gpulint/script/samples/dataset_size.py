@@ -70,10 +70,7 @@ def _has_small_pictures(loader: Loader) -> bool:
             held = evaluator.argument(call, "dataset", 0).direct
             origins = evaluator.resolver.origins(held) if held is not None else ()
             made[number] = origins[0].node if len(origins) == 1 else node
-    return bool(made) and all(
-        isinstance(node, ast.Call) and _published(node, evaluator) is not None
-        for node in made
-    )
+    return bool(made) and all(_published(node, evaluator) is not None for node in made)
 
 
 def has_tiny_batches(loader: Loader) -> bool:
@@ -123,8 +120,10 @@ def _stated(made: ast.Call, evaluator: Evaluator) -> list[int | None]:
     return known if values.complete and known else [None]
 
 
-def _published(made: ast.Call, evaluator: Evaluator) -> int | None:
+def _published(made: ast.AST, evaluator: Evaluator) -> int | None:
     """Of `torchvision.datasets.CIFAR10(…, train=True)`."""
+    if not isinstance(made, ast.Call):
+        return None
     name = evaluator.index.qualified(made.func) or ""
     head, _, last = name.rpartition(".")
     if head != "torchvision.datasets" or last not in _PUBLISHED:
@@ -171,7 +170,7 @@ def _length(made: ast.AST, evaluator: Evaluator, depth: int = 0) -> int | None:
     name = evaluator.index.qualified(made.func) or ""
     if name in _SUBSET:
         indices = evaluator.argument(made, "indices", 1).direct
-        return _count(indices, evaluator) if indices is not None else None
+        return _count(indices, evaluator, depth) if indices is not None else None
     if name == "torchvision.datasets.FakeData":
         size = evaluator.argument(made, "size", 0).direct
         return whole(evaluator.constant(size)) if size is not None else None
@@ -231,7 +230,7 @@ def _rows(made: ast.Call, evaluator: Evaluator) -> int | None:
     return None
 
 
-def _count(indices: ast.expr, evaluator: Evaluator) -> int | None:
+def _count(indices: ast.expr, evaluator: Evaluator, depth: int) -> int | None:
     """`range(100)`, `range(0, len(whole), 20)`, `[3, 5, 8]`."""
     if isinstance(indices, (ast.List, ast.Tuple)):
         starred = any(isinstance(e, ast.Starred) for e in indices.elts)
@@ -240,17 +239,21 @@ def _count(indices: ast.expr, evaluator: Evaluator) -> int | None:
         return None
     if evaluator.index.qualified(indices.func) not in ("range", "torch.arange"):
         return None
-    bounds = [_whole(bound, evaluator) for bound in indices.args]
+    bounds = [_whole(bound, evaluator, depth) for bound in indices.args]
     known = [bound for bound in bounds if bound is not None]
     if not 0 < len(known) == len(bounds) <= 3 or known[2:] == [0]:
         return None
     return len(range(*known))
 
 
-def _whole(bound: ast.expr, evaluator: Evaluator) -> int | None:
+def _whole(bound: ast.expr, evaluator: Evaluator, depth: int) -> int | None:
     """A number, or the `len(whole)` of a dataset whose length is known."""
     if not isinstance(bound, ast.Call) or dotted(bound.func) != "len":
         return whole(evaluator.constant(bound))
-    origins = evaluator.resolver.origins(bound.args[0]) if bound.args else ()
-    found = [length for origin in origins for length in _lengths(origin, evaluator)]
+    if depth >= MAX_WRAPPERS or not bound.args:
+        return None  # `data = Subset(data, range(len(data)))` in a loop, perhaps
+    found = [
+        _length(origin.node, evaluator, depth + 1) or _published(origin.node, evaluator)
+        for origin in evaluator.resolver.origins(bound.args[0])
+    ]
     return found[0] if len(found) == 1 else None

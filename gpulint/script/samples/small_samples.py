@@ -86,6 +86,7 @@ def _made(script: Script, node: ast.expr, depth: int) -> Iterator[ast.Call | Non
     origins = script.resolver.origins(node)
     if not origins or depth > MAX_DEPTH:
         yield None
+        return
     for origin in origins:
         call = origin.node if isinstance(origin.node, ast.Call) else None
         name = script.index.qualified(call.func) if call is not None else None

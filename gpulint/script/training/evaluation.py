@@ -11,7 +11,7 @@ from gpulint.index import Function, Where
 from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.every_step import EveryStep
 from gpulint.script.loops import is_backward, is_step
-from gpulint.script.modelling.frozen import has_no_weights, is_frozen
+from gpulint.script.modelling.frozen import has_no_weights, is_frozen, runs_apart
 from gpulint.script.modelling.models import makers
 from gpulint.script.named_calls import named_calls
 from gpulint.script.neighbours import imported
@@ -70,7 +70,7 @@ def graph_builder(script: Script, loop: Loop) -> ast.Call | None:
         if has_no_weights(script, model):
             continue
         without = _is_pipeline(script, call) or is_frozen(script, model)
-        without = without or _runs_apart(script, model)
+        without = without or runs_apart(script, model)
         return None if without else call
     return None
 
@@ -85,25 +85,6 @@ def _is_volatile(script: Script, loop: Loop) -> bool:
         oldest is not None
         and oldest < (0, 4)
         and any(k.arg == "volatile" for call in loop.calls for k in call.keywords)
-    )
-
-
-def _runs_apart(script: Script, model: ast.expr) -> bool:
-    """Whether the `forward` of a model runs its parts without gradients itself."""
-    owners = script.resolver.classes.of(model)
-    methods = [script.resolver.classes.methods(o).get("forward") for o in owners]
-    return bool(methods) and all(
-        forward is not None and _parts_build_none(script.of(forward), forward)
-        for forward in methods
-    )
-
-
-def _parts_build_none(script: Script, forward: Function) -> bool:
-    calls = [n for n in walk(forward) if isinstance(n, ast.Call)]
-    parts = [c for c in calls if script.modules.is_module(called_module(c))]
-    return bool(parts) and all(
-        script.without_grad(part) or has_no_weights(script, called_module(part))
-        for part in parts
     )
 
 

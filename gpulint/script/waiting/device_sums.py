@@ -22,6 +22,7 @@ from gpulint.script.rewriting.edits import (
 )
 from gpulint.script.rewriting.syntax import CallText, parsed, spanned
 from gpulint.script.waiting.accumulators import Accumulator, Sums, Term, term_of, zeros
+from gpulint.script.waiting.drained import is_synchronize
 from gpulint.script.waiting.located import on_device
 from gpulint.script.waiting.members import member_on_device
 from gpulint.script.waiting.reading import bare
@@ -42,6 +43,8 @@ def sum_on_device(script: Script, loop: Loop, waits: Iterable[Wait]) -> Rewrite:
         term = term_of(script, wait)
         if term is None or not _reads_scalar(script, wait.node):
             text = script.text(wait.at).partition("\n")[0]
+            if isinstance(wait.node, ast.Call) and is_synchronize(script, wait.node):
+                raise CannotFix(f"`{text}` waits, whatever is read behind it")
             raise CannotFix(f"`{text}` is not only added to a local number")
         sure = script.where(wait.value).device or not member_on_device(
             script, wait.value

@@ -28,15 +28,21 @@ def is_timed(script: Script, loop: Loop) -> bool:
 def measures_time(script: Script, calls: list[ast.Call]) -> bool:
     """Whether a loop measures time around `synchronize()`, or a helper does both.
 
-    By a clock, or by events of the device.
+    By a clock, or by events of the device. A helper's call behind a switch that is off
+    by default counts for nothing.
     """
     if _reads_clock(script, calls):
         return True
     helpers = dict.fromkeys(map(script.resolver.calls.callee, calls))
     return any(
-        _reads_clock(script.of(helper), _calls_in(script.of(helper), helper))
-        for helper in helpers
-        if helper is not None
+        _measures(script.of(helper), helper) for helper in helpers if helper is not None
+    )
+
+
+def _measures(script: Script, helper: Function) -> bool:
+    calls = [node for node in walk_scope(helper) if isinstance(node, ast.Call)]
+    return _reads_clock(script, calls) and _reads_clock(
+        script, [call for call in calls if not may_never_run(script, call)]
     )
 
 
@@ -45,9 +51,3 @@ def _reads_clock(script: Script, calls: Iterable[ast.Call]) -> bool:
     return any(n.rpartition(".")[2] == "synchronize" for n in names) and any(
         _CLOCKS.match(n) or n.endswith(".elapsed_time") for n in names
     )
-
-
-def _calls_in(script: Script, function: Function) -> list[ast.Call]:
-    """The calls of a function, but for those of a switch that is off by default."""
-    calls = (node for node in walk_scope(function) if isinstance(node, ast.Call))
-    return [call for call in calls if not may_never_run(script, call)]
