@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 EXPANDED = "batches may hold expanded tensors, for which pinning raises"
-MAX_CALLS = 2  # from what makes a batch, to what expands a tensor or makes an object
+MAX_CALLS = 2  # from what makes a batch, to what expands a tensor
+MAX_DEPTH = 4  # tuples in one another, and calls that give them
 _EXPANDS = frozenset("expand expand_as broadcast_to broadcast_tensors".split())
 _COPIES = frozenset("contiguous clone".split())
 # What PyTorch calls to pin an object, or what could stand in for it.
@@ -84,20 +85,20 @@ def _sets_object(script: Script, function: ast.AST) -> bool:
     for returned in (n.value for n in walk(function) if isinstance(n, ast.Return)):
         parts += returned.elts if isinstance(returned, ast.Tuple) else []
     made = [o.expression for v in parts for o in script.resolver.origins(v)]
-    return any(m is not None and _is_object(script, m) for m in made)
+    return any(m is not None and _is_object(script, m, MAX_DEPTH) for m in made)
 
 
 def _returns_objects(script: Script, function: ast.AST) -> bool:
     if isinstance(function, ast.Lambda):
-        return _are_objects(script, [function.body])
+        return _are_objects(script, [function.body], MAX_DEPTH)
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return False
     flow = script.resolver.flow(function)
     values = [v for v in flow.returns if v is not None]
-    return len(values) == len(flow.returns) and _are_objects(script, values)
+    return len(values) == len(flow.returns) and _are_objects(script, values, MAX_DEPTH)
 
 
-def _are_objects(script: Script, values: Iterable[ast.expr]) -> bool:
+def _are_objects(script: Script, values: Iterable[ast.expr], depth: int) -> bool:
     """Whether there are values, each of which is such an object or a tuple of them.
 
     Beside objects there may be lists of what samples have: `[s.name for s in batch]`.
@@ -105,7 +106,7 @@ def _are_objects(script: Script, values: Iterable[ast.expr]) -> bool:
     origins = [o.expression for v in values for o in script.resolver.origins(v)]
     others = [made for made in origins if not _is_collected(made)]
     return bool(others) and all(
-        made is not None and _is_object(script, made) for made in others
+        made is not None and _is_object(script, made, depth) for made in others
     )
 
 
@@ -115,17 +116,19 @@ def _is_collected(made: ast.expr | None) -> bool:
     return isinstance(made.elt, (ast.Name, ast.Attribute))
 
 
-def _is_object(script: Script, made: ast.expr, depth: int = MAX_CALLS) -> bool:
+def _is_object(script: Script, made: ast.expr, depth: int) -> bool:
+    if not depth:
+        return False
     if isinstance(made, (ast.Tuple, ast.List)):
-        return _are_objects(script, made.elts)
+        return _are_objects(script, made.elts, depth - 1)
     if isinstance(made, ast.Dict):
-        return _are_objects(script, made.values)
+        return _are_objects(script, made.values, depth - 1)
     if not isinstance(made, ast.Call):
         return False
     owner = script.resolver.classes.named(made.func)
     if owner is not None:
         return _is_plain(script, owner)
-    return depth > 0 and _gives_objects(script, made, depth)
+    return _gives_objects(script, made, depth - 1)
 
 
 def _gives_objects(script: Script, call: ast.Call, depth: int) -> bool:
@@ -145,7 +148,7 @@ def _gives_objects(script: Script, call: ast.Call, depth: int) -> bool:
         if value is not None
         if not (isinstance(value, ast.Name) and value.id in taken)
     ]
-    return bool(made) and all(_is_object(its, value, depth - 1) for value in made)
+    return bool(made) and all(_is_object(its, value, depth) for value in made)
 
 
 def _is_plain(script: Script, owner: ast.ClassDef) -> bool:

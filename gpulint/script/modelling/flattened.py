@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpulint.script.training.training_step import Step
 
 MAX_LAYERS = 60
+MAX_DEPTH = 6  # modules in one another
 _FUNCTIONS_THAT_POOL = frozenset(["max_pool2d", "avg_pool2d"])
 _POOLS = _FUNCTIONS_THAT_POOL | {"MaxPool2d", "AvgPool2d"}
 _FUNCTIONS = frozenset(
@@ -37,7 +38,7 @@ def flattened_side(script: Script, step: Step) -> float:
 
 def _side(script: Script, made: ast.Call | None) -> float:
     layers: list[ast.Call] = []
-    for layer in _in_order(script, made) if made is not None else ():
+    for layer in _in_order(script, made, 0) if made is not None else ():
         if layer is None or len(layers) > MAX_LAYERS:
             return inf
         layers.append(layer)
@@ -103,31 +104,33 @@ def _whole(script: Script, node: ast.expr) -> int | None:
     return left**2 if right == 2 else None
 
 
-def _in_order(script: Script, made: ast.Call) -> Iterator[ast.Call | None]:
+def _in_order(script: Script, made: ast.Call, depth: int) -> Iterator[ast.Call | None]:
     """The convolutions, pools and linear layers as they run; None: one is not known."""
     name = script.index.qualified(made.func) or ""
     last = name.rpartition(".")[2]
     if name == "torch.nn.Sequential":
         for given in made.args:
-            yield from _run(script, given)
+            yield from _run(script, given, depth)
     elif name.startswith("torch.nn."):
         if last in ("Conv2d", "Linear") or last in _POOLS:
             yield made
         elif not changes_no_shape(last):
             yield None
     else:
-        yield from _in_forward(script, made)
+        yield from _in_forward(script, made, depth)
 
 
-def _run(script: Script, layer: ast.expr) -> Iterator[ast.Call | None]:
+def _run(script: Script, layer: ast.expr, depth: int) -> Iterator[ast.Call | None]:
     made = [origin.call for origin in script.resolver.origins(layer)]
-    if len(made) == 1 and made[0] is not None:
-        yield from _in_order(script, made[0])
+    if len(made) == 1 and made[0] is not None and depth < MAX_DEPTH:
+        yield from _in_order(script, made[0], depth + 1)
     else:
         yield None
 
 
-def _in_forward(script: Script, made: ast.Call) -> Iterator[ast.Call | None]:
+def _in_forward(
+    script: Script, made: ast.Call, depth: int
+) -> Iterator[ast.Call | None]:
     """The same, of a class of this project, by the calls of its `forward`."""
     owner = script.resolver.classes.named(made.func)
     methods = script.resolver.classes.methods(owner) if owner is not None else {}
@@ -145,7 +148,7 @@ def _in_forward(script: Script, made: ast.Call) -> Iterator[ast.Call | None]:
             func = node.func
             held = func.value if isinstance(func, ast.Attribute) else None
             if isinstance(held, ast.Name) and held.id == own:
-                yield from _run(script, func)
+                yield from _run(script, func, depth)
             elif _kind(script, node) in _POOLS:
                 yield node
             elif _kind(script, node) not in _FUNCTIONS:
