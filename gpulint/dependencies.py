@@ -2,80 +2,45 @@
 
 from __future__ import annotations
 
-import ast
 import configparser
 import functools
-import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from gpulint.dependency_files import (
+    LOCKS,
+    MENTIONED,
+    PACKAGES,
+    READERS,
+    Reader,
+    each_of,
+    environment,
+    explicit,
+    other_environment,
+    requirements,
+)
 from gpulint.releases import (
     ANY_MINOR,
     TORCH,
     Declared,
     Range,
-    allowed,
     newest,
 )
-from gpulint.settings import parse_toml
 
-# Names in dependency files, and the package whose releases they bound.
-PACKAGES = {
-    "torch": TORCH,
-    "pytorch": TORCH,  # Conda's name
-    "lightning": "lightning",
-    "pytorch-lightning": "lightning",
-    "transformers": "transformers",
-    "accelerate": "accelerate",
-    "keras": "keras",
-    "tensorflow": "tensorflow",
-    "tensorflow-cpu": "tensorflow",
-    "tensorflow-gpu": "tensorflow",
-    "tensorflow-macos": "tensorflow",
-    "tensorflow-rocm": "tensorflow",
-    "intel-tensorflow": "tensorflow",
-    "tf-nightly": "tensorflow",
-    "tf-nightly-cpu": "tensorflow",
-    "tf-nightly-gpu": "tensorflow",
-    "mindspore": "mindspore",
-    "mindspore-ascend": "mindspore",
-    "mindspore-cpu": "mindspore",
-    "mindspore-gpu": "mindspore",
-}
-_ANY = "|".join(sorted(PACKAGES, key=len, reverse=True)).replace("-", "[-_]")
-_NAME = re.compile(rf"^({_ANY})(?![\w.-])", re.IGNORECASE)
-_WHEEL = re.compile(rf"(?:^|[/\s@])({_ANY})-(\d+)\.(\d+)", re.IGNORECASE)
-# A commit of a repository: `transformers @ git+https://…/transformers@0dcb46e`.
-_COMMIT = re.compile(
-    rf"\bgit\+\S*/({_ANY})(?:\.git)?@[0-9a-f]{{7,40}}\b", re.IGNORECASE
-)
-OLDEST = (0, 0)  # of a commit, whose release nobody knows
-OF_TRAINERS = ("transformers", "accelerate", "lightning")
-_CONDA = re.compile(rf"^\s*-\s*['\"]?(?:[\w./-]+::)?({_ANY})(?![\w.-])(.*)$")
-_PARTS = re.compile(r"^(dependencies|channels):", re.MULTILINE)
-_LOCKED = re.compile(
-    rf"""^name\s*=\s*["']({_ANY})["']\s*\r?\nversion\s*=\s*["']([^"']+)""",
-    re.MULTILINE,
-)
 _INSTALLS = re.compile(
     r"""^[ \t]*[!%]?[ ]*(?:[!\w./-]*python[\d.]*[ ]-m[ ])?(?:uv[ ])?
     (?:pip[\d.]*|conda|mamba)[ ]install\b(?P<packages>(?:\\\n|[^\n#])*)""",
     re.MULTILINE | re.VERBOSE,
 )
-_MENTIONED = re.compile(_ANY, re.IGNORECASE)
-
-
 # Folders beside the scripts in which lists of dependencies are kept.
 _INNER = ("requirements", "scripts", "conda", "docker", "envs", "env")
 _CONDA_FILE = re.compile(
     r"(^env|^requirements?|environment|conda|[_-]env\.).*\.ya?ml$|[_-]env\.ya?ml$"
 )
-# Of which package, what is allowed, and the text that says so, to find the row.
-Bound = tuple[str, Range, str]
+_EXPLICIT_FILE = re.compile(r"(spec|explicit|conda|env).*\.txt$")
 Facts = dict[str, list[Declared]]
 
 
@@ -126,7 +91,7 @@ def installed_by(commands: str) -> dict[str, Range]:
 def _installed(commands: str) -> Iterator[tuple[str, Range]]:
     """Each package that commands install, with its bounds."""
     words = [w for c in _INSTALLS.finditer(commands) for w in c["packages"].split()]
-    for name, its, _ in _each(word.strip("\"'") for word in words):
+    for name, its, _ in each_of(word.strip("\"'") for word in words):
         yield name, its
 
 
@@ -254,24 +219,26 @@ def _in_folder(folder: Path) -> tuple[Facts, Facts, bool]:
     return declared, locked, seen
 
 
-def _sources(folder: Path) -> Iterator[tuple[Path, Callable[[str], list[Bound]], bool]]:
+def _sources(folder: Path) -> Iterator[tuple[Path, Reader, bool]]:
     names = _names(folder)
     for name in sorted(names):
         if name in READERS:
             yield folder / name, READERS[name], name in LOCKS
         elif _lists_requirements(folder / name):
-            yield folder / name, _requirements, False
+            yield folder / name, requirements, False
         elif _CONDA_FILE.search(name):
-            yield folder / name, _environment, False
+            yield folder / name, environment, False
+        elif _EXPLICIT_FILE.search(name):
+            yield folder / name, explicit, False
         elif ".git" in names and name.endswith((".yml", ".yaml")):
-            yield folder / name, _other_environment, False
+            yield folder / name, other_environment, False
     for within in [folder / name for name in _INNER if name in names]:
         for name in sorted(_names(within)):
             plain = within.name == "requirements" or name.startswith("requirement")
             if plain and name.endswith(".txt"):
-                yield within / name, _requirements, False
+                yield within / name, requirements, False
             elif _CONDA_FILE.search(name):
-                yield within / name, _environment, False
+                yield within / name, environment, False
 
 
 def _lists_requirements(path: Path) -> bool:
@@ -288,13 +255,11 @@ def _names(folder: Path) -> set[str]:
         return set()
 
 
-def _read(
-    path: Path, read: Callable[[str], list[Bound]]
-) -> Iterator[tuple[str, Declared]]:
+def _read(path: Path, read: Reader) -> Iterator[tuple[str, Declared]]:
     """The bounds of one file; a broken file says nothing."""
     try:
         text = path.read_bytes().decode("utf-8-sig", "replace")
-        if not _MENTIONED.search(text):
+        if not MENTIONED.search(text):
             return
         bounds = read(text)
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
@@ -304,145 +269,3 @@ def _read(
     for package, its, written in bounds:
         row = text.count("\n", 0, max(text.find(written), 0)) + 1
         yield package, Declared(its.lowest, path, row, its.highest)
-
-
-def _requirement(text: str) -> list[Bound]:
-    """The bound in one PEP 508 requirement, a URL of a wheel among them."""
-    text = text.strip()
-    wheel = _WHEEL.search(text)
-    if wheel:
-        version = (int(wheel[2]), int(wheel[3]))
-        return [(_package(wheel[1]), Range(version, version), text)]
-    name = _NAME.match(text) or _COMMIT.search(text)
-    if name is None:
-        return []
-    package = _package(name[1])
-    if _COMMIT.search(text) and package in OF_TRAINERS:
-        return [(package, Range(OLDEST, OLDEST), text)]  # no release may be asked for
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    try:
-        its = allowed(str(Requirement(text).specifier))
-    except InvalidRequirement:
-        return []
-    return [(package, its, text)]
-
-
-def _package(name: str) -> str:
-    """The package that a distribution's name belongs to."""
-    return PACKAGES[name.lower().replace("_", "-")]
-
-
-def _each(requirements: Iterable[Any]) -> list[Bound]:
-    return [
-        bound
-        for requirement in requirements
-        if isinstance(requirement, str)
-        for bound in _requirement(requirement)
-    ]
-
-
-def _requirements(text: str) -> list[Bound]:
-    lines = (re.split(r"\s#|\s--|\\$", line)[0] for line in text.splitlines())
-    return _each(line for line in lines if not line.startswith("#"))
-
-
-def _environment(text: str) -> list[Bound]:
-    """Conda packages and the pip list under them, line by line."""
-    bounds = []
-    for line in text.splitlines():
-        match = _CONDA.match(line)
-        if not match:
-            continue
-        specifier = re.split(r"\s#|['\"]", match[2])[0].strip()
-        version = re.sub(r"^(=?=?[\d.*]+)=.*$", r"\1", specifier).lstrip(" ")
-        bounds.append((_package(match[1]), allowed(version), line))
-    return bounds
-
-
-def _other_environment(text: str) -> list[Bound]:
-    """The same of a file that only its content shows to be an environment."""
-    return _environment(text) if len(set(_PARTS.findall(text))) > 1 else []
-
-
-def _pyproject(text: str) -> list[Bound]:
-    data = parse_toml(text.encode("utf-8"))
-    project = data.get("project", {})
-    bounds = _each(project.get("dependencies", ()))
-    groups = {"a": project.get("optional-dependencies", {})}
-    groups["b"] = data.get("dependency-groups", {})
-    for group in groups.values():
-        for requirements in group.values():
-            bounds += _each(requirements)
-    poetry = data.get("tool", {}).get("poetry", {})
-    tables = [poetry, *poetry.get("group", {}).values()]
-    for table in tables:
-        for key in ("dependencies", "dev-dependencies"):
-            for name, value in table.get(key, {}).items():
-                if _NAME.fullmatch(name):
-                    bounds += _poetry(_package(name), value)
-    return bounds
-
-
-def _poetry(package: str, value: Any) -> list[Bound]:
-    """`"^2.1"`, `{version = "^2.1"}`, or a list of such tables."""
-    if isinstance(value, list):
-        return [bound for item in value for bound in _poetry(package, item)]
-    if isinstance(value, dict):
-        url = value.get("url")
-        found = _poetry(package, value.get("version"))
-        return found or _each([url] if url else [])
-    its = allowed(value) if isinstance(value, str) else Range()
-    return [(package, its, f'"{value}"')] if its else []
-
-
-def _setup_cfg(text: str) -> list[Bound]:
-    parser = configparser.ConfigParser(interpolation=None)
-    parser.read_string(text)
-    lines = parser.get("options", "install_requires", fallback="").splitlines()
-    if parser.has_section("options.extras_require"):
-        for _, value in parser.items("options.extras_require"):
-            lines += value.splitlines()
-    return _each(lines)
-
-
-def _setup_py(text: str) -> list[Bound]:
-    """String literals that are requirements; nothing is run.
-
-    One without a bound may be a keyword, or a part of the package.
-    """
-    strings = (
-        n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant)
-    )
-    return [bound for bound in _each(strings) if bound[1]]
-
-
-def _toml_lock(text: str) -> list[Bound]:
-    """`[[package]]` tables; read by pattern, as lock files are large."""
-    found = ((m[1], allowed(m[2]), m[0]) for m in _LOCKED.finditer(text))
-    return [(_package(name), its, written) for name, its, written in found if its]
-
-
-def _pipfile_lock(text: str) -> list[Bound]:
-    data = json.loads(text)
-    bounds = []
-    for section in ("default", "develop"):
-        for name, entry in data.get(section, {}).items():
-            its = allowed(entry.get("version", "")) if _NAME.fullmatch(name) else None
-            if its:
-                bounds.append((_package(name), its, f'"{name}"'))
-    return bounds
-
-
-LOCKS: dict[str, Callable[[str], list[Bound]]] = {
-    "Pipfile.lock": _pipfile_lock,
-    "pdm.lock": _toml_lock,
-    "poetry.lock": _toml_lock,
-    "uv.lock": _toml_lock,
-}
-READERS: dict[str, Callable[[str], list[Bound]]] = {
-    "pyproject.toml": _pyproject,
-    "setup.cfg": _setup_cfg,
-    "setup.py": _setup_py,
-    **LOCKS,
-}

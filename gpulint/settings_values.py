@@ -58,7 +58,7 @@ def parse_torch_version(text: str) -> tuple[int, int]:
 
 def parse_package_version(text: str) -> tuple[str, Range]:
     """`keras=2.15` or `transformers>=4.40,<5`: a package and the releases of it."""
-    from gpulint.dependencies import PACKAGES
+    from gpulint.dependency_files import PACKAGES
     from gpulint.releases import TORCH, allowed
 
     known = sorted({*PACKAGES.values()} - {TORCH})

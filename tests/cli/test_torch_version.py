@@ -76,6 +76,11 @@ POETRY = "[tool.poetry.dependencies]\nnumpy = '*'\ntorch = %s\n"
 SETUP_CFG = "[options]\ninstall_requires =\n    numpy\n    %s\n"
 LOCK = "[[package]]\nname = 'torch%s\n\n[[package]]\nname = 'triton'\nversion = '3.1'\n"
 
+BUILDS = """\
+https://x/pytorch/noarch/pytorch-mutex-1.0-cuda.tar.bz2
+https://x/pytorch/linux-64/pytorch-1.11.0-py3.7_cuda11.3_cudnn8.2.0_0.tar.bz2
+https://x/pytorch/linux-64/torchaudio-0.11.0-py37_cu113.tar.bz2
+"""
 PROJECTS = [
     ("pyproject.toml", PYPROJECT % "torch>=2.1", (2, 1), 5),
     ("pyproject.toml", PYPROJECT % "Torch[opt] >= 1.13, < 3", (1, 13), 5),
@@ -178,6 +183,9 @@ PROJECTS = [
     ("Pipfile.lock", '{"torch"', None, 0),
     ("Pipfile.lock", '["torch"]', None, 0),
     ("notes.txt", "torch==2.1", None, 0),
+    ("spec-file.txt", "# platform: linux-64\n@EXPLICIT\n" + BUILDS, (1, 11), 4),
+    ("conda-linux.txt", "@EXPLICIT\n" + BUILDS, (1, 11), 3),
+    ("spec-file.txt", BUILDS, None, 0),
 ]
 
 
