@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,35 +10,15 @@ from typing import TYPE_CHECKING
 from gpulint.index.build import FileIndex, Function, last_name
 from gpulint.index.flow import enclosing_function
 from gpulint.index.known import Value, Values, joined
+from gpulint.index.missing_options import MissingOptions
 from gpulint.index.resolve import Origin
-from gpulint.index.walk import dotted
 
 if TYPE_CHECKING:
     from gpulint.index.values import Evaluator
 
-# How options get names that no line says.
-_MAKES_OPTIONS = re.compile(
-    r"add_subparsers|\bparents\s*=(?!\s*True)|set_defaults\(\s*\*\*|add_argument\(\s*[^'\"\s]"
-)
-_HOLDER = (
-    r"(self\.)?"
-    r"(args?|opts?|options|config|cfg|conf|params|hparams|flags|namespace|ns)\b"
-)
-_SETS_OPTIONS = re.compile(
-    rf"\bsetattr\(\s*{_HOLDER}|\b{_HOLDER}\.__dict__|\bNamespace\(|\bnamespace\s*="
-    r"|\bvars\([^()]*\)(\[|\.(update|setdefault))",
-    re.IGNORECASE,
-)
-# What a call with options is named that only looks at them.
-_SHOWS = re.compile(
-    r"(?i)^(vars|str|repr|dict|type|isinstance|getattr|hasattr|len|format|init|update|"
-    r"p?print|pformat|info|debug|warning|error|log\w*|write|dump|save\w*|copy|deepcopy|"
-    r"add_text|add_hparams|asdict|config|OmegaConf|create|spawn|partial|seed\w*)$"
-)
 _PARSES = frozenset("parse_args parse_known_args parse_intermixed_args".split())
 _ACTIONS = {"store_true": True, "store_false": False}
 _FLAGS = frozenset("absl.flags.FLAGS tensorflow.app.flags.FLAGS".split())
-_SETTERS = ("setattr(", "__dict__", "vars(", "Namespace(", "namespace=")
 MAX_STEPS = 4  # classes that hand options on to their bases
 
 
@@ -52,17 +31,17 @@ class CommandLine:
         self.index = evaluator.index
         self._added: dict[tuple[FileIndex, bool], dict[str, list[ast.expr]]] = {}
         self._defined: dict[FileIndex, dict[str, list[ast.expr]]] = {}
-        self._lacking: dict[tuple[ast.AST | None, str], bool] = {}
+        self.missing = MissingOptions(self)
 
     def option(self, holder: ast.expr, name: str) -> Values | None:
         """`args.x`, `FLAGS.x`; None: the object holds no parsed options."""
         parts = []
-        for origin in self._origins(holder):
-            table = self._table(origin)
+        for origin in self.sources(holder):
+            table = self.table(origin)
             if table is None:
                 return None
             its = [self.evaluator.values(n) for n in table.get(name, ())]
-            parts.append(joined(its, bool(its) and not self._given(origin)))
+            parts.append(joined(its, bool(its) and not self.is_given(origin)))
         if parts:
             parts += self.evaluator.set_outside(holder, name)
         return joined(parts, True) if parts else None
@@ -77,7 +56,7 @@ class CommandLine:
         return joined(its, bool(its))
 
     @staticmethod
-    def _given(origin: Origin) -> bool:
+    def is_given(origin: Origin) -> bool:
         """Whether options are parsed from a list, or into an object, of the script."""
         if not isinstance(origin.node, ast.Call):
             return False
@@ -92,9 +71,9 @@ class CommandLine:
         None: it may be something else, or the object holds no parsed options.
         """
         offered: set[object] = set()
-        for origin in self._origins(holder):
-            options = (self._table(origin) or {}).get(name)
-            if not options or self._given(origin):
+        for origin in self.sources(holder):
+            options = (self.table(origin) or {}).get(name)
+            if not options or self.is_given(origin):
                 return None
             for option in options:
                 its = _choices_of(option)
@@ -107,95 +86,17 @@ class CommandLine:
 
     def all_of(self, holder: ast.expr) -> dict[str, list[ast.expr]] | None:
         """The defaults of all options that an object holds; None: it holds none."""
-        tables = [self._table(o) for o in self._origins(holder)]
+        tables = [self.table(o) for o in self.sources(holder)]
         if not tables or None in tables:
             return None
         return {k: v for table in tables for k, v in (table or {}).items()}
 
-    def has_no(self, holder: ast.expr, name: str) -> bool:
-        """Whether an object holds parsed options, and surely none of that name.
-
-        Of a parser of argparse all of whose options are written out, and that is given
-        to nothing. Nothing in the project sets an attribute, or has a text, of that
-        name, nor attributes of options by names that it reads, and no code that is not
-        seen is given the object.
-        """
-        origins = list(self._origins(holder))
-        if self._is_handed_out(self.index.home(holder), dotted(holder)):
-            return False
-        for origin in origins:
-            key = (origin.node, name)
-            if key not in self._lacking:
-                self._lacking[key] = self._lacks(origin, name)
-        return bool(origins) and all(self._lacking[o.node, name] for o in origins)
-
-    def _lacks(self, origin: Origin, name: str) -> bool:
-        table = self._table(origin)
-        if not table or name in table or self._given(origin):
-            return False
-        call = origin.node
-        func = call.func if isinstance(call, ast.Call) else None
-        parser = func.value if isinstance(func, ast.Attribute) else None
-        if not isinstance(parser, ast.Name) or not self._is_plain(parser):
-            return False
-        home = self.index.home(parser)
-        above = home.parent(call)
-        targets = above.targets if isinstance(above, ast.Assign) else []
-        if any(self._is_handed_out(home, dotted(target)) for target in targets):
-            return False
-        files = [home, *self._helpers(home)]
-        if any(
-            f.source.has(_MAKES_OPTIONS) or f.source.has(_SETS_OPTIONS) for f in files
-        ):
-            return False
-        project = home.project
-        if project is None:
-            return name not in home.attribute_writes
-        if any(map(project.mentions, (f'"{name}"', f"'{name}'", f'"--{name}'))):
-            return False
-        if project.writing(name) != []:
-            return False
-        texts = [t for part in _SETTERS for t in project.texts(part)]
-        return not any(map(_SETS_OPTIONS.search, texts))
-
-    def _is_handed_out(self, home: FileIndex, name: str | None) -> bool:
-        """Whether a file gives an object to a call whose function is not seen."""
-        return any(
-            not _SHOWS.search(last_name(call))
-            and self.resolver.classes.named(call.func) is None
-            and not self.resolver.calls.callees(call)
-            for call in home.calls_given.get(name or "", ())
-        )
-
-    def _is_plain(self, parser: ast.Name) -> bool:
-        """Whether a parser is argparse's own, and only adds options and parses."""
-        made = self.resolver.origins(parser)
-        return (
-            bool(made)
-            and all(
-                isinstance(o.node, ast.Call)
-                and self.index.qualified(o.node.func) == "argparse.ArgumentParser"
-                for o in made
-            )
-            and not self._is_given(parser, {o.node for o in made})
-        )
-
-    def _is_given(self, parser: ast.Name, made: set[ast.AST | None]) -> bool:
-        """Whether a call is given a parser, not what the name holds elsewhere."""
-        for call in self.index.home(parser).calls_given.get(parser.id, ()):
-            for value in (*call.args, *(k.value for k in call.keywords)):
-                if dotted(value) == parser.id and not made.isdisjoint(
-                    o.node for o in self.resolver.origins(value)
-                ):
-                    return True
-        return False
-
-    def _origins(self, holder: ast.expr, depth: int = 0) -> Iterator[Origin]:
+    def sources(self, holder: ast.expr, depth: int = 0) -> Iterator[Origin]:
         """Where options come from, also by `super().__init__(args)`."""
         for origin in self.resolver.origins(holder):
             passed = self._by_super(origin) if depth < MAX_STEPS else []
             for argument in passed:
-                yield from self._origins(argument, depth + 1)
+                yield from self.sources(argument, depth + 1)
             if not passed:
                 yield origin
 
@@ -214,7 +115,7 @@ class CommandLine:
         ]
         return [] if None in given else [node for node in given if node is not None]
 
-    def _table(self, origin: Origin) -> dict[str, list[ast.expr]] | None:
+    def table(self, origin: Origin) -> dict[str, list[ast.expr]] | None:
         node = origin.node
         if isinstance(node, ast.Call) and origin.kind == "expression":
             last = last_name(node)
@@ -239,7 +140,7 @@ class CommandLine:
         """
         key = (home, shared)
         if key not in self._added:
-            homes = [home, *self._helpers(home)]
+            homes = [home, *self.helpers(home)]
             if shared and home.project is not None:
                 for call in ("add_argument(", "set_defaults("):
                     homes += home.project.importers(home, "", call) or []
@@ -275,7 +176,7 @@ class CommandLine:
             for other, node in pairs
         )
 
-    def _helpers(self, home: FileIndex) -> Iterator[FileIndex]:
+    def helpers(self, home: FileIndex) -> Iterator[FileIndex]:
         project = home.project
         if project is None:
             return
@@ -291,7 +192,7 @@ class CommandLine:
     def _flags(self, home: FileIndex) -> dict[str, list[ast.expr]]:
         if home not in self._defined:
             found: dict[str, list[ast.expr]] = defaultdict(list)
-            for part in [home, *self._helpers(home)]:
+            for part in [home, *self.helpers(home)]:
                 for call in part.all(ast.Call):
                     first = call.args[0] if len(call.args) > 1 else None
                     if last_name(call).startswith("DEFINE_") and isinstance(

@@ -1033,7 +1033,7 @@ def test_what_a_program_without_a_guard_leaves_out(tmp_path: Path) -> None:
             LOW,
         ),
         (
-            {"tests/test_net.py": "from net.engine import assess\n\nassess(1, 2)\n"},
+            {"tests/test_net.py": "from net.engine import assess\n\nassess([], 2)\n"},
             HIGH,
         ),
         ({"net/__init__.py": "from net.engine import assess\n"}, HIGH),

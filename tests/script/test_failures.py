@@ -481,6 +481,10 @@ loader = model = optimizer = print
 def make_trainer(kind, args):
     return kind(args)
 """
+AGAIN = """\
+for number in range(3):
+    parser = argparse.ArgumentParser(parents=[parser])
+"""
 IN_TEST = "if args.depth:\n    print(1)"
 
 
@@ -490,7 +494,9 @@ IN_TEST = "if args.depth:\n    print(1)"
         ("", PLAIN, LOW),
         ("", IN_TEST, LOW),
         ("Path('logs').mkdir(parents=True)", PLAIN, LOW),
-        ("new = argparse.ArgumentParser(parents=[parser])", PLAIN, HIGH),
+        ("new = argparse.ArgumentParser(parents=[parser])", PLAIN, LOW),
+        ("new = argparse.ArgumentParser(parents=[parser, *others])", PLAIN, HIGH),
+        (AGAIN, PLAIN, HIGH),
         ("", "if args.always:\n    print(args.depth)", LOW),
         ("", "if args.never:\n    print(args.depth)", HIGH),
         ("", "args.evaluate", HIGH),
@@ -538,6 +544,27 @@ def test_a_parser_whose_name_then_holds_what_it_parsed(tmp_path: Path) -> None:
     assert confidences(tmp_path, unseen)[11] is HIGH
     more = text.replace("args = args.parse", "more(args)\nargs = args.parse")
     assert confidences(tmp_path, files | {"main.py": more})[11] is HIGH
+
+
+@pytest.mark.parametrize(
+    "body, sure",
+    [
+        ('p.add_argument("--size")', LOW),
+        ('p.add_argument("--size")\n    return p', LOW),
+        ('p.add_argument("--depth")', HIGH),
+        ("extend(p)", HIGH),
+        ("for name in p.names:\n        p.add_argument(name)", HIGH),
+    ],
+)
+def test_a_function_that_adds_options(
+    tmp_path: Path, body: str, sure: Confidence
+) -> None:
+    text = MAIN.replace("args = parser", "add(parser)\nargs = parser")
+    text = text.replace("trainer.fit(", "print(args.depth)\ntrainer.fit(")
+    text = f"from adding import add\n{text}"
+    files = {"engine.py": LOOP, "main.py": text, "parts.py": SEEN, ".git/HEAD": ""}
+    files["adding.py"] = f"def add(p):\n    {body}\n"
+    assert confidences(tmp_path, files)[11] is sure
 
 
 def test_options_that_another_file_adds_or_sets(tmp_path: Path) -> None:

@@ -1,40 +1,42 @@
 """Statements that raise whenever they run, as far as the project's own code shows.
 
 A call that its function does not take, a result of another number of parts than are
-unpacked, an option that no command line has, a name that nothing defines, an import of
-what the project lacks: what stands behind one of these never runs, and a loop around
-one makes no second pass. In a notebook, of which each cell runs alone, such names count
-for their own cell.
+unpacked, an attribute that an object lacks, such as an option that no command line has,
+a name that nothing defines, an import of what the project lacks: what stands behind one
+of these never runs, and a loop around one makes no second pass. In a notebook, of which
+each cell runs alone, such names count for their own cell.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.finding import Position
-from gpulint.index import Definition, Function
-from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk, walk_scope
+from gpulint.index import Function
+from gpulint.index.walk import LOOPS, dotted, walk_scope
 from gpulint.script.loading.batch_parts import unpacks_other_parts
-from gpulint.script.reaching.missing_imports import is_missing, lacks
-from gpulint.script.reaching.surely_called import (
-    has_no_method,
-    surely_called,
-    takes_nothing,
+from gpulint.script.reaching.evaluated import (
+    evaluated,
+    heads,
+    leaves,
+    runs_its_body,
+    until_left,
 )
+from gpulint.script.reaching.lacking import raises_by_giving, raises_by_reading
+from gpulint.script.reaching.missing_imports import is_missing, lacks
+from gpulint.script.reaching.surely_called import surely_called, takes_nothing
+from gpulint.script.reaching.written_out import has_no_method
 from gpulint.source import NOTEBOOK
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
-MAX_CALLS = 1  # into functions that a statement calls
+MAX_CALLS = 3  # into functions that a statement calls, and so on
 MAX_UNBOUND = 2  # names that somebody has forgotten
 LINES_OF_UNBOUND = 25  # at least, for each of them
 _BODIES = ("body", "orelse", "finalbody", "handlers")
-_LEAVES = (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
-_OPTIONS = re.compile(r"(?i)arg|opt|conf|cfg|flags|param|^hp")
 # The first torch that has a name, for what people use of newer ones.
 _SINCE = {
     "torch.inference_mode": (1, 9),
@@ -48,8 +50,6 @@ _SINCE = {
     "torch.amp.GradScaler": (2, 3),
     "torch.nn.RMSNorm": (2, 4),
 }
-# Holds in one process of each run.
-_IN_ONE_PROCESS = re.compile(r"(^|\.)is_(local_)?(main|world)_(process|zero)$")
 
 
 def fails_around(script: Script, node: ast.AST) -> bool:
@@ -81,8 +81,8 @@ def fails_around(script: Script, node: ast.AST) -> bool:
                 if any(map(raises, block[:number])):
                     return True
                 if _runs_again(script, above, block):
-                    behind = _until_left(block[number + 1 :])
-                    stays = not _leaves(child)
+                    behind = until_left(block[number + 1 :])
+                    stays = not leaves(child)
                     if stays and any(map(raises, behind)):
                         return True
         if isinstance(above, Function):
@@ -112,46 +112,25 @@ def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
 
 def fails(script: Script, function: Function, depth: int) -> bool:
     """Whether a function raises whenever it is called; a generator does so later."""
+    project = script.index.project
+    if project is None:
+        return _fails(script, function, depth)
+    return project.remembered(
+        f"fails, {depth}", function, lambda: _fails(script, function, depth)
+    )
+
+
+def _fails(script: Script, function: Function, depth: int) -> bool:
     if isinstance(function, ast.AsyncFunctionDef) or _yields(script, function):
         return False
     its = script.of(function)
-    return any(_raises(its, s, depth, names=True) for s in _until_left(function.body))
-
-
-def _until_left(block: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements that run whenever the first of a block does."""
-    for statement in block:
-        if isinstance(statement, (ast.Return, ast.Expr)) or not _leaves(statement):
-            yield statement
-        if _leaves(statement):
-            return
-
-
-def _leaves(statement: ast.AST) -> bool:
-    """Whether a statement may leave the block it stands in, or end the program.
-
-    Not by an error of its own: then what is behind it fails as well.
-    """
-    return any(isinstance(n, _LEAVES) or _exits(n) for n in walk_scope(statement))
-
-
-def _exits(node: ast.AST) -> bool:
-    """`exit()`, `sys.exit(1)`, `parser.error("…")`."""
-    func = node.func if isinstance(node, ast.Call) else None
-    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", None)
-    return name in ("exit", "_exit", "quit", "error", "abort")
+    return any(_raises(its, s, depth, names=True) for s in until_left(function.body))
 
 
 def _raises(script: Script, statement: ast.stmt, depth: int, names: bool) -> bool:
     """Whether a statement raises in each run; a loop is taken to make a pass."""
-    if isinstance(statement, (*LOOPS, ast.With, ast.AsyncWith)):
-        body = _until_left(statement.body)
-        if any(_raises(script, inner, depth, names) for inner in body):
-            return not isinstance(statement, (ast.With, ast.AsyncWith)) or all(
-                _lets_through(script, item.context_expr) for item in statement.items
-            )
-    if isinstance(statement, ast.If) and _holds(script, statement.test):
-        body = _until_left(statement.body)
+    if runs_its_body(script, statement):
+        body = until_left(statement.body)  # type: ignore[attr-defined]
         if any(_raises(script, inner, depth, names) for inner in body):
             return True
     if isinstance(statement, ast.ImportFrom):
@@ -162,61 +141,11 @@ def _raises(script: Script, statement: ast.stmt, depth: int, names: bool) -> boo
         return True
     return any(
         (isinstance(node, ast.Call) and _call_raises(script, node, depth))
-        or (isinstance(node, ast.Attribute) and _is_no_option(script, node))
+        or (isinstance(node, ast.Attribute) and raises_by_reading(script, node))
         or (names and isinstance(node, ast.Name) and _is_unbound(script, node))
-        for head in _heads(statement)
-        for node in _evaluated(head)
+        for head in heads(statement)
+        for node in evaluated(head)
     )
-
-
-def _holds(script: Script, test: ast.expr) -> bool:
-    """Whether a test holds whatever a user asks for, or once in a run.
-
-    `i % n == 0`, where a loop counts `i` up from 0, holds in its first pass;
-    `accelerator.is_main_process` in one process.
-    """
-    its = script.evaluator.values(test)
-    if its.all_in(True) and not any(value.default for value in its.known):
-        return True
-    if _IN_ONE_PROCESS.search(dotted(test) or ""):
-        return True
-    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
-        return False
-    left, right = test.left, test.comparators[0]
-    if not isinstance(left, ast.BinOp) or not isinstance(left.op, ast.Mod):
-        return False
-    if not isinstance(right, ast.Constant) or right.value != 0 or len(test.ops) > 1:
-        return False
-    reached = script.definitions(left.left) if isinstance(left.left, ast.Name) else ()
-    return bool(reached) and all(_counts_from_zero(d) for d in reached)
-
-
-def _counts_from_zero(definition: Definition) -> bool:
-    """`for i, x in enumerate(…)`, also in a bar that shows how far it has come."""
-    counts = (
-        (
-            node
-            for node in walk(definition.value)
-            if isinstance(node, ast.Call) and dotted(node.func) == "enumerate"
-        )
-        if definition.value is not None
-        else ()
-    )
-    return (
-        definition.kind == "for"
-        and definition.path == (0,)
-        and any(len(call.args) == 1 and not call.keywords for call in counts)
-    )
-
-
-def _is_no_option(script: Script, node: ast.Attribute) -> bool:
-    """`args.gpu_id`, where the command line has options and none of that name."""
-    holder = node.value
-    if not isinstance(holder, ast.Name) or not isinstance(node.ctx, ast.Load):
-        return False
-    if not _OPTIONS.search(holder.id) or node.attr.startswith("_"):
-        return False
-    return script.evaluator.command_line.has_no(holder, node.attr)
 
 
 def _is_unbound(script: Script, name: ast.Name) -> bool:
@@ -258,57 +187,6 @@ def _unbound_names(script: Script) -> frozenset[str]:
     return names
 
 
-def _lets_through(script: Script, context: ast.expr) -> bool:
-    """Whether a context manager is none that may catch what is raised below it."""
-    call = context.func if isinstance(context, ast.Call) else context
-    name = script.index.qualified(call) or ""
-    return "suppress" not in name and "raises" not in name
-
-
-def _heads(statement: ast.stmt) -> list[ast.expr]:
-    """The expressions of a statement that run whenever it does."""
-    if isinstance(statement, (ast.For, ast.AsyncFor)):
-        return [statement.iter]
-    if isinstance(statement, (ast.If, ast.While)):
-        return [statement.test]
-    if isinstance(statement, (ast.With, ast.AsyncWith)):
-        return [item.context_expr for item in statement.items]
-    if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
-        return [statement.value] if statement.value is not None else []
-    if isinstance(statement, (ast.Expr, ast.Return)):
-        return [statement.value] if statement.value is not None else []
-    return []
-
-
-def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of an expression that are evaluated whenever it is."""
-    todo = [node]
-    while todo:
-        its = todo.pop()
-        yield its
-        if isinstance(its, ast.Lambda):
-            continue
-        if isinstance(its, COMPREHENSIONS):
-            first, *others = its.generators
-            todo.append(first.iter)
-            if not (others or first.ifs or isinstance(its, ast.GeneratorExp)):
-                todo += _made(its)
-        elif isinstance(its, ast.IfExp):
-            todo.append(its.test)
-        elif isinstance(its, ast.BoolOp):
-            todo.append(its.values[0])
-        elif isinstance(its, ast.Compare):
-            todo += [its.left, its.comparators[0]]
-        else:
-            todo += ast.iter_child_nodes(its)
-
-
-def _made(its: ast.expr) -> list[ast.expr]:
-    """What a comprehension evaluates in each pass; like a loop it makes one."""
-    parts = ("elt", "key", "value")
-    return [part for name in parts if (part := getattr(its, name, None)) is not None]
-
-
 def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:
     """Whether a call gives what its function does not take, or that function fails.
 
@@ -322,6 +200,8 @@ def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:
     if not found:
         return bool(call.args or call.keywords) and takes_nothing(script, call.func)
     if not any(script.resolver.calls.takes(function, call) for function in found):
+        return True
+    if raises_by_giving(script, call, found):
         return True
     return depth > 0 and all(fails(script, f, depth - 1) for f in found)
 

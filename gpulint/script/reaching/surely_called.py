@@ -1,9 +1,8 @@
-"""What a call surely runs of a project, with nothing around it, or that it has not."""
+"""What a call surely runs of a project, with nothing around it."""
 
 from __future__ import annotations
 
 import ast
-import re
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function
@@ -14,9 +13,8 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_EMPTY = 2  # statements of a method that does nothing: a docstring, `pass`
-_PLAIN_BASES = ("object", "abc.ABC")
-_FINDS_ATTRIBUTES = frozenset(["__getattr__", "__getattribute__"])
-_SETS = re.compile(r"\bsetattr\(|\b__dict__\b|\bvars\(|\b__slots__\b")
+MAX_CHOSEN = 8  # functions, of modules that are chosen while a program runs
+MAX_MENTIONING = 20  # files with the name of one of them
 _BASES = ("object", "torch.nn.Module", "torch.utils.data.Dataset", "abc.ABC")
 
 
@@ -28,11 +26,11 @@ def surely_called(script: Script, call: ast.Call) -> list[Function]:
         found = _constructor(script, func, owner)
     elif isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
         found = _of_self(script, func)
-        if not found and not _is_self(script, func.value):
+        if not found and not is_self(script, func.value):
             found = _of_module(script, call)
     else:
         found = _of_module(script, call)
-    found = found or _of_network(script, func)
+    found = found or _of_chosen_module(script, func) or _of_network(script, func)
     plain = all(has_plain_decorators(script.index, function) for function in found)
     return found if plain else []
 
@@ -45,6 +43,58 @@ def _of_module(script: Script, call: ast.Call) -> list[Function]:
     home = script.index.home(function)
     inner = home.parent(function)
     return [function] if isinstance(inner, ast.Module | Function) else []
+
+
+def _of_chosen_module(script: Script, func: ast.expr) -> list[Function]:
+    """All that `module.make(…)` may be of `module = import_module(args.model)`.
+
+    Functions and classes of that name at the top of the project's files, a few.
+    """
+    project = script.index.project
+    if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name):
+        return []
+    made = [origin.call for origin in script.resolver.origins(func.value)]
+    if project is None or not made:
+        return []
+    if not all(call is not None and _is_chosen(script, call) for call in made):
+        return []
+    paths = project.mentioning(func.attr)
+    if len(paths) > MAX_MENTIONING:
+        return []
+    name, found = func.attr, []
+    for home in map(project.index, paths):
+        for node in home.tree.body if home is not None else ():
+            its: list[Function] = []
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                its = [node]
+            elif isinstance(node, ast.ClassDef) and node.name == name:
+                its = _constructor(script, func, node)
+            elif name not in _bound_by(node):
+                continue
+            if not its:
+                return []
+            found += its
+    return found if len(found) <= MAX_CHOSEN else []
+
+
+def _is_chosen(script: Script, call: ast.Call) -> bool:
+    """Whether a call imports a module by a name that no line says, or an own one."""
+    if script.index.qualified(call.func) != "importlib.import_module" or not call.args:
+        return False
+    index, known = script.index.home(call), script.evaluator.values(call.args[0]).known
+    return index.project is not None and all(
+        index.project.owns(index, str(value.constant)) for value in known
+    )
+
+
+def _bound_by(node: ast.stmt) -> set[str]:
+    """The names that a statement at the top of a file gives a value."""
+    return {
+        n.name if isinstance(n, (ast.FunctionDef, ast.ClassDef)) else n.id
+        for n in ast.walk(node)
+        if isinstance(n, (ast.FunctionDef, ast.ClassDef))
+        or (isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    }
 
 
 def _constructor(script: Script, func: ast.expr, owner: ast.ClassDef) -> list[Function]:
@@ -153,7 +203,7 @@ def _has_plain_bases(script: Script, owner: ast.ClassDef) -> bool:
     return all(script.index.qualified(base) in _BASES for base in outside)
 
 
-def _is_self(script: Script, node: ast.Name) -> bool:
+def is_self(script: Script, node: ast.Name) -> bool:
     scope = script.index.scope(node)
     return script.resolver.self_name(scope) == node.id
 
@@ -161,7 +211,7 @@ def _is_self(script: Script, node: ast.Name) -> bool:
 def _of_self(script: Script, func: ast.Attribute) -> list[Function]:
     """The methods that `self.name(…)` may be: those of the class and of its heirs."""
     resolver = script.resolver
-    if not isinstance(func.value, ast.Name) or not _is_self(script, func.value):
+    if not isinstance(func.value, ast.Name) or not is_self(script, func.value):
         return []
     owner = script.index.owner(func)
     if owner is None or not _has_plain_bases(script, owner):
@@ -179,43 +229,6 @@ def _of_self(script: Script, func: ast.Attribute) -> list[Function]:
             return []
         found.append(method)
     return found
-
-
-def has_no_method(script: Script, func: ast.expr) -> bool:
-    """`self.count()`, which neither the class nor a class that derives from it has.
-
-    Nor is it set in any file, or found by a class that looks for attributes itself.
-    """
-    if not isinstance(func, ast.Attribute) or func.attr.startswith("__"):
-        return False
-    if not isinstance(func.value, ast.Name) or not _is_self(script, func.value):
-        return False
-    resolver, owner = script.resolver, script.index.owner(func)
-    project = script.index.project
-    if owner is None or (project is not None and project.writing(func.attr) != []):
-        return False
-    for heir in (owner, *resolver.outside.descendants(owner)):
-        if not _is_written_out(script, heir):
-            return False
-        if func.attr in resolver.classes.methods(heir) or resolver.classes.member(
-            heir, func.attr
-        ):
-            return False
-    return True
-
-
-def _is_written_out(script: Script, owner: ast.ClassDef) -> bool:
-    """Whether all that a class has stands in the files of the project."""
-    resolver = script.resolver
-    classes = resolver.classes.bases(owner)
-    outside = (b for c in classes for b in c.bases if resolver.classes.named(b) is None)
-    if any(script.index.qualified(base) not in _PLAIN_BASES for base in outside):
-        return False
-    if any(c.decorator_list or c.keywords for c in classes):
-        return False
-    if not _FINDS_ATTRIBUTES.isdisjoint(resolver.classes.methods(owner)):
-        return False
-    return not any(script.index.home(c).source.has(_SETS) for c in classes)
 
 
 def _of_network(script: Script, func: ast.expr) -> list[Function]:

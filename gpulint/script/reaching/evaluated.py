@@ -1,0 +1,151 @@
+"""What of a block, a statement or an expression runs whenever it does."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index import Definition
+from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk, walk_scope
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+_LEAVES = (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
+# Holds in one process of each run.
+_IN_ONE_PROCESS = re.compile(r"(^|\.)is_(local_)?(main|world)_(process|zero)$")
+
+
+def evaluated_in(script: Script, block: list[ast.stmt]) -> Iterator[ast.AST]:
+    """The parts of a block that are evaluated whenever it runs; loops make a pass."""
+    for statement in until_left(block):
+        for head in heads(statement):
+            yield from evaluated(head)
+        if runs_its_body(script, statement):
+            yield from evaluated_in(script, statement.body)  # type: ignore[attr-defined]
+
+
+def runs_its_body(script: Script, statement: ast.stmt) -> bool:
+    """Whether a statement runs the block below it, and lets pass what that raises."""
+    if isinstance(statement, (ast.With, ast.AsyncWith)):
+        return all(lets_through(script, i.context_expr) for i in statement.items)
+    if isinstance(statement, ast.If):
+        return holds(script, statement.test)
+    return isinstance(statement, LOOPS)
+
+
+def until_left(block: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements that run whenever the first of a block does."""
+    for statement in block:
+        if isinstance(statement, (ast.Return, ast.Expr)) or not leaves(statement):
+            yield statement
+        if leaves(statement):
+            return
+
+
+def leaves(statement: ast.AST) -> bool:
+    """Whether a statement may leave the block it stands in, or end the program.
+
+    Not by an error of its own: then what is behind it fails as well.
+    """
+    return any(isinstance(n, _LEAVES) or _exits(n) for n in walk_scope(statement))
+
+
+def _exits(node: ast.AST) -> bool:
+    """`exit()`, `sys.exit(1)`, `parser.error("…")`."""
+    func = node.func if isinstance(node, ast.Call) else None
+    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", None)
+    return name in ("exit", "_exit", "quit", "error", "abort")
+
+
+def holds(script: Script, test: ast.expr) -> bool:
+    """Whether a test holds whatever a user asks for, or once in a run.
+
+    `i % n == 0`, where a loop counts `i` up from 0, holds in its first pass;
+    `accelerator.is_main_process` in one process.
+    """
+    its = script.evaluator.values(test)
+    if its.all_in(True) and not any(value.default for value in its.known):
+        return True
+    if _IN_ONE_PROCESS.search(dotted(test) or ""):
+        return True
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
+        return False
+    left, right = test.left, test.comparators[0]
+    if not isinstance(left, ast.BinOp) or not isinstance(left.op, ast.Mod):
+        return False
+    if not isinstance(right, ast.Constant) or right.value != 0 or len(test.ops) > 1:
+        return False
+    reached = script.definitions(left.left) if isinstance(left.left, ast.Name) else ()
+    return bool(reached) and all(_counts_from_zero(d) for d in reached)
+
+
+def _counts_from_zero(definition: Definition) -> bool:
+    """`for i, x in enumerate(…)`, also in a bar that shows how far it has come."""
+    counts = (
+        (
+            node
+            for node in walk(definition.value)
+            if isinstance(node, ast.Call) and dotted(node.func) == "enumerate"
+        )
+        if definition.value is not None
+        else ()
+    )
+    return (
+        definition.kind == "for"
+        and definition.path == (0,)
+        and any(len(call.args) == 1 and not call.keywords for call in counts)
+    )
+
+
+def lets_through(script: Script, context: ast.expr) -> bool:
+    """Whether a context manager is none that may catch what is raised below it."""
+    call = context.func if isinstance(context, ast.Call) else context
+    name = script.index.qualified(call) or ""
+    return "suppress" not in name and "raises" not in name
+
+
+def heads(statement: ast.stmt) -> list[ast.expr]:
+    """The expressions of a statement that run whenever it does."""
+    if isinstance(statement, (ast.For, ast.AsyncFor)):
+        return [statement.iter]
+    if isinstance(statement, (ast.If, ast.While)):
+        return [statement.test]
+    if isinstance(statement, (ast.With, ast.AsyncWith)):
+        return [item.context_expr for item in statement.items]
+    if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+        return [statement.value] if statement.value is not None else []
+    if isinstance(statement, (ast.Expr, ast.Return)):
+        return [statement.value] if statement.value is not None else []
+    return []
+
+
+def evaluated(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of an expression that are evaluated whenever it is."""
+    todo = [node]
+    while todo:
+        its = todo.pop()
+        yield its
+        if isinstance(its, ast.Lambda):
+            continue
+        if isinstance(its, COMPREHENSIONS):
+            first, *others = its.generators
+            todo.append(first.iter)
+            if not (others or first.ifs or isinstance(its, ast.GeneratorExp)):
+                todo += _made(its)
+        elif isinstance(its, ast.IfExp):
+            todo.append(its.test)
+        elif isinstance(its, ast.BoolOp):
+            todo.append(its.values[0])
+        elif isinstance(its, ast.Compare):
+            todo += [its.left, its.comparators[0]]
+        else:
+            todo += ast.iter_child_nodes(its)
+
+
+def _made(its: ast.expr) -> list[ast.expr]:
+    """What a comprehension evaluates in each pass; like a loop it makes one."""
+    parts = ("elt", "key", "value")
+    return [part for name in parts if (part := getattr(its, name, None)) is not None]
