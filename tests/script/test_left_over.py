@@ -334,7 +334,7 @@ def test_what_tests_use(tmp_path: Path, name: str, seen: bool) -> None:
     assert [c is Confidence.LOW for c in found.values()] == [not seen]
 
 
-CALLS = "from matcher import rate\n\n\ndef f():\n    rate(1, 2)\n"
+CALLS = "from matcher import rate\n\n\ndef f():\n    rate(print, print)\n"
 
 
 @pytest.mark.parametrize(
@@ -342,12 +342,18 @@ CALLS = "from matcher import rate\n\n\ndef f():\n    rate(1, 2)\n"
     [
         ({"train.py": TRAIN}, False),
         ({"train.py": TRAIN, "a.py": "from matcher import rate\n"}, False),
-        ({"train.py": f"import matcher\nmatcher.rate(1, 2)\n{TRAIN}"}, True),
+        ({"train.py": f"import matcher\nmatcher.rate(print, print)\n{TRAIN}"}, True),
         (
             {"train.py": f"from a import f\n\nf()\n{TRAIN}", "a.py": CALLS},
             True,
         ),
-        ({"train.py": TRAIN, "a.py": "from matcher import rate\n\nrate(1, 2)\n"}, True),
+        (
+            {
+                "train.py": TRAIN,
+                "a.py": "from matcher import rate\n\nrate(print, print)\n",
+            },
+            True,
+        ),
         (
             {
                 "train.py": TRAIN,

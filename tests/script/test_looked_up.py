@@ -96,7 +96,7 @@ def check(model, loader):
     "logs, more, sure",
     [
         (LOG, "", LOW),
-        (LOG, "from checks import check\n\ncheck(1, 2)\n", HIGH),
+        (LOG, "from checks import check\n\ncheck(print, print)\n", HIGH),
         (LOG.replace("    @wraps", "    KNOWN[1] = f\n    @wraps"), "", HIGH),
         (LOG.replace("return run", "return keep(run)"), "", HIGH),
         (LOG.replace("wraps(f)", "known(f)"), "", HIGH),
