@@ -45,6 +45,7 @@ def test_options_that_commands_pass(
 
 SERIAL = """\
 import argparse
+from pathlib import Path
 
 import torch
 from PIL import Image
@@ -56,6 +57,8 @@ args = parser.parse_args()
 
 
 class Photos(Dataset):
+    paths = sorted(Path("photos").iterdir())
+
     def __getitem__(self, index):
         return Image.open(self.paths[index])
 
