@@ -446,3 +446,40 @@ def test_packages_that_need_a_torch_of_their_own(
     found = find_torch_version(tmp_path)
     its = (found.version, found.highest) if found is not None else (None, None)
     assert its == (lowest, highest)
+
+
+ENVIRONMENT = """\
+channels:
+  - pytorch
+dependencies:
+  - python=3.7
+  - pytorch
+  - cudatoolkit=9.0
+  - pip:
+    - tensorboard
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new, highest",
+    [
+        ("", "", (1, 1)),
+        ("=9.0", "=10.1.243=h6bb024c_0", (1, 8)),
+        ("- cuda", "- pytorch::cuda", (1, 1)),
+        ("=9.0", "=11.3", None),
+        ("=9.0", ">=9.0", None),
+        ("tensorboard", "torchvision", None),
+        ("  - pytorch\n  - cuda", "  - numpy\n  - cuda", None),
+    ],
+)
+def test_conda_has_no_new_torch_for_an_old_cuda(
+    tmp_path: Path, old: str, new: str, highest: tuple[int, int] | None
+) -> None:
+    assert old in ENVIRONMENT
+    text = ENVIRONMENT.replace(old, new, 1)
+    (tmp_path / "environment.yml").write_text(text)
+    (tmp_path / ".git").mkdir()
+    found = find_torch_version(tmp_path)
+    assert (found.highest if found is not None else None) == highest
+    if highest is not None and found is not None:
+        assert "cudatoolkit" in text.splitlines()[found.row - 1]

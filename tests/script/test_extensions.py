@@ -29,6 +29,20 @@ from torch.utils.cpp_extension import CUDAExtension
 
 setup(ext_modules=[CUDAExtension(name="ops._ext", sources=["src/group.cpp"])])
 """
+KEPT = """\
+from setuptools import setup
+from torch.utils.cpp_extension import CppExtension, CUDAExtension
+
+
+def extensions():
+    extension = CppExtension
+    if cuda:
+        extension = CUDAExtension
+    return [extension("ops._ext", ["src/group.cpp"])]
+
+
+setup(ext_modules=extensions())
+"""
 NET = "import ops._ext as _ext\n\n\nclass Net:\n    run = _ext.run\n"
 CHECKS = "#define CHECK_CUDA(x) AT_CHECK(x.is_cuda())\n"
 
@@ -43,6 +57,15 @@ CHECKS = "#define CHECK_CUDA(x) AT_CHECK(x.is_cuda())\n"
             Confidence.HIGH,
         ),
         ({"src/utils.h": CHECKS}, '"net"', Confidence.HIGH),
+        ({"ops/src/utils.h": CHECKS, "ops/setup.py": KEPT}, '"net"', Confidence.LOW),
+        (
+            {
+                "ops/src/utils.h": CHECKS,
+                "ops/src/a.h": "#ifndef AT_CHECK\n#define AT_CHECK TORCH_CHECK\n#endif\n",
+            },
+            '"net"',
+            Confidence.HIGH,
+        ),
         ({"ops/src/utils.h": CHECKS}, "name", Confidence.HIGH),
         (
             {"ops/src/utils.h": CHECKS, "net.py": "class Net: ..."},
@@ -51,7 +74,16 @@ CHECKS = "#define CHECK_CUDA(x) AT_CHECK(x.is_cuda())\n"
         ),
         ({"ops/src/a.cu": "#include <THC/THC.h>\n"}, '"net"', Confidence.HIGH),
     ],
-    ids=["too old", "newer", "another folder", "any", "not imported", "old enough"],
+    ids=[
+        "too old",
+        "newer",
+        "another folder",
+        "under a name",
+        "defined",
+        "any",
+        "not imported",
+        "old enough",
+    ],
 )
 def test_workers_cannot_stay_where_an_extension_needs_an_older_torch(
     tmp_path: Path, files: dict[str, str], name: str, confidence: Confidence

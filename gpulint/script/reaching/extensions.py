@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
 from gpulint.index.build import last_name
+from gpulint.index.walk import dotted
 from gpulint.torch_prose import text_of
 
 if TYPE_CHECKING:
     from gpulint.index import Project
 
 # What torch's headers have no more, and the last torch that has it.
+_CHECK = re.compile(r"\bAT_CHECK\s*\(")
+_DEFINED = re.compile(r"#\s*define\s+AT_CHECK\b")
 _GONE = (
-    (re.compile(r"\bAT_CHECK\s*\("), (1, 4)),
+    (_CHECK, (1, 4)),
     (re.compile(r"#\s*include\s*[<\"]THC/THC\w*\.c?u?h"), (1, 10)),
 )
 _MAKERS = ("CUDAExtension", "CppExtension")
@@ -33,7 +36,7 @@ def builds_only_until(index: FileIndex) -> tuple[int, int] | None:
         return None
     found = [
         last
-        for setup in map(project.index, project.mentioning("Extension("))
+        for setup in map(project.index, project.mentioning("setup("))
         if setup is not None and any(_is_imported(index, n) for n in _names(setup))
         for last in _limits(project, setup.source.path.parent)
     ]
@@ -41,8 +44,18 @@ def builds_only_until(index: FileIndex) -> tuple[int, int] | None:
 
 
 def _names(setup: FileIndex) -> Iterator[str]:
-    """`ops._ext` of `CUDAExtension(name="ops._ext", …)`."""
-    for maker in _MAKERS:
+    """`ops._ext` of `CUDAExtension(name="ops._ext", …)`.
+
+    Also where a name is one of the makers: `extension = CppExtension`.
+    """
+    kept = (
+        target.id
+        for node in setup.all(ast.Assign)
+        if (dotted(node.value) or "").rpartition(".")[2] in _MAKERS
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    )
+    for maker in dict.fromkeys([*_MAKERS, *kept]):
         for call in setup.calls_by_name.get(maker, ()):
             given = [k.value for k in call.keywords if k.arg == "name"] + call.args[:1]
             name = (
@@ -60,9 +73,11 @@ def _is_imported(index: FileIndex, name: str) -> bool:
 
 def _limits(project: Project, folder: Path) -> Iterator[tuple[int, int]]:
     """What the sources in a folder of an extension need."""
-    for path in _sources(project, folder):
-        text = text_of(path)
-        yield from (last for sign, last in _GONE if sign.search(text))
+    texts = [text_of(path) for path in _sources(project, folder)]
+    defined = any(map(_DEFINED.search, texts))
+    for sign, last in _GONE:
+        if not (defined and sign is _CHECK) and any(map(sign.search, texts)):
+            yield last
 
 
 def _sources(project: Project, folder: Path) -> list[Path]:

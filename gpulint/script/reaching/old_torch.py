@@ -87,7 +87,7 @@ def runs_only_before(script: Script, release: tuple[int, int]) -> bool:
         together = run_together(script)
         if any(sign.is_in(together) for sign in signs):
             return True
-    if script.mentions("Extension(") and any(
+    if script.mentions("Extension") and any(
         (last := builds_only_until(index)) is not None and last < release
         for index in run_together(script)
     ):
