@@ -30,6 +30,7 @@ PACKAGES = {
     "tf-nightly": "tensorflow",
     "tf-nightly-cpu": "tensorflow",
     "tf-nightly-gpu": "tensorflow",
+    "pyyaml": "pyyaml",
     "mindspore": "mindspore",
     "mindspore-ascend": "mindspore",
     "mindspore-cpu": "mindspore",

@@ -30,6 +30,7 @@ SKIP_TAG = "gpulint-skip"
 Span = tuple[int, int]
 SEPARATOR = '","'
 
+_POINTER = b"version https://git-lfs.github.com/spec/"
 _BLANK = re.compile(r"[ \t\n\r]*")
 _ESCAPED_LINE = re.compile(r"(?:[^\\]|\\[^nr])*?(?:\\r\\n|\\r|\\n)|(?:[^\\]|\\.)+$")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
@@ -188,6 +189,9 @@ def _decoded(data: bytes, path: Path) -> Notebook:
         raw = data[len(bom) :].decode("utf-8")
         found = list(_cells(raw, json.loads(raw))) if raw.strip() else []
     except json.JSONDecodeError as error:
+        if data.startswith(_POINTER):
+            why = "a pointer of Git LFS: `git lfs pull` brings the notebook itself"
+            raise SourceError(why, code="GPU000", meant=True) from None
         why = f"no notebook: not JSON ({error.msg})"
         raise SourceError(why, error.lineno, "GPU000") from None
     except (ValueError, RecursionError) as error:

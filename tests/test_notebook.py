@@ -180,6 +180,9 @@ def test_language(metadata: dict[str, Any], expected: bool) -> None:
     assert bool(decode_notebook(data, PATH).text) is expected
 
 
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:1f\nsize 12\n"
+
+
 @pytest.mark.parametrize(
     "data,message",
     [
@@ -188,6 +191,7 @@ def test_language(metadata: dict[str, Any], expected: bool) -> None:
         (b'{"worksheets": {}}', "no notebook"),
         (b'{"cells": [{"cell_type": "code"', "no notebook"),
         (b'{"cells": [1]}', "no notebook"),
+        (POINTER, "a pointer of Git LFS"),
         (b'{"cells": []} and more', "no notebook: not JSON (Extra data)"),
         (b'{"cells": [{"cell_type": "code",}],}', "no notebook"),
         (dump(code(["import torch", 1])), "no notebook"),  # type: ignore[list-item]
@@ -205,6 +209,7 @@ def test_what_cannot_be_read(data: bytes, message: str) -> None:
         decode_notebook(data, PATH)
     assert message in str(caught.value)
     assert caught.value.code == "GPU000"
+    assert caught.value.meant is (data is POINTER)
 
 
 def test_an_empty_file_holds_no_cells() -> None:

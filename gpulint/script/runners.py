@@ -58,7 +58,15 @@ class Runners:
         function = self.index.function(node)
         if function is None or self._prepares_run(node, function):
             return None
+        if around and self._trains_whole(around[0]):
+            return None  # once an epoch, whatever calls it
         return self._function(function)
+
+    def _trains_whole(self, loop: Loop) -> bool:
+        """Whether a loop runs epochs, and its steps are a loop right below it."""
+        return loop.kind == "epoch" and any(
+            its.parent is loop and its.train for its in self.script.loops
+        )
 
     def _counts_few(self, loop: Loop) -> bool:
         """Whether a loop is over what an option lists, or over a written list."""

@@ -10,6 +10,7 @@ from gpulint.engine import Options, check_path
 from gpulint.finding import Confidence
 from gpulint.index import Projects
 from gpulint.registry import select_rules
+from gpulint.releases import Range
 from tests.script.test_doubts import LOOP, MAIN, confidences
 
 LOW, HIGH = Confidence.LOW, Confidence.HIGH
@@ -622,3 +623,37 @@ def test_names_that_stand_above_all_that_brings_names(
     text = f"import torch\n{start}" + "\n".join(lines)
     files = {"engine.py": text + "\n", "parts.py": "from elsewhere import *\n"}
     assert set(confidences(tmp_path, files).values()) == {sure}
+
+
+@pytest.mark.parametrize(
+    "call, oldest, sure",
+    [
+        ("yaml.load(f)", (6, 0), LOW),
+        ("yaml.load(f)", (5, 4), HIGH),
+        ("yaml.load(f)", None, HIGH),
+        ("yaml.load(f, yaml.FullLoader)", (6, 0), HIGH),
+        ("yaml.safe_load(f)", (6, 0), HIGH),
+    ],
+)
+def test_settings_without_a_loader(
+    tmp_path: Path, call: str, oldest: tuple[int, int] | None, sure: Confidence
+) -> None:
+    text = """\
+import torch
+import yaml
+
+with open("settings.yaml") as f:
+    settings = CALL
+model = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in loader:
+    loss = model(x.cuda()).mean()
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+    path = tmp_path / "train.py"
+    path.write_text(text.replace("CALL", call))
+    packages = (("pyyaml", Range(oldest, None)),) if oldest else ()
+    options = Options(select_rules(("GPU106",)), packages=packages)
+    assert [f.confidence for f in check_path(path, options).findings] == [sure]

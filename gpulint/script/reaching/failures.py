@@ -33,6 +33,7 @@ from gpulint.source import NOTEBOOK
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
+_ASKS_FOR_LOADER = (6, 0)  # of PyYAML
 MAX_CALLS = 3  # into functions that a statement calls, and so on
 MAX_UNBOUND = 2  # names that somebody has forgotten
 LINES_OF_UNBOUND = 25  # at least, for each of them
@@ -194,6 +195,8 @@ def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:
     """
     if _copies_nothing(script, call) or _is_newer(script, call):
         return True
+    if _lacks_loader(script, call):
+        return True
     if has_no_method(script, call.func) or _is_in_no_module(script, call.func):
         return True
     found = surely_called(script, call)
@@ -227,6 +230,16 @@ def _is_newer(script: Script, call: ast.Call) -> bool:
     since = _SINCE.get(script.index.qualified(call.func) or "")
     newest = script.newest_torch if since is not None else None
     return since is not None and newest is not None and newest < since
+
+
+def _lacks_loader(script: Script, call: ast.Call) -> bool:
+    """`yaml.load(file)`, which PyYAML 6 does not take, in a project that pins one."""
+    if script.index.qualified(call.func) != "yaml.load":
+        return False
+    if len(call.args) != 1 or call.keywords or isinstance(call.args[0], ast.Starred):
+        return False
+    oldest = script.releases("pyyaml").lowest
+    return oldest is not None and oldest >= _ASKS_FOR_LOADER
 
 
 def _copies_nothing(script: Script, call: ast.Call) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Where
 from gpulint.index.build import last_name
-from gpulint.index.walk import walk
+from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.branches import Branches, cover
 from gpulint.script.every_step import Part
 from gpulint.script.given import is_always_given
@@ -26,8 +26,18 @@ if TYPE_CHECKING:
 _FETCHES = frozenset("item tolist cpu numpy".split())
 DEVICES = frozenset(f"torch.{d}" for d in "cuda mps xpu accelerator".split())
 _ON_THE_HOST = frozenset(
-    "float int bool str repr print len range zip enumerate list math numpy".split()
+    "float int bool str repr print len range zip enumerate list math numpy hasattr "
+    "getattr isinstance".split()
 )
+
+
+# Their results are as large as the values say, which the host has to ask for.
+_MEASURING = frozenset(
+    f"torch.{name}"
+    for name in "nonzero argwhere where unique unique_consecutive masked_select "
+    "bincount".split()
+)
+MAX_CALLS = 2  # of own functions, one in the other
 
 
 def is_drained(
@@ -90,6 +100,38 @@ def is_all_but_drained(
         if isinstance(before.node, ast.Call) and is_pass(script, before.node):
             return False
     return False
+
+
+def follows_stop(
+    script: Script, parts: Sequence[Part], number: int, stops: Iterable[Part]
+) -> bool:
+    """Whether the host has waited before a part, which reads once, for most of a step.
+
+    From one of the stops on only single operations are queued.
+    """
+    part = parts[number]
+    earlier = {s.node for s in stops if not part.inner and runs_with(script, s, part)}
+    for before in reversed(parts[:number] if earlier else ()):
+        if before.node in earlier:
+            return True
+        if isinstance(before.node, ast.Call) and not _is_single(script, before.node):
+            return False
+    return False
+
+
+def _is_single(script: Script, call: ast.Call) -> bool:
+    """Whether a call queues one operation of torch at most.
+
+    What the project's own functions do is looked at for itself.
+    """
+    func = call.func
+    name = script.index.qualified(func) or ""
+    if script.resolver.calls.callee(call) is not None or name.startswith("torch."):
+        return not is_pass(script, call)
+    on_tensor = isinstance(func, ast.Attribute) and Where.DEVICE in script.where(
+        func.value
+    )
+    return on_tensor or not queues(script, call)
 
 
 def follows_hidden_read(script: Script, parts: Sequence[Part], number: int) -> bool:
@@ -163,9 +205,16 @@ def is_pass(script: Script, call: ast.Call) -> bool:
     return script.modules.is_module(callee) and not is_loss(script, callee)
 
 
-def queues(script: Script, node: ast.AST) -> bool:
-    """Whether an expression may give the device work, other than copies and views."""
+def queues(script: Script, node: ast.AST, depth: int = MAX_CALLS) -> bool:
+    """Whether an expression may give the device work, other than copies and views.
+
+    A call of the project's own function, so many deep, where something in it does.
+    """
     if isinstance(node, ast.Call):
+        function = script.resolver.calls.callee(node) if depth > 0 else None
+        if function is not None:
+            its = script.of(function)
+            return any(queues(its, inner, depth - 1) for inner in walk_scope(function))
         return _may_run(script, node)
     if isinstance(node, ast.BinOp):
         return Where.DEVICE in script.where(node)
@@ -209,12 +258,61 @@ def _calls(node: ast.expr) -> bool:
 
 
 def runs_with(script: Script, read: Part, part: Part) -> bool:
-    """Whether a read runs in every step in which a part does.
+    """Whether a read runs in every step in which a part does."""
+    return any_runs_with(script, [read], part)
+
+
+def any_runs_with(script: Script, reads: Iterable[Part], part: Part) -> bool:
+    """Whether one of some reads runs in every step in which a part does.
 
     In its function, or in one that the step calls beside it.
     """
-    beside = _is_beside(read, part) or (part.helper is None and not read.inner)
-    return beside and cover([_ways(script, read)], part.branches)
+    ways = (
+        _ways(script, read)
+        for read in reads
+        if _is_beside(read, part) or (part.helper is None and not read.inner)
+    )
+    return cover(ways, part.branches)
+
+
+def measures_size(script: Script, node: ast.AST) -> bool:
+    """Whether a call waits for values of the device, to know how much it gives.
+
+    `mask.nonzero()`, `torch.bincount(labels)`; what is joined with others by
+    `torch.where(mask, x, y)` has a known size.
+    """
+    if not isinstance(node, ast.Call):
+        return False
+    name = script.index.qualified(node.func) or ""
+    func = node.func
+    if name in _MEASURING:
+        given = node.args[:1]
+        if name == "torch.where" and len(node.args) != 1:
+            return False
+    elif isinstance(func, ast.Attribute) and f"torch.{func.attr}" in _MEASURING:
+        given = [] if func.attr == "where" else [func.value]
+    else:
+        return False
+    return any(Where.DEVICE in script.where(value) for value in given)
+
+
+def steps_engine(script: Script, node: ast.AST) -> bool:
+    """`engine.step()` of DeepSpeed, behind `engine.backward(loss)`.
+
+    Its throughput timer waits for the device at the end of each step.
+    """
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    if node.func.attr != "step" or node.args or not script.mentions("deepspeed"):
+        return False
+    engine = dotted(node.func.value)
+    function = script.index.home(node).scope(node)
+    return engine is not None and any(
+        isinstance(call, ast.Call)
+        and dotted(call.func) == f"{engine}.backward"
+        and call.args
+        for call in walk_scope(function)
+    )
 
 
 def _is_beside(read: Part, part: Part) -> bool:

@@ -11,7 +11,13 @@ from gpulint.index import Target, Where
 from gpulint.index.build import last_name
 from gpulint.index.walk import dotted, walk
 from gpulint.script.every_step import EveryStep, Part
-from gpulint.script.waiting.drained import DEVICES, is_synchronize, queues, runs_with
+from gpulint.script.waiting.drained import (
+    DEVICES,
+    any_runs_with,
+    is_synchronize,
+    queues,
+    steps_engine,
+)
 from gpulint.script.waiting.timed import measures_time
 
 if TYPE_CHECKING:
@@ -64,17 +70,22 @@ def _called(script: Script, parts: list[Part]) -> Iterator[Forced]:
 
 
 def _waits_anyway(script: Script, parts: list[Part], number: int) -> bool:
-    """Whether a read beside a call waits as long: nothing is queued in between.
+    """Whether reads beside a call wait as long: nothing is queued in between.
 
     A loop behind the call, over losses as it may be, takes at least one turn.
     """
     part = parts[number]
     behind = [other._replace(inner=False) for other in parts[number + 1 :]]
     for others in (parts[number - 1 :: -1] if number else [], behind):
+        reads: list[Part] = []  # of a branch each, or of all steps
         for other in others:
-            if _reads(script, other.node) and runs_with(script, other, part):
-                return True
-            if queues(script, other.node):
+            if _reads(script, other.node) or steps_engine(script, other.node):
+                reads.append(other)
+                if any_runs_with(script, reads, part):
+                    return True
+            elif queues(script, other.node) and not (
+                reads and any_runs_with(script, reads, other)
+            ):
                 break
     return False
 

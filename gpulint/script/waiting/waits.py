@@ -12,10 +12,13 @@ from gpulint.script.branches import Branches, all_of
 from gpulint.script.every_step import EveryStep, Part
 from gpulint.script.waiting.drained import (
     follows_hidden_read,
+    follows_stop,
     forced_before,
     is_all_but_drained,
     is_drained,
     is_read_again,
+    measures_size,
+    steps_engine,
 )
 from gpulint.script.waiting.located import on_device
 from gpulint.script.waiting.reading import READS, read_on, waiting_in
@@ -80,11 +83,14 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
     if acts(calls) or measures_time(script, calls):
         return []
     collected: list[Part] = []
+    stopping: list[Part] = []  # without a read
     waiting: list[tuple[int, ast.expr, ast.expr]] = []
     for number, part in enumerate(parts):
         collects = loop.eval and _is_collected(script, part, loop)
         if collects or _is_barrier(script, part.node):
             collected.append(part)
+        if steps_engine(script, part.node) or measures_size(script, part.node):
+            stopping.append(part)
         for node, value in waiting_in(script, part, loop):
             if not _waits_in(script, loop, part, value):
                 continue
@@ -98,6 +104,7 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
         over = is_drained(script, loop, part, value, collected)
         over = over or is_read_again(script, parts, number, collected)
         over = over or is_all_but_drained(script, parts, number, collected)
+        over = over or follows_stop(script, parts, number, stopping)
         if over or node in found or _saved(script, node):
             continue
         if loop.train and _is_of_evaluation(part.branches):
