@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Move, Target
 from gpulint.index.walk import dotted, walk
 from gpulint.script.copying.columns import on_host
+from gpulint.script.copying.moved_dicts import is_moved_by_keys
 from gpulint.script.copying.own_moves import foreign, has_own_to
 from gpulint.script.loading.pageable import made_by_hand, never_pinned
 from gpulint.script.loading.pinning import written_off
@@ -204,6 +205,8 @@ def _waits(script: Script, transfer: Transfer) -> bool:
     ):
         return False
     if loop.loaders and all(written_off(script, x) for x in loop.loaders):
+        return False
+    if is_moved_by_keys(script, transfer):
         return False
     return not made_by_hand(script, transfer.source, loop)
 
