@@ -46,7 +46,8 @@ batches made from lists and arrays in the loop (their memory is not pinned), loa
 that are not pinned and that GPU202 leaves so. Batches of loaders that are told a device
 (`BucketIterator.splits(…, device=device)`), of timm's `create_loader` with its
 prefetcher, of objects whose `__iter__` moves something to the device, of DGL graphs,
-and those of a class whose own `to` does not take the option. Slices of one tensor that
+those of a class whose own `to` does not take the option, and parts of a dict all of
+whose values were moved and put back before. Slices of one tensor that
 are moved one by one are GPU101.
 
 Of low confidence: parts with gaps (`x[:, 3:]`), which PyTorch lays out anew in ordinary

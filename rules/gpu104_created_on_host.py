@@ -66,7 +66,7 @@ import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding
-from gpulint.index import Function, Move, Target, Where
+from gpulint.index import Function, Move, Target
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.branches import asks_for_data
@@ -82,6 +82,7 @@ from gpulint.script.copying.creations import (
     is_numpy_factory,
     made_of_list,
 )
+from gpulint.script.copying.named_devices import is_of_host
 from gpulint.script.modelling.surely_made import is_surely_made
 from gpulint.script.neighbours import is_left_behind, serves_single_inputs
 from gpulint.source import NOTEBOOK
@@ -120,7 +121,7 @@ class CreatedOnHost(Rule):
             move = script.devices.move(call)
             if move is None or move.target in (Target.CPU, Target.MPS):
                 continue
-            if _is_of_host(script, move.device):
+            if is_of_host(script, move.device):
                 continue
             if listed is not None:
                 yield from self._listed(script, listed)
@@ -213,13 +214,6 @@ def _draws_on_host(script: Script, call: ast.Call) -> bool:
         if any(script.devices.target(d) is not Target.CPU for d in device):
             return False
     return bool(given)
-
-
-def _is_of_host(script: Script, device: ast.expr | None) -> bool:
-    """`batch.device` of a batch that nothing has moved: the copy goes nowhere."""
-    if not isinstance(device, ast.Attribute) or device.attr != "device":
-        return False
-    return script.where(device.value) == Where.HOST
 
 
 def _moved_call(call: ast.Call) -> ast.Call | None:

@@ -70,7 +70,9 @@ that was waited for) and for copies that are only queued (`non_blocking`) are no
 reported. Nor are outputs that an evaluation collects on the host, what is read after
 them though the device had it before (that wait is over), and what is read before them
 with no model run in between (without it they would wait as long), nor is what stands
-before `dist.barrier()` so. A read right behind `torch.cuda.synchronize()` is reported
+before `dist.barrier()` so, nor one read behind `engine.step()` of DeepSpeed, whose
+throughput timer waits, or behind what asks for the number of values (`mask.nonzero()`,
+`torch.bincount(labels)`), where only single operations are queued in between. A read right behind `torch.cuda.synchronize()` is reported
 with it: both go, or the host waits. Comparisons with lists and what torch says of a
 tensor without a look at its values (`torch.is_tensor`) wait for nothing. Of low
 confidence is a read behind a call that may have waited: of an object that is not known,

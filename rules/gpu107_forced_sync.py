@@ -32,8 +32,9 @@ Behind `if step % n == 0`, an option, or a test of the memory in use; after an
 out-of-memory error; once an epoch; `gc.collect(0)`, which looks at young objects only;
 memory given back in rounds that measure how much they take
 (`reset_peak_memory_stats`).
-`synchronize()` beside a read that waits as long (GPU106 names both) or before a loop of
-them, where the step measures time or copies to the host with `non_blocking`, and where
+`synchronize()` beside a read that waits as long (GPU106 names both), one in each branch
+of a test, before a loop of them, or behind `engine.step()` of DeepSpeed, whose
+throughput timer waits, where the step measures time or copies to the host with `non_blocking`, and where
 the script has streams of its own or works on the device with other packages.
 
 ## Source

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Move, Target
 from gpulint.index.walk import dotted
 from gpulint.script.copying.module_moves import Hoist, module_hoist, module_loop
+from gpulint.script.copying.named_devices import is_of_host
 from gpulint.script.invariants import names_in
 from gpulint.script.loops import Loop
 from gpulint.script.reads import changed_at
@@ -41,6 +42,8 @@ def find_hoists(script: Script) -> Iterator[Hoist]:
     for call in script.move_calls:
         move = script.devices.move(call) if _is_repeated(script, call) else None
         if move is None or move.target in (Target.CPU, Target.MPS):
+            continue
+        if is_of_host(script, move.device):
             continue
         name = dotted(move.receiver) or ""
         loop = module_loop(script, move)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from gpulint.index import Target
+from gpulint.index import Target, Where
 from gpulint.index.walk import dotted
 from gpulint.script.rewriting.edits import CannotFix
 from gpulint.script.training.training_step import block_of, is_before
@@ -102,3 +102,10 @@ def _is_visible(script: Script, node: ast.expr, at: ast.stmt) -> bool:
         return False
     local = script.resolver.flow(here).definitions
     return isinstance(here, ast.Module) or getattr(node, "id", "") not in local
+
+
+def is_of_host(script: Script, device: ast.expr | None) -> bool:
+    """`batch.device` of a batch that nothing has moved: the copy goes nowhere."""
+    if not isinstance(device, ast.Attribute) or device.attr != "device":
+        return False
+    return script.where(device.value) == Where.HOST
