@@ -40,9 +40,10 @@ iteration had a fresh copy.
 
 ## When not
 A tensor that takes part in the gradient, changes in the loop, is made in it or comes
-from the batch; a model that is made in the loop or moved back to the host; moves
-behind `if step % n`, and to the device of a tensor that is on the host. Without a fix: attributes, moves in a function that the loop
-calls, a device that is known only in the loop.
+from the batch; a model that is made in the loop or moved back to the host; moves behind
+`if step % n`, and to the device of a tensor that is on the host. Without a fix:
+attributes, moves in a function that the loop calls, a device that is known only in the
+loop.
 
 ## Source
 PyTorch performance tuning guide, "Avoid unnecessary CPU-GPU synchronization";

@@ -72,12 +72,13 @@ them though the device had it before (that wait is over), and what is read befor
 with no model run in between (without it they would wait as long), nor is what stands
 before `dist.barrier()` so, nor one read behind `engine.step()` of DeepSpeed, whose
 throughput timer waits, or behind what asks for the number of values (`mask.nonzero()`,
-`torch.bincount(labels)`), where only single operations are queued in between. A read right behind `torch.cuda.synchronize()` is reported
-with it: both go, or the host waits. Comparisons with lists and what torch says of a
-tensor without a look at its values (`torch.is_tensor`) wait for nothing. Of low
-confidence is a read behind a call that may have waited: of an object that is not known,
-by the name of a method that reads. With a float16 `GradScaler`, `scaler.step` itself
-waits once a step unless the optimizer is fused.
+`torch.bincount(labels)`), where only single operations are queued in between. A read
+right behind `torch.cuda.synchronize()` is reported with it: both go, or the host waits.
+Comparisons with lists and what torch says of a tensor without a look at its values
+(`torch.is_tensor`) wait for nothing. Of low confidence is a read behind a call that may
+have waited: of an object that is not known, by the name of a method that reads. With a
+float16 `GradScaler`, `scaler.step` itself waits once a step unless the optimizer is
+fused.
 
 ## Source
 The synchronising calls: `torch.cuda.set_sync_debug_mode` and the PyTorch performance

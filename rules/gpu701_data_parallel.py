@@ -91,6 +91,7 @@ OPTIMIZER = re.compile("optim")
 ONE = re.compile(r"(cuda:)?\d+")
 HOLDS = ("device_ids", "load_state_dict", "module", "output_device", "state_dict")
 PREPARES = ("eval", "train", "cuda", "to")  # and gives the wrapper back
+MAX_CALLS = 3  # from a place to the main guard
 BETTER = ("DistributedDataParallel", "DDP", "init_process_group")
 
 
@@ -148,19 +149,33 @@ def only_evaluates(script: Script, call: ast.Call) -> bool:
     Behind its main guard, where who imports the file does not come, or where nobody
     does. What only attacks a model has gradients, and no optimizer.
     """
-    guarded = any(
-        isinstance(above, ast.If)
-        and any(
-            isinstance(n, ast.Name) and n.id == "__name__" for n in walk(above.test)
-        )
-        for above in script.index.ancestors(call)
-    )
+    guarded = is_guarded(script, call)
     if not guarded and len(programs(script)) > 1:
         return False
     near = imported(script, script.index) if guarded else run_together(script)
     files = [script.index, *near]
     differentiates = any("backward" in f.calls_by_name for f in files)
     return not differentiates or not any(f.source.has(OPTIMIZER) for f in files)
+
+
+def is_guarded(script: Script, node: ast.AST, depth: int = MAX_CALLS) -> bool:
+    """Whether a place is behind a main guard, or in a function called there alone."""
+    behind = any(
+        isinstance(above, ast.If)
+        and any(
+            isinstance(n, ast.Name) and n.id == "__name__" for n in walk(above.test)
+        )
+        for above in script.index.ancestors(node)
+    )
+    function = script.index.function(node)
+    if behind or function is None or depth <= 0:
+        return behind
+    callers = script.resolver.calls.callers(function)
+    return bool(callers) and all(
+        script.index.home(caller) is script.index
+        and is_guarded(script, caller, depth - 1)
+        for caller in callers
+    )
 
 
 def names_one_card(script: Script, call: ast.Call) -> bool:
