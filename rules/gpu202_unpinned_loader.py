@@ -67,8 +67,10 @@ that do, loops that move nothing beside others that do, scripts for the CPU or M
 `pin_memory=False` with a comment that gives a reason. Batches that a dataset has made
 by objects it holds, in the training process perhaps by a model on the GPU, are of low
 confidence, as are those of which loops send parts with gaps alone (`x[:, 3:]`), which
-PyTorch lays out anew in ordinary memory before it copies them, and those of which a
-collate function puts a part into an object that is not pinned (`NestedTensor`).
+PyTorch lays out anew in ordinary memory before it copies them, those of which a
+collate function puts a part into an object that is not pinned (`NestedTensor`), and
+those of a collate function that is not seen where Lightning's steps take objects
+(`batch.image`).
 
 ## Source
 PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on
@@ -83,7 +85,7 @@ from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Value
 from gpulint.rule import Hardware, Loaders, Rule
 from gpulint.script import Loader, Script
-from gpulint.script.loading.batch_objects import puts_in_object
+from gpulint.script.loading.batch_objects import puts_in_object, steps_take_objects
 from gpulint.script.loading.beyond import loops_beyond
 from gpulint.script.loading.loader_options import DERIVED, takes_any_options
 from gpulint.script.loading.pageable import (
@@ -171,6 +173,7 @@ def _may_not_gain(script: Script, loader: Loader) -> bool:
         or sends_strided_alone(script, loops)
         or made_by_objects(script, loader) is not None
         or puts_in_object(script, loader)
+        or steps_take_objects(script, loader)
     )
 
 

@@ -21,7 +21,8 @@ _OWN_MOVE = r"def %s\(\s*self\b([^)]*)\)"
 _CLASS = re.compile(r"^class (\w+)(.*)", re.MULTILINE)
 _MAKES_BATCHES = re.compile(r"def (?:__getitem__|__iter__|__next__|\w*collate\w*)\(")
 _OBJECTS = re.compile(r"target|annot|box|instance|graph", re.IGNORECASE)
-_TENSOR_ATTRIBUTES = frozenset(
+# What batches that are tensors have, beside the methods.
+TENSOR_ATTRIBUTES = frozenset(
     "shape ndim dtype device T mT H mH real imag data grad grad_fn requires_grad "
     "is_cuda is_leaf is_sparse layout names".split()
 )
@@ -235,7 +236,7 @@ def _has_keys(script: Script, source: ast.Name, loop: Loop) -> bool:
         key = above.slice if isinstance(above, ast.Subscript) else None
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
             return True
-        if isinstance(above, ast.Attribute) and above.attr not in _TENSOR_ATTRIBUTES:
+        if isinstance(above, ast.Attribute) and above.attr not in TENSOR_ATTRIBUTES:
             call = script.index.parent(above)
             if not (isinstance(call, ast.Call) and call.func is above):
                 return True

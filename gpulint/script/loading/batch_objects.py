@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpulint.index.build import last_name
-from gpulint.index.walk import walk
+from gpulint.index.walk import dotted, walk
+from gpulint.script.copying.own_moves import TENSOR_ATTRIBUTES
+from gpulint.script.frameworks.lightning import BATCH_HOOKS
 from gpulint.script.loading.collation import collators
 
 if TYPE_CHECKING:
@@ -76,6 +78,46 @@ def puts_in_object(script: Script, loader: Loader) -> bool:
     return any(
         bool(functions) and all(_sets_object(script, f) for f in functions)
         for functions in made
+    )
+
+
+def steps_take_objects(script: Script, loader: Loader) -> bool:
+    """Whether Lightning's steps read attributes of batches that no tensor or dict has.
+
+    `batch.image`, where nobody sees what the loader's own collate function makes: an
+    object, which may have no `pin_memory`.
+    """
+    collate = loader.argument("collate_fn")
+    made = collators(collate, script.evaluator)
+    project = script.index.project
+    seen = [f for functions in made for f in functions if not _is_property(f)]
+    if project is None or not collate.nodes or seen:
+        return False
+    return any(
+        _reads_attributes(function)
+        for index in map(project.index, project.mentioning("def training_step("))
+        for function in (index.all(ast.FunctionDef) if index is not None else ())
+        if function.name in BATCH_HOOKS
+    )
+
+
+def _is_property(function: ast.AST) -> bool:
+    """Whether a function only gives the one that joins samples."""
+    marks = getattr(function, "decorator_list", ())
+    return "property" in map(dotted, marks)
+
+
+def _reads_attributes(hook: ast.FunctionDef) -> bool:
+    """Whether a method that Lightning calls for each batch takes it for an object."""
+    place = 1 + BATCH_HOOKS[hook.name]
+    batch = hook.args.args[place].arg if len(hook.args.args) > place else ""
+    return any(
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == batch
+        and not hasattr(dict, node.attr)
+        and node.attr not in TENSOR_ATTRIBUTES
+        for node in walk(hook)
     )
 
 
