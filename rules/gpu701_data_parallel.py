@@ -78,7 +78,13 @@ from gpulint.script import Script
 from gpulint.script.branches import branches_of
 from gpulint.script.copying.named_cards import leaves_one_card
 from gpulint.script.modelling.frozen import has_no_weights
-from gpulint.script.neighbours import imported, programs, run_together, used_by
+from gpulint.script.neighbours import (
+    MAX_FILES,
+    imported,
+    programs,
+    run_together,
+    used_by,
+)
 from gpulint.script.reaching.commands import name_one_card
 
 WRAPPERS = (
@@ -152,8 +158,12 @@ def only_evaluates(script: Script, call: ast.Call) -> bool:
     guarded = is_guarded(script, call)
     if not guarded and len(programs(script)) > 1:
         return False
-    near = imported(script, script.index) if guarded else run_together(script)
-    files = [script.index, *near]
+    files = [script.index]
+    if not guarded:
+        files += run_together(script)
+    for index in files if guarded else ():
+        near = imported(script, index) if len(files) < MAX_FILES else []
+        files += [its for its in near if its not in files]
     differentiates = any("backward" in f.calls_by_name for f in files)
     return not differentiates or not any(f.source.has(OPTIMIZER) for f in files)
 
