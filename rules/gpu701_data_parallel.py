@@ -78,13 +78,7 @@ from gpulint.script import Script
 from gpulint.script.branches import branches_of
 from gpulint.script.copying.named_cards import leaves_one_card
 from gpulint.script.modelling.frozen import has_no_weights
-from gpulint.script.neighbours import (
-    MAX_FILES,
-    imported,
-    programs,
-    run_together,
-    used_by,
-)
+from gpulint.script.neighbours import programs, run_alone, run_together, used_by
 from gpulint.script.reaching.commands import name_one_card
 
 WRAPPERS = (
@@ -158,12 +152,7 @@ def only_evaluates(script: Script, call: ast.Call) -> bool:
     guarded = is_guarded(script, call)
     if not guarded and len(programs(script)) > 1:
         return False
-    files = [script.index]
-    if not guarded:
-        files += run_together(script)
-    for index in files if guarded else ():
-        near = imported(script, index) if len(files) < MAX_FILES else []
-        files += [its for its in near if its not in files]
+    files = run_alone(script) if guarded else [script.index, *run_together(script)]
     differentiates = any("backward" in f.calls_by_name for f in files)
     return not differentiates or not any(f.source.has(OPTIMIZER) for f in files)
 

@@ -42,7 +42,16 @@ def find_programs(script: Script) -> Iterator[FileIndex]:
 
 def run_together(script: Script) -> list[FileIndex]:
     """The programs that a file is a part of, and what they import, near ones first."""
-    found = dict.fromkeys(programs(script))
+    return _with_imports(script, programs(script))
+
+
+def run_alone(script: Script) -> list[FileIndex]:
+    """What runs where a file is started itself: it, and what it imports, near first."""
+    return _with_imports(script, [script.index])
+
+
+def _with_imports(script: Script, started: list[FileIndex]) -> list[FileIndex]:
+    found = dict.fromkeys(started)
     todo = list(found)
     for index in todo:
         for its in _imported(script, index):  # a package may name a thousand modules

@@ -54,16 +54,20 @@ def _moves_all(script: Script, call: ast.Call, name: str) -> bool:
 
 
 def _puts_back(script: Script, node: ast.AST, name: str) -> bool:
-    """`batch[k] = v.to(device)`, under a key that no line says."""
+    """`batch[k] = v.to(device)` in a loop over all of `batch`, not over some keys."""
     if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
         return False
     target = node.targets[0]
-    move = script.devices.move(node.value)
-    return (
-        isinstance(target, ast.Subscript)
-        and isinstance(target.value, ast.Name)
-        and target.value.id == name
-        and isinstance(target.slice, ast.Name)
-        and move is not None
-        and move.target is not Target.CPU
-    )
+    if not isinstance(target, ast.Subscript) or not isinstance(target.slice, ast.Name):
+        return False
+    if not isinstance(target.value, ast.Name) or target.value.id != name:
+        return False
+    over = [
+        above.iter
+        for above in script.index.ancestors(node)
+        if isinstance(above, ast.For)
+        and any(getattr(n, "id", "") == target.slice.id for n in walk(above.target))
+    ]
+    whole = any(getattr(n, "id", "") == name for root in over for n in walk(root))
+    move = script.devices.move(node.value) if whole else None
+    return move is not None and move.target is not Target.CPU

@@ -88,8 +88,10 @@ def steps_take_objects(script: Script, loader: Loader) -> bool:
     object, which may have no `pin_memory`.
     """
     collate = loader.argument("collate_fn")
-    made = collators(collate, script.evaluator)
     project = script.index.project
+    if "lightning" not in script.frameworks:
+        return False
+    made = collators(collate, script.evaluator)
     seen = [f for functions in made for f in functions if not _is_property(f)]
     if project is None or not collate.nodes or seen:
         return False
