@@ -72,11 +72,12 @@ import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding, Severity
-from gpulint.index.walk import dotted, walk
+from gpulint.index.walk import dotted
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.branches import branches_of
 from gpulint.script.copying.named_cards import leaves_one_card
+from gpulint.script.loading.worker_state import main_guard
 from gpulint.script.modelling.frozen import has_no_weights
 from gpulint.script.neighbours import programs, run_alone, run_together, used_by
 from gpulint.script.reaching.commands import name_one_card
@@ -159,16 +160,11 @@ def only_evaluates(script: Script, call: ast.Call) -> bool:
 
 def is_guarded(script: Script, node: ast.AST, depth: int = MAX_CALLS) -> bool:
     """Whether a place is behind a main guard, or in a function called there alone."""
-    behind = any(
-        isinstance(above, ast.If)
-        and any(
-            isinstance(n, ast.Name) and n.id == "__name__" for n in walk(above.test)
-        )
-        for above in script.index.ancestors(node)
-    )
     function = script.index.function(node)
-    if behind or function is None or depth <= 0:
-        return behind
+    if main_guard(script, node) is not None:
+        return True
+    if function is None or depth <= 0:
+        return False
     callers = script.resolver.calls.callers(function)
     return bool(callers) and all(
         script.index.home(caller) is script.index
