@@ -17,6 +17,12 @@ from gpulint.cli import main, pool
 from gpulint.engine import Checked, Options
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
+ALONE = (
+    *("gpu102_blocking_transfer/bad.py", "gpu102_blocking_transfer/buffer.py"),
+    *("gpu102_blocking_transfer/good.py", "gpu102_blocking_transfer/helper.py"),
+    *("gpu203_restarting_workers/bad.py", "gpu203_restarting_workers/phases.py"),
+    *("gpu203_restarting_workers/wrapped.py", "gpu203_restarting_workers/option.py"),
+)
 FORMATS = ("full", "json", "sarif")
 Said = tuple[int, str, str]
 check_path = gpulint.engine.check_path
@@ -29,8 +35,9 @@ def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.delenv("GPULINT_NO_CACHE")
     monkeypatch.setattr("gpulint.cache.stamps.MARGIN", 0)
     shutil.copytree(FIXTURES / "projects" / "callers_elsewhere", tmp_path / "callers")
-    for name in ("gpu102_blocking_transfer", "gpu203_restarting_workers"):
-        shutil.copytree(FIXTURES / name, tmp_path / name)
+    for script in ALONE:
+        (tmp_path / script).parent.mkdir(exist_ok=True)
+        shutil.copy(FIXTURES / script, tmp_path / script)
     (tmp_path / "broken.py").write_text("import torch\nx = (\n")
     (tmp_path / "pyproject.toml").touch()
     monkeypatch.chdir(tmp_path)
