@@ -61,7 +61,8 @@ behind a model that was given all of it, and may have moved it in place; and an
 evaluation that takes the time around waits for the device: it waits anyway, and a copy
 that is only queued would count as work of the model. And batches right behind which the
 step copies something else from ordinary memory (`torch.from_numpy(weights).cuda()`),
-which the device could not make itself: the host waits there as long.
+which the device could not make itself, or asks what they hold before a model runs
+(`if torch.isnan(images).any():`): the host waits there as long.
 
 ## Source
 PyTorch tutorial "A guide on good usage of `non_blocking` and `pin_memory()`";

@@ -34,8 +34,9 @@ gives this rank's share of the CPUs that are usable, at most 8.
 Up to 16 workers: servers for training have 14 to 16 cores for each GPU. Numbers that
 are compared with what there is, `min(os.cpu_count(), 8)`, divided, or that settings
 files give; a comment that gives a reason; a loader of which one batch is taken, once.
-Of low confidence where no loop over the batches trains or runs a model: a program that
-prepares files has the CPUs for itself.
+Of low confidence in programs that may drive all GPUs from one process (`DataParallel`),
+which then has the cores of all; and where no loop over the batches trains or runs a
+model: a program that prepares files has the CPUs for itself.
 
 ## Source
 PyTorch source, `torch/utils/data/dataloader.py`, the warning "This DataLoader will
@@ -46,6 +47,7 @@ documentation, `os.cpu_count`.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding, Severity
@@ -58,9 +60,11 @@ from gpulint.script.loading.loader_options import (
     trains_on_cpu,
 )
 from gpulint.script.loading.unguarded import asks_for_cpus
+from gpulint.script.neighbours import run_together
 from gpulint.script.settings.setting_values import comes_from_settings
 from gpulint.script.training.training_step import runs_model
 
+_ALL_GPUS = re.compile(r"\bDataParallel\(")  # one process has the cores of all
 MOST = 16  # cores for each GPU: 16 in a DGX A100, 14 in a DGX H100
 
 
@@ -90,10 +94,15 @@ class TooManyWorkers(Rule):
                     loader.call.func,
                     message,
                     related=[(node, "the number of workers")],
-                    confidence=Confidence.LOW
-                    if _runs_no_model(script, loader)
-                    else None,
+                    confidence=None if _is_sure(script, loader) else Confidence.LOW,
                 )
+
+
+def _is_sure(script: Script, loader: Loader) -> bool:
+    """Whether a process for one GPU trains or evaluates with what it loads."""
+    if _runs_no_model(script, loader):
+        return False
+    return not any(index.source.has(_ALL_GPUS) for index in run_together(script))
 
 
 def _runs_no_model(script: Script, loader: Loader) -> bool:

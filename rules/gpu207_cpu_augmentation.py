@@ -97,7 +97,9 @@ of pixels and whole degrees are read, but not rewritten.
 ## When not
 What validation or test data alone go through, and crops that give images of any size
 their final one: those make the copy to the GPU smaller. Nothing but flips, which cost
-less than reading the image, is a note, of low confidence where it cannot be moved.
+less than reading the image, is a note, of low confidence where it cannot be moved. So
+are pictures of at most 64 x 64 that workers make: a crop and a flip of one of CIFAR's
+take some 40 microseconds, which few workers keep up with.
 Samples that are made once and kept. Datasets with boxes or key points, which would have
 to move with the images. Programs that train on the CPU, or that augment batches with
 Kornia already. Operations that an option asks for which is off by default.
@@ -115,9 +117,11 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index.build import last_name
 from gpulint.rule import Hardware, Rule, Words
-from gpulint.script import Script
+from gpulint.script import Loader, Script
 from gpulint.script.augmenting.augmentations import Augmentation, find_augmentations
 from gpulint.script.augmenting.batch_augmentation import move_to_batches
+from gpulint.script.loading.pinning import has_no_workers
+from gpulint.script.samples.small_samples import SMALL_SIDE, small_samples
 
 _FLIPS = ("flip", "::-1", "transpose")  # `image.transpose(FLIP_…)` of Pillow
 
@@ -161,9 +165,18 @@ class CpuAugmentation(Rule):
             withheld=withheld,
             related=[(node, "at random as well") for node in rest],
             severity=Severity.NOTE if flips else None,
-            confidence=Confidence.LOW if flips and fix is None else None,
+            confidence=Confidence.LOW
+            if (flips and fix is None) or keeps_up(script, found.loader)
+            else None,
             evidence=[(found.loader.call, "makes the samples that are trained on")],
         )
+
+
+def keeps_up(script: Script, loader: Loader) -> bool:
+    """Whether workers make small pictures, in less time than a step takes."""
+    samples = small_samples(script, loader)
+    side = samples.side if samples is not None else None
+    return side is not None and side <= SMALL_SIDE and not has_no_workers(loader)
 
 
 def only_flips(script: Script, found: Augmentation) -> bool:

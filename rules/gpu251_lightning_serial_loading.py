@@ -89,7 +89,8 @@ one epoch, and where the program changes a dataset through the trainer's loaders
 Pinning is GPU202. Where a checkpoint is downloaded and each `fit` runs only if there is
 none, the confidence is low; so it is for workers that start anew where a settings file
 asks for none so far, and where the project allows no torch from 1.8 on; and without
-workers where each would have a dataset that its samples change, or yield all samples.
+workers where each would have a dataset that its samples change, or yield all samples,
+and where samples are only known to loop in Python or to compute with arrays.
 
 The hooks are the same from 1.1 to 2.6; `predict_dataloader` came with 1.2.
 
@@ -133,6 +134,7 @@ from gpulint.script.loading.loader_options import (
 from gpulint.script.loading.serial import (
     is_serial,
     loads_alone,
+    may_be_light,
     no_copies,
     why_no_workers,
 )
@@ -214,7 +216,7 @@ class LightningSerialLoading(Rule):
             related=places,
             evidence=[*places, (work, loader.dataset.reason)],
             confidence=Confidence.LOW
-            if no_copies(script, loader)
+            if no_copies(script, loader) or may_be_light(loader)
             else _confidence(script, values),
         )
 

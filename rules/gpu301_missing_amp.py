@@ -100,10 +100,11 @@ the rows of a batch are less than 256 000 000, where casts take as long as produ
 those whose products take a GPU of 20 TFLOP/s less time than their launches take the
 host, for the rows of a batch and the pixels of a picture, small networks of torchvision
 for at most 32 pictures a batch, and those not surely large. Convolutions over pictures,
-models of a package, attention beside layer norms, and layers of 256 features or more
-are. Also models that may compute in half precision by themselves, as their class or a
-function that is given them names it, a project that allows no torch from 1.6 on, which
-has no mixed precision of its own, loops in which no optimizer is seen to step, a
+models of a package, and layers and attention of 256 features or more, by the smallest
+number that is known, are; a model that may be each of a program's networks is if all of
+them are. Also models that may compute in half precision by themselves, as their class
+or a function that is given them names it, a project that allows no torch from 1.6 on,
+which has no mixed precision of its own, loops in which no optimizer is seen to step, a
 program in which an option that is off turns the whole model into float16, one whose
 files use an environment to play in, and models of Fourier transforms, that solve linear
 systems or differential equations, or with recurrent cells that make a step for each

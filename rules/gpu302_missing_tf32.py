@@ -58,31 +58,33 @@ layers beside layer norms, an output for each word of a vocabulary, linear layer
 recurrent layers, which are in TF32 by default, the one layer of a classifier behind
 them, layers beside a convolutional model of a package, and embeddings do not. A model
 that is not known may be any network of the program's files, or of a package that they
-make one of by name: a quarter of them has to multiply. Models of less than 10 000
-weights (200 000 in linear layers alone) or at most 64 features wide (such products wait
-for memory), Fourier operators trained on derivatives of what they give, and models that
-act in an environment between two steps gain nothing. The optimizer holds a picture or a
-latent tensor, no weights. A function says nothing of devices, beside others that do.
-Models known to have less than 100 000 weights (1 000 000 in linear layers, 2 000 000 in
-those behind small convolutions of pictures of at most 64 x 64), or that take pictures
-of at most 28 x 28, gain on large inputs alone, and are of low confidence, as those
-whose products take a GPU of 20 TFLOP/s less time than their launches take the host, for
-the rows of a batch and the pixels of a picture, those whose layers may be narrower than
-256 features and are neither of a package nor of convolutions or attention, and large
-ones whose linear layers are few beside convolutions or recurrent layers: those alone
-gain. So are models with recurrent cells, or integrated by a solver of differential
-equations (`odeint`), or layers that take one token of one sample, whose products are
-those of a single frame, layers of which no size is known, models that are not known in
-a file that writes 64 features and less (`hidden_dim=64`), programs that play in an
-environment, or that name formats of 16 bits, and projects that no PyTorch from 1.7 on
-can run, the first with TF32. A constant switches the training off, or it is a trial: a
-few steps, or a search after which the optimizer is put back. The newest PyTorch that
-the project allows, or that can run its code, is one of 1.7 to 1.11, which multiplied in
-TF32 by default. The model is float64, the script runs on the CPU or on MPS, or the
-Hugging Face Trainer or another framework with settings of its own runs the training.
-Lightning only gives advice where nothing says the precision of products: its trainers
-count, at a `precision` of 32 bits. `torch.backends.cudnn.allow_tf32` is about
-convolutions and is on by default, so it changes nothing here.
+make one of by name: a quarter of them has to multiply. Of Lightning it is the module
+that the trainer trains, with the networks that this is given. Models of less than 10
+000 weights (200 000 in linear layers alone) or at most 64 features wide (such products
+wait for memory), Fourier operators trained on derivatives of what they give, and models
+that act in an environment between two steps gain nothing. The optimizer holds a picture
+or a latent tensor, no weights. A function says nothing of devices, beside others that
+do. Models known to have less than 100 000 weights (1 000 000 in linear layers, 2 000
+000 in those behind small convolutions of pictures of at most 64 x 64), or that take
+pictures of at most 28 x 28, gain on large inputs alone, and are of low confidence, as
+those whose products take a GPU of 20 TFLOP/s less time than their launches take the
+host, for the rows of a batch and the pixels of a picture, those whose layers or
+attention may be narrower than 256 features and are neither of a package nor of
+convolutions, and large ones whose linear layers are few beside convolutions or
+recurrent layers: those alone gain. So are models with recurrent cells, or integrated by
+a solver of differential equations (`odeint`), or layers that take one token of one
+sample, whose products are those of a single frame, layers of which no size is known,
+models that are not known in a file that writes 64 features and less (`hidden_dim=64`),
+programs that play in an environment, or that name formats of 16 bits, and projects that
+no PyTorch from 1.7 on can run, the first with TF32. A constant switches the training
+off, or it is a trial: a few steps, or a search after which the optimizer is put back.
+The newest PyTorch that the project allows, or that can run its code, is one of 1.7 to
+1.11, which multiplied in TF32 by default. The model is float64, the script runs on the
+CPU or on MPS, or the Hugging Face Trainer or another framework with settings of its own
+runs the training. Lightning only gives advice where nothing says the precision of
+products: its trainers count, at a `precision` of 32 bits.
+`torch.backends.cudnn.allow_tf32` is about convolutions and is on by default, so it
+changes nothing here.
 
 ## Source
 PyTorch documentation, "CUDA semantics: TensorFloat-32 (TF32) on Ampere (and later)
@@ -99,6 +101,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
+from gpulint.script.frameworks.fitted import fitted
 from gpulint.script.frameworks.trainer_calls import Maker, TrainerCall, trainer_calls
 from gpulint.script.frameworks.trainer_precision import may_train_on_gpu
 from gpulint.script.loops import imports_environments, steps_environment
@@ -111,6 +114,7 @@ from gpulint.script.modelling.models import constructors, trained_models
 from gpulint.script.modelling.networks import (
     are_seen,
     has_products,
+    has_sure_products,
     makes_gram_matrix,
     may_be_large,
     multiplies_beside,
@@ -196,11 +200,12 @@ class MissingTF32(Rule):
             return
         if trains_in_double(script) is not None:
             return
-        if matmul_set_nearby(script) or not has_products(script):
+        if matmul_set_nearby(script) or not has_products(script, fitted(made)):
             return
         withheld = _guard(script)
         if not made.argument("deterministic").absent:
             withheld = withheld or "the trainer may ask for deterministic algorithms"
+        sure = has_sure_products(script, fitted(made)) and not is_told_narrow(script)
         yield self.finding(
             script,
             made.call.func,
@@ -208,7 +213,7 @@ class MissingTF32(Rule):
             "program never sets it, so TF32 is off",
             fix=None if withheld else at_start(script, TITLE, SETTING),
             withheld=withheld,
-            confidence=Confidence.LOW if is_told_narrow(script) else None,
+            confidence=None if sure else Confidence.LOW,
         )
 
 

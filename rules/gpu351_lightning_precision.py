@@ -58,13 +58,14 @@ int = 32` is a note without a fix: a file or command line may say otherwise.
 `precision` or `plugins` is given or may be. The accelerator is not a GPU, or the
 trainer is of a release before 2, which used the CPU unless told otherwise; the strategy
 is one with a configuration of its own (DeepSpeed, FSDP). Nothing is trained in this
-file, or the trainer only tests and predicts. No large network is seen. The file sets
-formats itself or says in a comment why not, is for TPUs, trains in float64, or acts in
-an environment. The project uses MinkowskiEngine, whose kernels know float32 only, or a
-module whose `forward` asserts that format. Graph networks, whose steps are gathers and
-scatters, are of low confidence, as programs in which neither wide layers nor a large
-model by its name are seen, or that write sizes of 64 features and fewer alone, and
-those with an optimizer of their own that asks for no gradients.
+file, or the trainer only tests and predicts. No large network is seen in the module
+that it trains, or in what this is given; in the program, where the module is not known.
+The file sets formats itself or says in a comment why not, is for TPUs, trains in
+float64, or acts in an environment. The project uses MinkowskiEngine, whose kernels know
+float32 only, or a module whose `forward` asserts that format. Graph networks, whose
+steps are gathers and scatters, are of low confidence, as programs in which neither wide
+layers nor a large model by its name are seen, or that write sizes of 64 features and
+fewer alone, and those with an optimizer of their own that asks for no gradients.
 
 ## Source
 Lightning documentation, "N-Bit Precision". The values are those that Lightning 2.6
@@ -79,6 +80,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
+from gpulint.script.frameworks.fitted import fitted
 from gpulint.script.frameworks.trainer_calls import (
     LIGHTNING_TWO,
     NAMES,
@@ -95,7 +97,7 @@ from gpulint.script.frameworks.trainer_precision import (
     why_not_mixed,
 )
 from gpulint.script.modelling.graphs import uses_graphs
-from gpulint.script.modelling.networks import has_large
+from gpulint.script.modelling.networks import has_large, has_surely_large
 from gpulint.script.modelling.written_sizes import is_seen_large, is_told_narrow
 from gpulint.script.numerics.half import has_float32_kernels
 from gpulint.script.reaching.old_torch import runs_only_before
@@ -120,7 +122,8 @@ class LightningPrecision(Rule):
         calls = list(trainer_calls(script, Maker.LIGHTNING_TRAINER, Maker.FABRIC))
         calls = [made for made in calls if may_train_on_gpu(made)]
         calls = [made for made in calls if made.all_absent("precision", "plugins")]
-        if not calls or has_formats(script) or not has_large(script):
+        calls = [made for made in calls if has_large(script, fitted(made))]
+        if not calls or has_formats(script):
             return
         withheld = why_not_mixed(script)
         if not may_have(script, "lightning", LIGHTNING_TWO):
@@ -130,6 +133,7 @@ class LightningPrecision(Rule):
         weak = weak or not is_seen_large(script)
         weak = weak or steps_without_gradients(script) is not None
         for made in calls:
+            sure = not weak and has_surely_large(script, fitted(made))
             build = set_keywords(precision=f"{runtime}.lightning_precision()")
             why = withheld or may_be_first_lightning(made)
             title = "Let the machine choose the precision"
@@ -142,7 +146,7 @@ class LightningPrecision(Rule):
                 fix=None if why else fix,
                 withheld=why,
                 severity=Severity.NOTE if why else None,
-                confidence=Confidence.LOW if weak else None,
+                confidence=None if sure else Confidence.LOW,
             )
 
     def _settings(self, script: Script) -> Iterator[Finding]:

@@ -72,7 +72,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Script
-from gpulint.script.modelling.networks import surely_multiplies
+from gpulint.script.modelling.networks import likely_multiplies
 from gpulint.script.training.fused import unfused_optimizers
 
 
@@ -94,5 +94,5 @@ class UnfusedOptimizer(Rule):
                 "`fused` is not set",
                 fix=optimizer.rewrite,
                 withheld=optimizer.withheld,
-                confidence=None if surely_multiplies(script) else Confidence.LOW,
+                confidence=None if likely_multiplies(script) else Confidence.LOW,
             )

@@ -1567,7 +1567,7 @@ for x, y in DataLoader(Rows(), batch_size=64):
         ("Scaled()", "low"),  # of which nothing large is seen
         ("nn.Sequential(nn.Linear(784, 784))", "low"),
         ("nn.Sequential(nn.Linear(4096, 8192))", "high"),
-        ("nn.Sequential(nn.Linear(4096, size), nn.Conv2d(3, 64, 3))", "high"),
+        ("nn.Sequential(nn.Linear(4096, size), nn.Conv2d(3, 64, 3))", "low"),
     ],
 )
 def test_a_module_that_a_model_is_given_counts(body: str, expected: str) -> None:
@@ -1664,3 +1664,176 @@ def test_a_model_that_is_not_known_is_told_its_features(
 ) -> None:
     text = NOT_KNOWN.replace("64", width)
     assert {c.value for c in sure("GPU302", text)} == {expected}
+
+
+CONFIGURED = """
+import torch
+from dataclasses import dataclass
+from torch import nn
+
+from data import loader
+
+
+@dataclass
+class Config:
+    dim: int = 4096
+
+
+class Attention(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.norm = nn.LayerNorm(config.dim)
+        self.into = nn.Linear(config.dim, config.dim)
+        self.out = nn.Linear(config.dim, config.dim)
+
+    def forward(self, x):
+        q = k = v = self.into(self.norm(x))
+        return self.out(nn.functional.scaled_dot_product_attention(q, k, v))
+
+
+device = torch.device("cuda")
+model = Attention(Config(dim=512)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("code", ["GPU301", "GPU302"])
+def test_the_smallest_width_that_is_known_says_what_is_surely_large(code: str) -> None:
+    assert sure(code, CONFIGURED) == {Confidence.HIGH}
+    assert sure(code, CONFIGURED.replace("=512", "=128")) == {Confidence.LOW}
+    unknown = CONFIGURED.replace("Config(dim=512)", "load(path)")
+    assert sure(code, unknown) == {Confidence.LOW}
+
+
+ONE_OF_MANY = """
+import torch
+from torch import nn
+
+
+class Wide(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Conv2d(3, 64, 3), nn.Conv2d(64, 512, 3))
+
+    def forward(self, x):
+        return self.net(x)
+
+
+class Other(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.net = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.net(x)
+
+
+device = torch.device("cuda")
+model = choose(name).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_model_that_may_be_each_of_a_program_is_as_sure_as_the_least_of_them() -> (
+    None
+):
+    assert sure("GPU301", ONE_OF_MANY) == {Confidence.LOW}
+    both = ONE_OF_MANY.replace("nn.Linear(width, width)", "nn.Conv2d(64, 512, 3)")
+    assert sure("GPU301", both) == {Confidence.HIGH}
+    known = ONE_OF_MANY.replace("choose(name)", "Wide()")
+    assert sure("GPU301", known) == {Confidence.HIGH}
+
+
+LOOPED_WINDOWS = """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Windows(Dataset):
+    def __init__(self, files):
+        self.files = files
+
+    def __len__(self):
+        return len(self.files)
+
+    def __getitem__(self, index):
+        return [torch.tensor(self.files[index + n]) for n in range(24)]
+
+
+def train(model, optimizer, files):
+    loader = DataLoader(Windows(files), batch_size=32, num_workers=0)
+    for x in loader:
+        loss = model(x.cuda())
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_samples_that_only_loop_may_take_less_than_handing_them_over() -> None:
+    assert sure("GPU201", LOOPED_WINDOWS) == {Confidence.LOW}
+    reads = LOOPED_WINDOWS.replace("torch.tensor(self", "torch.load(self")
+    assert sure("GPU201", reads) == {Confidence.HIGH}
+
+
+FOR_ALL_GPUS = """
+import torch
+from torch.utils.data import DataLoader
+
+model = torch.nn.Linear(8, 1).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in DataLoader(data, batch_size=32, num_workers=48):
+    optimizer.zero_grad()
+    model(x.cuda()).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_one_process_for_all_gpus_has_the_cores_of_all() -> None:
+    assert sure("GPU204", FOR_ALL_GPUS) == {Confidence.HIGH}
+    shared = FOR_ALL_GPUS.replace(
+        "(8, 1).cuda()", "(8, 1).cuda()\nmodel = torch.nn.DataParallel(model)"
+    )
+    assert sure("GPU204", shared) == {Confidence.LOW}
+
+
+SMALL_CROPS = """
+import torch
+from torch import nn, optim
+from torch.utils.data import DataLoader
+from torchvision import datasets, transforms
+
+augment = transforms.Compose([
+    transforms.RandomCrop(32, padding=4),
+    transforms.RandomHorizontalFlip(),
+    transforms.ToTensor(),
+])
+train_set = datasets.CIFAR10("data", train=True, transform=augment)
+loader = DataLoader(train_set, batch_size=128, shuffle=True, num_workers=4)
+model = nn.Sequential(nn.Flatten(), nn.Linear(3072, 10)).cuda()
+optimizer = optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_workers_keep_up_with_crops_of_small_pictures() -> None:
+    assert sure("GPU207", SMALL_CROPS) == {Confidence.LOW}
+    alone = SMALL_CROPS.replace(", num_workers=4", "")
+    assert sure("GPU207", alone) == {Confidence.HIGH}
+    pictures = SMALL_CROPS.replace(
+        'CIFAR10("data", train=True, ', 'ImageFolder("data", '
+    ).replace("RandomCrop(32", "RandomCrop(224")
+    assert sure("GPU207", pictures) == {Confidence.HIGH}

@@ -1,13 +1,16 @@
-"""The largest number that an expression can be."""
+"""The largest and the smallest number that an expression can be."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
+
+Bound = Callable[["Script", ast.expr], float]
 
 MAX_DEPTH = 8
 MAX_POWER = 8
@@ -33,6 +36,19 @@ def at_most(script: Script, node: ast.expr, depth: int = 0) -> float:
         _written(script, o.expression, depth) for o in script.resolver.origins(node)
     ]
     return max(found, default=inf)
+
+
+def at_least(script: Script, node: ast.expr) -> float:
+    """The smallest whole number that is known to reach an expression; 0: none is.
+
+    A default counts, and what callers give in its place.
+    """
+    its = script.evaluator.values(node)
+    if not its.known:
+        most = at_most(script, node)
+        return most if most < inf else 0
+    numbers = [v.constant for v in its.known]
+    return min((n for n in numbers if isinstance(n, int)), default=0)
 
 
 def _written(script: Script, node: ast.expr | None, depth: int) -> float:

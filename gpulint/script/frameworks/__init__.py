@@ -1,7 +1,7 @@
 """Lightning, Hugging Face, TensorFlow with Keras, and MindSpore.
 
-- trainers: `trainer_calls`, `trainers`, `removed_arguments` (GPU357, 364, 366),
-  `trainer_precision` (351, 361, 365)
+- trainers: `trainer_calls`, `trainers`, `fitted` (what they train), `removed_arguments`
+  (GPU357, 364, 366), `trainer_precision` (351, 361, 365)
 - Lightning: `lightning`, `lightning_loaders`, `lightning_steps` (151), `lightning_logs`
   (152), `lightning_reads` (153)
 - Hugging Face: `hf_trainers`, `hf_models`, `hf_samples` (261)

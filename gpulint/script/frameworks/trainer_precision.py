@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index.build import last_name
 from gpulint.index.walk import walk
+from gpulint.script.frameworks.fitted import uses
 from gpulint.script.frameworks.trainer_calls import Maker, TrainerCall
 from gpulint.script.frameworks.trainers import uses_cpu
 from gpulint.script.loading.batches_taken import is_imported
@@ -74,12 +75,12 @@ def _only_evaluates(made: TrainerCall) -> bool:
     Of a function, or of a program that no other file imports. A tuner tries steps out.
     """
     index = made.script.index
-    uses = made.script.readers(made.call)
-    if uses is None:
+    found = uses(made)
+    if found is None:
         return False
     if index.function(made.call) is None and is_imported(made.script):
         return False
-    return all(_is_no_training(index, use) for use in uses)
+    return all(_is_no_training(index, use) for use in found)
 
 
 def _is_no_training(index: FileIndex, use: ast.AST) -> bool:

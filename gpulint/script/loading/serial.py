@@ -24,7 +24,7 @@ from gpulint.script.loading.worker_state import why_not_shared
 from gpulint.script.neighbours import imported, programs, run_together
 from gpulint.script.reaching.old_torch import runs_only_before
 from gpulint.script.samples.dataset_size import gives_one_batch
-from gpulint.script.samples.datasets import Work
+from gpulint.script.samples.datasets import COMPUTES, LOOPS, Work
 from gpulint.script.samples.generated import made_by_objects
 from gpulint.script.samples.small_samples import SMALL_SIDE, small_samples
 from gpulint.script.settings.setting_values import comes_from_settings
@@ -226,6 +226,15 @@ def is_stand_in(loader: Loader) -> bool:
     """Whether samples are made up, by the name of their class: `MockDataset`."""
     owner = loader.dataset.owner
     return owner is not None and _STAND_IN.search(owner.name) is not None
+
+
+def may_be_light(loader: Loader) -> bool:
+    """Whether samples read no file and run no transform that is known to take long.
+
+    What a loop or some arithmetic takes depends on their sizes: windows of an array
+    are made in less time than workers need to hand over the tensors of their batch.
+    """
+    return loader.dataset.reason.endswith((LOOPS, COMPUTES))
 
 
 def hands_over_little(script: Script, loader: Loader) -> bool:

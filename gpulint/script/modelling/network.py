@@ -11,13 +11,12 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function
-from gpulint.index.appended import elements_of
 from gpulint.index.build import last_name
 from gpulint.index.walk import walk
-from gpulint.script.bounds import at_most
+from gpulint.script.bounds import Bound, at_least, at_most
 from gpulint.script.branches import branches_of, most_in_one_pass
+from gpulint.script.modelling.given_parts import MAX_STEPS, roots_of
 from gpulint.script.numerics.precision import names_half
-from gpulint.script.numerics.reached import reached_in_turn
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -52,8 +51,9 @@ _RECURRENT = re.compile(r"^torch\.nn\.(RNN|LSTM|GRU)$")
 _PRODUCT = re.compile(
     r"^torch\.(nn\.(\w+\.)*(\w*Bilinear|RNNCell|LSTMCell|GRUCell|"
     r"\w*Attention\w*|Transformer\w*|bilinear|scaled_dot_product_attention|"
-    r"multi_head_attention_forward)|linalg\.\w+|mm|bmm|matmul|addmm|addbmm|baddbmm|"
-    r"einsum|tensordot|chain_matmul|cdist|inner|mv|addmv|outer)$"
+    r"multi_head_attention_forward)|linalg\.(?!\w*norm$|cross$|vecdot$)\w+|mm|bmm|"
+    r"matmul|addmm|addbmm|baddbmm|einsum|tensordot|chain_matmul|cdist|inner|mv|addmv|"
+    r"outer)$"
 )
 _METHODS = frozenset(
     "matmul mm bmm addmm addbmm baddbmm __matmul__ inner mv addmv".split()
@@ -89,7 +89,6 @@ LAYERS = {
         "RNN LSTM GRU RNNCell LSTMCell GRUCell".split(), ("input_size", "hidden_size")
     ),
 }
-MAX_STEPS = 4
 # Products so narrow wait for memory, not for arithmetic: 2mnk operations on 4(mk + mn)
 # bytes are 16 a byte, which a GPU does in float32 while the bytes come.
 NARROW = 64
@@ -127,16 +126,8 @@ class Network:
 
     @cached_property
     def roots(self) -> list[ast.AST]:
-        """What makes it, and the definitions that this leads to."""
-        return list(reached_in_turn(self.script, [self.made, *self._listed()]))
-
-    def _listed(self) -> Iterator[ast.AST]:
-        """The layers in a list that it is given: `Sequential(*layers)`."""
-        given = self.made.args if isinstance(self.made, ast.Call) else []
-        for starred in [node for node in given if isinstance(node, ast.Starred)]:
-            for origin in self.script.resolver.origins(starred.value):
-                if origin.expression is not None:
-                    yield from elements_of(self.script.index, origin.expression)
+        """What makes it, what it is given, and the definitions that these lead to."""
+        return roots_of(self.script, self.made)
 
     @cached_property
     def calls(self) -> list[tuple[ast.Call, str]]:
@@ -246,7 +237,7 @@ class Network:
         if self._is_narrow:
             return False
         kinds = (_LINEAR, _RECURRENT, _IN_SEQUENCES)
-        return any(self._is_wide(kind, SURELY_WIDE) for kind in kinds)
+        return any(map(self._is_surely_wide, kinds))
 
     @property
     def surely_multiplies(self) -> bool:
@@ -258,16 +249,52 @@ class Network:
             return True
         if self.convolves or self._is_narrow:
             return False
-        return self._is_wide(_LINEAR, SURELY_WIDE)
+        return self._is_surely_wide(_LINEAR)
+
+    @property
+    def likely_multiplies(self) -> bool:
+        """The same, where sizes that are not known, or may be others, count as many."""
+        if self._is_narrow:
+            return False
+        if self._takes(ATTENTION) or self._attends:
+            return True
+        return not self.convolves and self._is_wide(_LINEAR, SURELY_WIDE)
 
     @property
     def _attends_to_tokens(self) -> bool:
-        """Whether it attends to tokens, by features that are not known to be few."""
+        """Whether it attends to tokens of features that are known to be many.
+
+        Or is, or holds, such a model of a package.
+        """
         if self._is_narrow:
             return False
-        if self._has(_OF_TORCH) or self._takes(ATTENTION):
+        if self._takes(ATTENTION):
+            return True
+        return self._attends and max(self._features(), default=0) >= SURELY_WIDE
+
+    @property
+    def _attends(self) -> bool:
+        """Whether it attends to tokens, by what its own code makes."""
+        if self._has(_OF_TORCH):
             return True
         return self._has(_OF_TOKENS) and self._has(ATTENTION, _PRODUCT)
+
+    def _features(self) -> Iterator[float]:
+        """What its tokens, and its layers, are known to have of features, at least."""
+        given = self.made.keywords if isinstance(self.made, ast.Call) else []
+        yield from (
+            at_least(self.script, keyword.value)
+            for keyword in given
+            if keyword.arg in _FEATURES
+        )
+        for kind in (_LINEAR, _IN_SEQUENCES):
+            yield from (s[0] or s[1] for s in self._sizes(kind, at_least))
+        for call, name in self.calls:
+            if _OF_TORCH.match(name):
+                option = "embed_dim" if name.endswith("Attention") else "d_model"
+                size = self._within.evaluator.argument(call, option, 0).direct
+                if size is not None:
+                    yield at_least(self._within, size)
 
     @property
     def _is_narrow(self) -> bool:
@@ -364,7 +391,7 @@ class Network:
         """Whether large products of matrices are a part of its arithmetic."""
         if self._takes(ATTENTION) or self._has(_PRODUCT):
             return True
-        if any(map(self._multiplies, reached_in_turn(self.script, [self.made]))):
+        if any(map(self._multiplies, self.roots)):
             return True
         if self._gives_words or (self._has(_OF_TOKENS) and self._is_wide(_LINEAR, 0)):
             return True
@@ -416,23 +443,30 @@ class Network:
         sizes = self._sizes(kind)
         return any(max(s) >= wide and not 0 < min(s) <= NARROW for s in sizes)
 
+    def _is_surely_wide(self, kind: re.Pattern[str]) -> bool:
+        """Whether layers of a kind are wide, whatever of their sizes it is."""
+        sizes = self._sizes(kind, at_least)
+        return any(max(s) >= SURELY_WIDE and not 0 < min(s) <= WIDE for s in sizes)
+
     def _may_be_wide(self, kind: re.Pattern[str]) -> bool:
         """Whether a side of layers of a kind is not known, and none is narrow."""
         sizes = self._sizes(kind)
         return any(not min(s) and not 0 < max(s) <= NARROW for s in sizes)
 
-    def _sizes(self, kind: re.Pattern[str]) -> Iterator[list[float]]:
+    def _sizes(
+        self, kind: re.Pattern[str], bound: Bound = at_most
+    ) -> Iterator[list[float]]:
         """What the layers of a kind read and give; 0: not known."""
         for call, name in self.calls:
             if kind.match(name):
-                yield [self._size(call, name, side) for side in range(2)]
+                yield [self._size(call, name, side, bound) for side in range(2)]
 
-    def _size(self, layer: ast.Call, name: str, position: int) -> float:
+    def _size(self, layer: ast.Call, name: str, position: int, bound: Bound) -> float:
         """The features that a layer reads (0) or gives (1); 0: not known."""
         position = 1 if _RECURRENT.match(name) else position  # it multiplies its state
         option = LAYERS[name.rpartition(".")[2].removeprefix("Lazy")][position]
         given = self._within.evaluator.argument(layer, option, position).direct
-        size = at_most(self._within, given) if given is not None else 0
+        size = bound(self._within, given) if given is not None else 0
         return size if size < inf else 0
 
     @cached_property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index.walk import walk
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _NO_NETWORK = re.compile(r"Loss|Criteri|Metric|Accuracy")
 FEW_OF_ALL = 4  # of so many models that an option chooses from, one must be large
 HALF_OF_ALL = 2
+ALL = 1
 
 
 def multiplies_much(script: Script) -> bool:
@@ -65,14 +66,21 @@ def may_be_large(script: Script) -> bool:
 
 
 def is_surely_large(script: Script) -> bool:
-    """Whether that holds for whatever sizes its options and callers may give it."""
-    kinds = (ATTENTION, CONVOLUTIONAL, OF_LARGE)
-    return _trains_one(script, "is_surely_large", kinds)
+    """Whether that holds for whatever sizes its options and callers may give it.
+
+    And for all networks of the program, where it may be each of them.
+    """
+    return _trains_one(script, "is_surely_large", (), ALL)
 
 
 def surely_multiplies(script: Script) -> bool:
     """Whether a model that is trained surely spends its time in matrix products."""
     return _trains_one(script, "surely_multiplies", (ATTENTION,))
+
+
+def likely_multiplies(script: Script) -> bool:
+    """The same, where features that are not known count as many."""
+    return _trains_one(script, "likely_multiplies", (ATTENTION,))
 
 
 def transforms_spectra(script: Script) -> bool:
@@ -113,19 +121,29 @@ def are_seen(script: Script) -> bool:
     )
 
 
-def has_large(script: Script) -> bool:
-    """Whether a program has a large network, whoever may train it."""
-    own = [Network(script, owner) for owner in own_networks(script)]
+def has_large(script: Script, models: Iterable[ast.expr] = ()) -> bool:
+    """Whether a program has a large network; of some models alone, if it is given any.
+
+    Whoever may train it, also what is no loop of the program.
+    """
     kinds = (ATTENTION, CONVOLUTIONAL, OF_LARGE)
-    return _likely(own, "is_large", FEW_OF_ALL) or _takes_one(script, kinds)
+    return _is_one(script, list(models), "is_large", kinds)
 
 
-def has_products(script: Script) -> bool:
-    """Whether a program has a network that multiplies much, whoever may train it."""
-    own = [Network(script, owner) for owner in own_networks(script)]
-    return _likely(own, "multiplies_much", FEW_OF_ALL) or _takes_one(
-        script, (ATTENTION,)
-    )
+def has_surely_large(script: Script, models: list[ast.expr]) -> bool:
+    """The same, for whatever sizes its options and callers may give it."""
+    kinds = (ATTENTION, CONVOLUTIONAL, OF_LARGE)
+    return _is_one(script, models, "is_surely_large", kinds)
+
+
+def has_products(script: Script, models: Iterable[ast.expr] = ()) -> bool:
+    """Whether a program has a network that multiplies much, or some models do."""
+    return _is_one(script, list(models), "multiplies_much", (ATTENTION,))
+
+
+def has_sure_products(script: Script, models: list[ast.expr]) -> bool:
+    """The same, for whatever sizes its options and callers may give it."""
+    return _is_one(script, models, "surely_multiplies", (ATTENTION,))
 
 
 def takes_large(script: Script) -> bool:
@@ -151,13 +169,25 @@ def _trains_one(
     kinds: tuple[re.Pattern[str], ...],
     of_all: int = FEW_OF_ALL,
 ) -> bool:
-    """Whether a model that is trained answers a question with yes.
+    """Whether a model that is trained answers a question with yes."""
+    models = trained_models(script)
+    return bool(models) and _is_one(script, models, question, kinds, of_all)
+
+
+def _is_one(
+    script: Script,
+    models: list[ast.expr],
+    question: str,
+    kinds: tuple[re.Pattern[str], ...],
+    of_all: int = FEW_OF_ALL,
+) -> bool:
+    """Whether one of some models answers a question with yes.
 
     One that is not known may be each of the program's own, or of the kinds that the
     program takes from a package: one `of_all` must answer so.
     """
-    unknown = False
-    for model in trained_models(script):
+    unknown = not models
+    for model in models:
         made = list(dict.fromkeys(makers(script, model)))
         known = [Network(script, call) for call in made if call is not None]
         if _likely(known, question, of_all):

@@ -27,6 +27,10 @@ from gpulint.script.samples.sample_device import (
 )
 from gpulint.script.samples.sample_ways import may_take_no_work
 
+# Work of a sample that may well take less than handing its batch over does.
+LOOPS = "loops in Python for each sample"
+COMPUTES = "computes with arrays for each sample"
+
 
 class Work(enum.Enum):
     """How much a dataset does for one sample."""
@@ -380,11 +384,12 @@ def first_work(
     `idle`: attributes that are None, so that nothing calls them, or do next to nothing.
     """
     arithmetic: list[ast.Call] = []
+    looping: list[ast.AST] = []
     for body in bodies:
         for node in walk(*body):
             loops = isinstance(node, (ast.For, ast.While, *COMPREHENSIONS))
             if loops and not looks_up(node) and not _yields(node):
-                return node, "loops in Python for each sample"
+                looping.append(node)
             if not isinstance(node, ast.Call):
                 continue
             if (dotted(node.func) or "").removeprefix("self.") in idle:
@@ -394,8 +399,10 @@ def first_work(
                 arithmetic.append(node)
             elif reason:
                 return node, reason
+    if looping:
+        return looping[0], LOOPS
     if len(arithmetic) >= 2:
-        return arithmetic[0], "computes with arrays for each sample"
+        return arithmetic[0], COMPUTES
     return None, ""
 
 

@@ -114,12 +114,12 @@ def follows_stop(
     for before in reversed(parts[:number] if earlier else ()):
         if before.node in earlier:
             return True
-        if isinstance(before.node, ast.Call) and not _is_single(script, before.node):
+        if isinstance(before.node, ast.Call) and not is_single(script, before.node):
             return False
     return False
 
 
-def _is_single(script: Script, call: ast.Call) -> bool:
+def is_single(script: Script, call: ast.Call) -> bool:
     """Whether a call queues one operation of torch at most.
 
     What the project's own functions do is looked at for itself.

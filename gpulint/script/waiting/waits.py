@@ -10,6 +10,7 @@ from gpulint.index import Function, Target
 from gpulint.index.walk import dotted, walk
 from gpulint.script.branches import Branches, all_of
 from gpulint.script.every_step import EveryStep, Part
+from gpulint.script.loops import is_backward, is_step
 from gpulint.script.waiting.drained import (
     follows_hidden_read,
     follows_stop,
@@ -94,7 +95,7 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
         for node, value in waiting_in(script, part, loop):
             if not _waits_in(script, loop, part, value):
                 continue
-            if _ends_loop(script, loop, part, node):
+            if _ends_loop(script, loop, part, node) or _asks_to_train(script, node):
                 collected.append(part)  # needed, as what an evaluation collects
             else:
                 waiting.append((number, node, value))
@@ -153,6 +154,21 @@ def _ends_loop(script: Script, loop: Loop, part: Part, node: ast.AST) -> bool:
                 c for c in calls if part.helper in script.resolver.calls.callees(c)
             )
     return any(_comes_of(script, test, read, MAX_NAMES) for test in compared)
+
+
+def _asks_to_train(script: Script, node: ast.expr) -> bool:
+    """`if d_loss.item() > 0.15: d_loss.backward()`: whether a part trains waits for it.
+
+    Not a test for numbers that are none.
+    """
+    index = script.of(node).index
+    above = index.parent(node)
+    branch = index.parent(above) if isinstance(above, ast.Compare) else None
+    if not isinstance(branch, ast.If) or branch.test is not above:
+        return False
+    below = walk(*branch.body, *branch.orelse)
+    calls = (inner for inner in below if isinstance(inner, ast.Call))
+    return any(is_backward(call) or is_step(call) for call in calls)
 
 
 def _comes_of(script: Script, value: ast.AST, read: set[ast.AST], depth: int) -> bool:
