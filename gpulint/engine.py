@@ -36,6 +36,7 @@ from gpulint.terms import Terms
 from gpulint.text_edits import apply_fixes
 
 MAX_PASSES = 100
+_NEWER = "needs a newer Python"
 # `except IOError, error:` of Python 2; two classes without parentheses are of 3.14.
 _OLD_EXCEPT = re.compile(r"^\s*except\s+[\w.]+\s*,\s*[a-z_]\w*\s*:", re.MULTILINE)
 _ASYNC = re.compile(r"\basync\s*=")  # `tensor.cuda(async=True)` of PyTorch 0.3
@@ -250,13 +251,13 @@ def _syntax(source: Source, error: SyntaxError) -> SourceError:
         Tree(source)
     except (SourceError, LookupError):
         return wrong
-    return SourceError(
-        f"not analysed: needs a newer Python ({message})", error.lineno or 1
-    )
+    return SourceError(f"not analysed: {_NEWER} ({message})", error.lineno or 1)
 
 
 def _trouble_in(source: Source, error: SourceError, options: Options) -> list[Finding]:
     if error.code == "GPU001" and source.generated:
+        return []
+    if _NEWER in str(error) and not _names_framework(source):
         return []
     if error.code == "GPU000":
         if _is_no_training_code(source, options):
@@ -274,8 +275,13 @@ def _is_no_training_code(source: Source, options: Options) -> bool:
     if newest is not None and newest < (1, 0):
         return True
     template = any("{{" in part for part in source.path.parts)
+    return template or not _names_framework(source)
+
+
+def _names_framework(source: Source) -> bool:
+    """Whether any framework is named in the code of a file."""
     code = re.sub(r"#.*", "", source.text)
-    return template or not any(name in code for name in FRAMEWORKS)
+    return any(name in code for name in FRAMEWORKS)
 
 
 def _is_of_old_python(source: Source, error: SourceError) -> bool:

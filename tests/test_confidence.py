@@ -1829,6 +1829,13 @@ for x, y in loader:
 """
 
 
+def test_a_jitter_that_is_told_nothing_changes_nothing() -> None:
+    still = SMALL_CROPS.replace("RandomHorizontalFlip", "ColorJitter")
+    still = still.replace("    transforms.RandomCrop(32, padding=4),\n", "")
+    assert sure("GPU207", still) == set()
+    assert sure("GPU207", still.replace("Jitter()", "Jitter(0.4)")) == {Confidence.LOW}
+
+
 def test_workers_keep_up_with_crops_of_small_pictures() -> None:
     assert sure("GPU207", SMALL_CROPS) == {Confidence.LOW}
     alone = SMALL_CROPS.replace(", num_workers=4", "")

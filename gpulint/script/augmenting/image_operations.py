@@ -68,6 +68,8 @@ def draws_for_each(script: Script, call: ast.Call) -> bool:
     if name.startswith(TORCHVISION):
         if last == "RandomCrop":
             return not script.evaluator.argument(call, "padding", 1).absent
+        if last == "ColorJitter" and not call.args and not call.keywords:
+            return False  # it changes nothing unless it is told by how much
         return last in _RANDOM and not _is_never(script, call, "p", 0)
     if name.startswith(ALBUMENTATIONS) and last[:1].isupper():
         fixed = last in _FIXED or last in _CONTAINERS

@@ -74,6 +74,7 @@ _SOLVING = re.compile(
 _CELLS = re.compile(
     r"^torch\.nn\.(LSTM|GRU|RNN)Cell$|\bodeint(_adjoint)?$|^torchsde\.sdeint"
 )
+_LAYERS = ("torch.nn.", "self.")  # and parts by whatever name, which are looked at
 _OF_GRAPHS = ("torch_geometric.", "dgl.")
 # The options that say how many features a token has.
 _FEATURES = frozenset(
@@ -268,7 +269,8 @@ class Network:
         """
         if self._is_narrow:
             return False
-        if self._takes(ATTENTION):
+        others = self._dense_names - self._own_names
+        if any(ATTENTION.search(n) for n in others if not n.startswith(_LAYERS)):
             return True
         return self._attends and max(self._features(), default=0) >= SURELY_WIDE
 
@@ -446,7 +448,9 @@ class Network:
     def _is_surely_wide(self, kind: re.Pattern[str]) -> bool:
         """Whether layers of a kind are wide, whatever of their sizes it is."""
         sizes = self._sizes(kind, at_least)
-        return any(max(s) >= SURELY_WIDE and not 0 < min(s) <= WIDE for s in sizes)
+        return any(
+            max(s) >= SURELY_WIDE and not 0 < min(s) < SURELY_WIDE for s in sizes
+        )
 
     def _may_be_wide(self, kind: re.Pattern[str]) -> bool:
         """Whether a side of layers of a kind is not known, and none is narrow."""

@@ -164,6 +164,7 @@ def _is_truth(script: Script, node: ast.expr) -> bool:
     if isinstance(node, ast.Compare):
         counts = isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Mod)
         compared = [node.left, *node.comparators]
+        counts = counts or any(map(_is_length, compared))
         none = any(isinstance(c, ast.Constant) and c.value is None for c in compared)
         return not (counts or none or any(map(is_text, compared)))
     if isinstance(node, ast.Call):
@@ -178,6 +179,11 @@ def _is_truth(script: Script, node: ast.expr) -> bool:
             for v in values
         )
     return False
+
+
+def _is_length(node: ast.expr) -> bool:
+    """`len(tokens)`: what is compared with it is a number as well."""
+    return isinstance(node, ast.Call) and dotted(node.func) == "len"
 
 
 def _is_beside_loss(script: Script, value: ast.expr, loop: Loop) -> bool:
