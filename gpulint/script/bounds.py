@@ -38,17 +38,35 @@ def at_most(script: Script, node: ast.expr, depth: int = 0) -> float:
     return max(found, default=inf)
 
 
-def at_least(script: Script, node: ast.expr) -> float:
+def at_least(script: Script, node: ast.expr, depth: int = 0) -> float:
     """The smallest whole number that is known to reach an expression; 0: none is.
 
-    A default counts, and what callers give in its place.
+    A default counts, and what callers give in its place. Sums and products of such
+    numbers, and quotients, are as large at least.
     """
     its = script.evaluator.values(node)
-    if not its.known:
-        most = at_most(script, node)
-        return most if most < inf else 0
-    numbers = [v.constant for v in its.known]
-    return min((n for n in numbers if isinstance(n, int)), default=0)
+    if its.known:
+        numbers = [v.constant for v in its.known]
+        return min((n for n in numbers if isinstance(n, int)), default=0)
+    if depth > MAX_DEPTH:
+        return 0
+    found = [
+        _least_of(script, o.expression, depth) for o in script.resolver.origins(node)
+    ]
+    return min(found, default=0)
+
+
+def _least_of(script: Script, node: ast.expr | None, depth: int) -> float:
+    if not isinstance(node, ast.BinOp):
+        return 0
+    left = at_least(script, node.left, depth + 1)
+    if isinstance(node.op, ast.FloorDiv):
+        by = at_most(script, node.right, depth + 1)
+        return left // by if 0 < by < inf else 0
+    right = at_least(script, node.right, depth + 1)
+    if isinstance(node.op, ast.Mult):
+        return left * right
+    return left + right if isinstance(node.op, ast.Add) else 0
 
 
 def _written(script: Script, node: ast.expr | None, depth: int) -> float:

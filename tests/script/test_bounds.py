@@ -1,4 +1,4 @@
-"""The largest number that an expression can be."""
+"""The largest and the smallest number that an expression can be."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from gpulint.script.bounds import at_most
+from gpulint.script.bounds import at_least, at_most
 from tests.script.code import with_last
 
 
@@ -38,3 +38,22 @@ from tests.script.code import with_last
 def test_bounds(text: str, most: float) -> None:
     script, node = with_last(text)
     assert at_most(script, node) == most
+
+
+@pytest.mark.parametrize(
+    "text, least",
+    [
+        ("width = 64 if small else 128\nwidth", 64),
+        ("width = 64 if small else 128\nwidth * 2 + 1", 129),
+        ("width = 64 if small else wide\nwidth", 64),
+        ("(width := 512) // 8", 64),
+        ("512 // parts", 0),
+        ("widths = [8, 16]\nwidths[i]", 0),
+        ("nodes * 16", 0),
+        ("512 - skipped", 0),
+        ("nodes", 0),
+    ],
+)
+def test_lower_bounds(text: str, least: float) -> None:
+    script, node = with_last(text)
+    assert at_least(script, node) == least
