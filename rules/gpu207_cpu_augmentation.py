@@ -99,7 +99,7 @@ What validation or test data alone go through, and crops that give images of any
 their final one: those make the copy to the GPU smaller. Nothing but flips, which cost
 less than reading the image, is a note, of low confidence where it cannot be moved. So
 are pictures of at most 64 x 64 that workers make: a crop and a flip of one of CIFAR's
-take some 40 microseconds, which few workers keep up with.
+take some 40 microseconds, and a few workers keep up with that.
 Samples that are made once and kept. Datasets with boxes or key points, which would have
 to move with the images. Programs that train on the CPU, or that augment batches with
 Kornia already. Operations that an option asks for which is off by default.
@@ -121,7 +121,7 @@ from gpulint.script import Loader, Script
 from gpulint.script.augmenting.augmentations import Augmentation, find_augmentations
 from gpulint.script.augmenting.batch_augmentation import move_to_batches
 from gpulint.script.loading.pinning import has_no_workers
-from gpulint.script.samples.small_samples import SMALL_SIDE, small_samples
+from gpulint.script.samples.small_samples import are_small_pictures
 
 _FLIPS = ("flip", "::-1", "transpose")  # `image.transpose(FLIP_…)` of Pillow
 
@@ -174,9 +174,7 @@ class CpuAugmentation(Rule):
 
 def keeps_up(script: Script, loader: Loader) -> bool:
     """Whether workers make small pictures, in less time than a step takes."""
-    samples = small_samples(script, loader)
-    side = samples.side if samples is not None else None
-    return side is not None and side <= SMALL_SIDE and not has_no_workers(loader)
+    return are_small_pictures(script, loader) and not has_no_workers(loader)
 
 
 def only_flips(script: Script, found: Augmentation) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Argument
 from gpulint.index.walk import dotted
-from gpulint.script.samples.datasets import Dataset, Work, read_dataset
+from gpulint.script.samples.datasets import LOOPS, Dataset, Work, read_dataset
 from gpulint.script.samples.reachable import reachable
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _of_dataset(script: Script, trainer: HfTrainer) -> Samples | None:
         if any(_TO_CUDA.search(script.text(method)) for method in known.methods):
             return None
         place = known.place or trainer.call
-        costly = not known.reason.startswith("loops in Python")  # over columns, often
+        costly = known.reason != LOOPS  # over columns, often
         return Samples(_clause(known), place, costly, _why_not(known, script))
     if known.work is not Work.UNKNOWN:
         return None

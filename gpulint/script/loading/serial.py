@@ -26,7 +26,7 @@ from gpulint.script.reaching.old_torch import runs_only_before
 from gpulint.script.samples.dataset_size import gives_one_batch
 from gpulint.script.samples.datasets import COMPUTES, LOOPS, Work
 from gpulint.script.samples.generated import made_by_objects
-from gpulint.script.samples.small_samples import SMALL_SIDE, small_samples
+from gpulint.script.samples.small_samples import are_small_pictures
 from gpulint.script.settings.setting_values import comes_from_settings
 from gpulint.source import NOTEBOOK
 
@@ -239,9 +239,7 @@ def may_be_light(loader: Loader) -> bool:
 
 def hands_over_little(script: Script, loader: Loader) -> bool:
     """Whether a batch is a few small pictures: to hand it over takes as long."""
-    samples = small_samples(script, loader)
-    side = samples.side if samples is not None else None
-    if side is None or side > SMALL_SIDE:
+    if not are_small_pictures(script, loader):
         return False
     sizes = loader.values("batch_size")
     numbers = [v.constant for v in sizes.known]

@@ -269,8 +269,7 @@ class Network:
         """
         if self._is_narrow:
             return False
-        others = self._dense_names - self._own_names
-        if any(ATTENTION.search(n) for n in others if not n.startswith(_LAYERS)):
+        if self._takes(ATTENTION, but=_LAYERS):
             return True
         return self._attends and max(self._features(), default=0) >= SURELY_WIDE
 
@@ -348,9 +347,10 @@ class Network:
         """Whether a convolutional model of a package, not of the program, is in it."""
         return self._takes(CONVOLUTIONAL) or self._is_given_convolutional
 
-    def _takes(self, kind: re.Pattern[str]) -> bool:
+    def _takes(self, kind: re.Pattern[str], but: tuple[str, ...] = ()) -> bool:
         """Whether what other packages give it is of a kind, by its name."""
-        return any(kind.search(name) for name in self._dense_names - self._own_names)
+        others = self._dense_names - self._own_names
+        return any(kind.search(name) for name in others if not name.startswith(but))
 
     @cached_property
     def _own_names(self) -> set[str]:

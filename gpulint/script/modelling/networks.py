@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gpulint.index.walk import walk
@@ -33,6 +33,7 @@ _NO_NETWORK = re.compile(r"Loss|Criteri|Metric|Accuracy")
 FEW_OF_ALL = 4  # of so many models that an option chooses from, one must be large
 HALF_OF_ALL = 2
 ALL = 1
+LARGE = (ATTENTION, CONVOLUTIONAL, OF_LARGE)  # models of packages, by name
 
 
 def multiplies_much(script: Script) -> bool:
@@ -51,13 +52,12 @@ def multiplies_much(script: Script) -> bool:
 
 def multiplies_beside(script: Script) -> bool:
     """Whether a large model has linear layers beside what is in TF32 by default."""
-    kinds = (ATTENTION, CONVOLUTIONAL, OF_LARGE)
-    return _trains_one(script, "multiplies_beside", kinds)
+    return _trains_one(script, "multiplies_beside", LARGE)
 
 
 def is_large(script: Script) -> bool:
     """Whether a model that is trained is seen to keep a GPU's tensor cores busy."""
-    return _trains_one(script, "is_large", (ATTENTION, CONVOLUTIONAL, OF_LARGE))
+    return _trains_one(script, "is_large", LARGE)
 
 
 def may_be_large(script: Script) -> bool:
@@ -121,34 +121,32 @@ def are_seen(script: Script) -> bool:
     )
 
 
-def has_large(script: Script, models: Iterable[ast.expr] = ()) -> bool:
+def has_large(script: Script, models: Sequence[ast.expr] = ()) -> bool:
     """Whether a program has a large network; of some models alone, if it is given any.
 
     Whoever may train it, also what is no loop of the program.
     """
-    kinds = (ATTENTION, CONVOLUTIONAL, OF_LARGE)
-    return _is_one(script, list(models), "is_large", kinds)
+    return _is_one(script, models, "is_large", LARGE)
 
 
-def has_surely_large(script: Script, models: list[ast.expr]) -> bool:
+def has_surely_large(script: Script, models: Sequence[ast.expr]) -> bool:
     """The same, for whatever sizes its options and callers may give it."""
-    kinds = (ATTENTION, CONVOLUTIONAL, OF_LARGE)
-    return _is_one(script, models, "is_surely_large", kinds)
+    return _is_one(script, models, "is_surely_large", LARGE)
 
 
-def has_products(script: Script, models: Iterable[ast.expr] = ()) -> bool:
+def has_products(script: Script, models: Sequence[ast.expr] = ()) -> bool:
     """Whether a program has a network that multiplies much, or some models do."""
-    return _is_one(script, list(models), "multiplies_much", (ATTENTION,))
+    return _is_one(script, models, "multiplies_much", (ATTENTION,))
 
 
-def has_sure_products(script: Script, models: list[ast.expr]) -> bool:
+def has_sure_products(script: Script, models: Sequence[ast.expr]) -> bool:
     """The same, for whatever sizes its options and callers may give it."""
     return _is_one(script, models, "surely_multiplies", (ATTENTION,))
 
 
 def takes_large(script: Script) -> bool:
     """Whether a program takes a large network from a package."""
-    return _takes_one(script, (ATTENTION, CONVOLUTIONAL, OF_LARGE))
+    return _takes_one(script, LARGE)
 
 
 def attends(script: Script) -> bool:
@@ -176,7 +174,7 @@ def _trains_one(
 
 def _is_one(
     script: Script,
-    models: list[ast.expr],
+    models: Sequence[ast.expr],
     question: str,
     kinds: tuple[re.Pattern[str], ...],
     of_all: int = FEW_OF_ALL,

@@ -49,6 +49,13 @@ class Samples(NamedTuple):
     side: int | None = None
 
 
+def are_small_pictures(script: Script, loader: Loader) -> bool:
+    """Whether samples are pictures of at most 64 x 64 pixels, as CIFAR's are."""
+    samples = small_samples(script, loader)
+    side = samples.side if samples is not None else None
+    return side is not None and side <= SMALL_SIDE
+
+
 def small_samples(script: Script, loader: Loader) -> Samples | None:
     """The samples of a loader, where they are seen to be small."""
     if last_name(loader.call) == "TensorLoader" and _takes_tensors(loader):
