@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from gpulint.finding import Confidence, Effect, Evidence, Finding, Place, Severity
+from gpulint.script.rewriting.fixes import compile_fix
 from gpulint.targets import Hardware
 
 if TYPE_CHECKING:
@@ -237,7 +238,7 @@ class Rule:
         if not self.of_switches and script.is_doubtful(at):
             confidence = Confidence.LOW
         effect = effect or self.effect
-        compiled, reason = script.compile(self, fix, effect)
+        compiled, reason = compile_fix(script, self, fix, effect)
         return Finding(
             code=self.code,
             name=self.name,

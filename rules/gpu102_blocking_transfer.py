@@ -94,8 +94,10 @@ from gpulint.script.loading.pinning import (
     stays_unpinned,
 )
 from gpulint.script.loops import Loop
+from gpulint.script.rewriting.device_code import device_condition
 from gpulint.script.rewriting.edits import Edit, InsertBefore, Replace, Rewrite
 from gpulint.script.rewriting.syntax import set_keywords
+from gpulint.script.set_before import is_set_at, precedes
 from gpulint.script.waiting.timed import is_timed
 
 NAME = "pin"  # as in `pin_memory`: whether copies from pinned memory run on
@@ -223,13 +225,13 @@ def _is_free(script: Script, loop: Loop, condition: str) -> bool:
 def _defined(script: Script, loop: ast.AST) -> bool:
     scope = script.index.scope(loop)
     its = script.resolver.flow(scope).definitions.get(NAME, ())
-    return any(script.precedes(d.node, loop) for d in its)
+    return any(precedes(script, d.node, loop) for d in its)
 
 
 def _constant_in(script: Script, device: ast.expr, loop: Loop) -> bool:
     """Whether a device has its value before the loop, and keeps it there."""
     name = dotted(device)
-    if name is None or not script.is_set_at(device, loop.node):
+    if name is None or not is_set_at(script, device, loop.node):
         return False
     return not script.mutations(name, loop.node)
 
@@ -241,7 +243,7 @@ def _condition(script: Script, transfer: Transfer) -> tuple[str, tuple[str, ...]
     device = transfer.device
     if isinstance(device, (ast.Call, ast.IfExp)):
         device = None
-    return script.device_condition(device)
+    return device_condition(script, device)
 
 
 def _is_repeated(script: Script, loop: Loop, call: ast.Call) -> bool:

@@ -76,6 +76,7 @@ from gpulint.script.copying.host_copies import (
     find_unsafe_on_mps,
     works_on_cuda,
 )
+from gpulint.script.rewriting.device_code import device_condition
 from gpulint.script.rewriting.edits import Edit, Replace, ReplaceCode, Rewrite
 from gpulint.script.rewriting.syntax import without_call, without_last
 
@@ -117,7 +118,7 @@ class UnsafeNonBlocking(Rule):
         sure = first.target is Target.MPS
         edits = [_for_cuda(script, m) for m in moves]
         title = f"Drop `{NAME}`" if sure else f"Give `{NAME}` on CUDA only"
-        imports = () if sure else script.device_condition(first.device)[1]
+        imports = () if sure else device_condition(script, first.device)[1]
         named = all(isinstance(m.device, (ast.Name, ast.Attribute)) for m in moves)
         may = "" if sure else "may be "
         return self.finding(
@@ -167,4 +168,4 @@ def _dropped(move: Move) -> Edit:
 def _for_cuda(script: Script, move: Move) -> Edit:
     if move.target is Target.MPS:
         return _dropped(move)
-    return ReplaceCode(_argument(move), script.device_condition(move.device)[0])
+    return ReplaceCode(_argument(move), device_condition(script, move.device)[0])

@@ -77,6 +77,7 @@ from gpulint.script.frameworks.trainer_calls import (
 )
 from gpulint.script.loading.pinning import gains, has_no_workers, unpinned
 from gpulint.script.loading.prepared import prepared_loaders
+from gpulint.script.rewriting.device_code import device_condition
 from gpulint.script.rewriting.edits import CannotFix, InsertBefore, Replace, Rewrite
 from gpulint.script.rewriting.syntax import set_keywords
 from gpulint.script.settings.setting_values import comes_from_settings
@@ -186,7 +187,7 @@ def _why_not(script: Script, made: TrainerCall) -> str | None:
 
 
 def _rewrite(script: Script, made: TrainerCall, options: list[ast.Call]) -> Rewrite:
-    condition, imports = script.device_condition(None)
+    condition, imports = device_condition(script, None)
     title = "Let Accelerate copy without waiting"
     build = set_keywords(non_blocking=condition)
     if options:
@@ -199,7 +200,7 @@ def _rewrite(script: Script, made: TrainerCall, options: list[ast.Call]) -> Rewr
     if isinstance(script.index.scope(made.call), ast.ClassDef):
         raise CannotFix("the call stands in the body of a class")
     name, needed = _configuration(script)
-    local = script.free_name("loading", "loading_options", "dataloader_config")
+    local = script.names.free("loading", "loading_options", "dataloader_config")
     edits = (
         InsertBefore(statement, f"{local} = {name}(non_blocking={condition})"),
         Replace(made.call, set_keywords(dataloader_config=local)),
@@ -210,7 +211,7 @@ def _rewrite(script: Script, made: TrainerCall, options: list[ast.Call]) -> Rewr
 def _configuration(script: Script) -> tuple[str, tuple[str, ...]]:
     """The local name of the configuration's class, and the import it lacks."""
     for module in reversed(CONFIGURATIONS):
-        name, needed = script.name_for(module, OPTIONS)
+        name, needed = script.names.module(module, OPTIONS)
         if not needed:
             return name, ()
     if not any(_imports_accelerate(s) for s in script.index.tree.body):

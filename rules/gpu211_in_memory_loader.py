@@ -143,7 +143,7 @@ def _rows(loader: Loader) -> int:
 
 
 def _rewrite(script: Script, loader: Loader, its: Gathered) -> Rewrite:
-    runtime, imports = script.runtime
+    runtime, imports = script.names.runtime
     edits: list[Replace | ReplaceCode] = [
         ReplaceCode(loader.call.func, f"{runtime}.TensorLoader")
     ]

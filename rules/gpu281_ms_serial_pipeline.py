@@ -203,7 +203,7 @@ class MsSerialPipeline(Rule):
         what = "every stage works on one sample at a time"
         if number > MANY:
             what = "MindSpore raises on a machine with fewer CPUs"
-        runtime, imports = script.runtime
+        runtime, imports = script.names.runtime
         chosen = f"{runtime}.ms.workers({script.text(given)})"
         yield self.finding(
             script,
@@ -238,7 +238,7 @@ def _why_not(stage: Stage) -> str | None:
 def _fix(script: Script, stage: Stage, python: bool) -> Rewrite:
     """The helper's call in place of the number, or as a new keyword."""
     direct = stage.argument(WORKERS).direct
-    runtime, imports = script.runtime
+    runtime, imports = script.names.runtime
     given = [] if direct is None else [script.text(direct)]
     given += ["python=True"] if python else []
     chosen = f"{runtime}.ms.workers({', '.join(given)})"

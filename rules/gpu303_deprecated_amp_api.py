@@ -150,7 +150,9 @@ class DeprecatedAmpApi(Rule):
             edits = [edit_of(script, u, script.text(u.node)) for u in uses]
             changed = ReplaceCode(statement, moved_import(statement))
             imports = (
-                script.torch[1] if any(takes_dtype(script, u) for u in uses) else ()
+                script.names.torch[1]
+                if any(takes_dtype(script, u) for u in uses)
+                else ()
             )
             lowest = max((1, 12), *(NEW[u.name][1] for u in uses))
             title = "Import it from `torch.amp` and name the device"
@@ -171,7 +173,7 @@ class DeprecatedAmpApi(Rule):
 def torch_as_written(script: Script, use: Use) -> tuple[str, tuple[str, ...]]:
     """What stands for `torch` in a use, which may come by a star; a missing import."""
     head, found, _ = (dotted(use.node) or "").partition(f".{use.device}.amp")
-    return (head, ()) if found else script.torch
+    return (head, ()) if found else script.names.torch
 
 
 def decorates(script: Script, use: Use) -> bool:

@@ -90,7 +90,7 @@ class AMPOverSecondDerivatives(Rule):
         try:
             edits = fenced(script, derived)
             title = "Take the derivatives in float32"
-            fix = Rewrite(title, edits, script.torch[1])
+            fix = Rewrite(title, edits, script.names.torch[1])
         except CannotFix as error:
             withheld = str(error)
         return self.finding(

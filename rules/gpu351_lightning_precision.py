@@ -128,7 +128,7 @@ class LightningPrecision(Rule):
         withheld = why_not_mixed(script)
         if not may_have(script, "lightning", LIGHTNING_TWO):
             withheld = withheld or "the project has Lightning 1"
-        runtime, imports = script.runtime
+        runtime, imports = script.names.runtime
         weak = uses_graphs(script) or is_told_narrow(script)
         weak = weak or not is_seen_large(script)
         weak = weak or steps_without_gradients(script) is not None

@@ -98,7 +98,7 @@ class AcceleratePrecision(Rule):
             return
         known = "from_pretrained(" in text or not trained_models(script)
         sure = known or is_surely_large(script)
-        runtime, imports = script.runtime
+        runtime, imports = script.names.runtime
         build = set_keywords(mixed_precision=f"{runtime}.accelerate_precision()")
         withheld = why_not_mixed(script)
         told = passes_option(script, calls[0].call, "--mixed_precision")

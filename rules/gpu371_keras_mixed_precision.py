@@ -182,7 +182,7 @@ def rewrite(script: Script) -> Rewrite:
         raise CannotFix("the project allows a TensorFlow before 2.4")
     layers = output_layers(script)
     after = last_import(script)
-    tf, imports = script.name_for("tensorflow", "tf")
+    tf, imports = script.names.module("tensorflow", "tf")
     lines = (
         f'\nif {tf}.config.list_physical_devices("GPU"):\n'
         f'    {tf}.keras.mixed_precision.set_global_policy("mixed_float16")'

@@ -75,7 +75,7 @@ class MsAmp(Rule):
         if not (models or steps) or uses_half(script):
             return
         large = is_seen_large(script)
-        runtime, imports = script.runtime
+        runtime, imports = script.names.runtime
         for model in models:
             if not _trains_in_float32(script, model):
                 continue

@@ -142,7 +142,7 @@ class GradInEval(Rule):
             withheld = MASKED
         elif not _binds_locally(script, statement):
             withheld = "the call is part of a larger statement"
-        torch, imports = script.torch
+        torch, imports = script.names.torch
         wrap = Wrap((statement,), f"with {torch}.no_grad():")
         rewrite = Rewrite("Run the model without gradients", (wrap,), imports)
         return self.finding(
@@ -206,7 +206,7 @@ def _binds_locally(script: Script, statement: ast.stmt) -> bool:
 
 
 def _rewrite(script: Script, loop: Loop) -> Rewrite:
-    torch, imports = script.torch
+    torch, imports = script.names.torch
     function = loop.function
     if function is not None and _only_evaluates(script, loop, function):
         edit = InsertBefore(function, f"@{torch}.no_grad()")

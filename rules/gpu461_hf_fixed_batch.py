@@ -213,9 +213,9 @@ def _larger(made: TrainerCall, trainers: list[HfTrainer], size: int) -> Rewrite:
     later = any(isinstance(n, (ast.Lambda, *COMPREHENSIONS)) for n in between)
     if later or not isinstance(statement, SIMPLE):
         raise CannotFix("no line can be put before the call")
-    runtime, imports = script.runtime
-    chosen = script.free_name("train_batch_size", "tuned_batch_size")
-    scaled = script.free_name("scaled_lr", "tuned_lr")
+    runtime, imports = script.names.runtime
+    chosen = script.names.free("train_batch_size", "tuned_batch_size")
+    scaled = script.names.free("scaled_lr", "tuned_lr")
     code = (
         f"{chosen} = {runtime}.batch_size({size})\n"
         f"{scaled} = {runtime}.scaled_lr(\n"

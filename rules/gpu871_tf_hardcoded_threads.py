@@ -68,7 +68,7 @@ class TfHardcodedThreads(Rule):
                 number = script.evaluator.constant(given.nodes[0]) if given.nodes else 0
                 if not isinstance(number, int) or number < 2:
                     continue
-                runtime, imports = script.runtime
+                runtime, imports = script.names.runtime
                 written = script.text(given.nodes[0])
                 code = f'{runtime}.tf.configure(was={{"{setting}": {written}}})'
                 statement = script.index.statement(call)

@@ -87,7 +87,7 @@ class MsDeviceContext(Rule):
                 yield self._deprecated(script, call, target)
 
     def _deprecated(self, script: Script, call: ast.Call, target: ast.expr) -> Finding:
-        name, imports = script.name_for(PACKAGE, "mindspore")
+        name, imports = script.names.module(PACKAGE, "mindspore")
         fix, withheld = _fix(script, call, target, f"{name}.set_device", imports)
         if not _is_only(script, call):
             fix, withheld = None, "another device may have been set before"
@@ -105,7 +105,7 @@ class MsDeviceContext(Rule):
     def _fixed_device(
         self, script: Script, call: ast.Call, target: ast.expr, name: object
     ) -> Finding:
-        runtime, imports = script.runtime
+        runtime, imports = script.names.runtime
         setup = f"{runtime}.ms.setup"
         fix, withheld = _fix(script, call, target, setup, imports)
         return self.finding(

@@ -5,13 +5,14 @@ need are here:
 
 - what there is: `loops`, `batches`, `scalars`, with `bounds`, `reads`, `mutations`,
   `invariants`
-- what runs when: `runners`, `every_step`, `branches`, `given`, `call_modes`
+- what runs when: `runners`, `every_step`, `branches`, `given`, `call_modes`,
+  `set_before`
 - other files: `outside`, `neighbours`, `by_name`, `named_calls`, `decorators`
 - `identity`: what a finding is known by
 
 And each topic has a package: `loading`, `samples`, `augmenting`, `copying`, `waiting`,
 `numerics`, `modelling`, `training`, `saving`, `settings`, `frameworks`; `reaching`:
-what no program comes to; `rewriting` makes text of edits.
+what no program comes to; `rewriting` makes text of edits, with names that are free.
 """
 
 from __future__ import annotations

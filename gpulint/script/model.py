@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import copy
-import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from gpulint.finding import Effect, Fix, Place
+from gpulint.finding import Place
 from gpulint.index import (
     Definition,
     Evaluator,
@@ -21,11 +20,7 @@ from gpulint.index import (
     Tensors,
     Where,
 )
-from gpulint.index.walk import dotted
-from gpulint.inline_metadata import leaves_out
 from gpulint.releases import Range
-from gpulint.rule import Rule
-from gpulint.runtime_name import RUNTIME, VENDORED
 from gpulint.script.batches import Batches
 from gpulint.script.copying.asked_device import uses_answer
 from gpulint.script.copying.columns import Columns, find_columns
@@ -37,7 +32,7 @@ from gpulint.script.identity import identity
 from gpulint.script.invariants import Invariants
 from gpulint.script.loading.loader_classes import LOADER
 from gpulint.script.loading.loaders import Loader, find_loaders
-from gpulint.script.loading.prepared import forks_later, may_be_fed, uses_accelerator
+from gpulint.script.loading.prepared import may_be_fed, uses_accelerator
 from gpulint.script.loops import Loop, Loops
 from gpulint.script.mutations import mutations_by_name
 from gpulint.script.numerics.precision import Precision
@@ -47,9 +42,8 @@ from gpulint.script.outside import (
 )
 from gpulint.script.reaching.doubts import is_doubtful
 from gpulint.script.reaching.old_packages import newest_by_imports
-from gpulint.script.reaching.old_torch import runs_only_before
 from gpulint.script.reaching.test_code import is_test_code
-from gpulint.script.rewriting.edits import CannotFix, Rewrite, place_of
+from gpulint.script.rewriting.names import Names
 from gpulint.script.runners import Runners
 from gpulint.script.saving.checkpoints import Checkpoint, find_checkpoints
 from gpulint.script.scalars import Scalars
@@ -59,7 +53,6 @@ from gpulint.source import Source, node_span
 if TYPE_CHECKING:
     from gpulint.script.rewriting.compiler import Compiler
 
-MAX_CALLERS = 3  # from a function back to the top of its file
 FRAMEWORKS = {
     "pytorch_lightning": "lightning",
     "lightning": "lightning",
@@ -74,12 +67,6 @@ FRAMEWORKS = {
 
 # The first torch for the second major release of a package, and the last of its first.
 NEEDS_TORCH = {"lightning": ((1, 11), (1, 9))}
-_OURS = re.compile(r"(from|import) gpulint\b")
-NOT_LISTED = (
-    "the packages that the script lists in its own metadata have no gpulint: add it "
-    "there, or use `--runtime vendor`"
-)
-RUNTIME_TORCH = (2, 3)  # the lowest release that `gpulint.runtime` works with
 
 
 class Script:
@@ -115,7 +102,7 @@ class Script:
         self.tensors = Tensors(self.resolver, self.evaluator)
         self.devices = self.tensors.devices
         self.modules = self.tensors.modules
-        self._imported: dict[str, ast.stmt] = {}
+        self.names = Names(index, vendor)
         self._receivers: dict[FileIndex, tuple[FileIndex, ...]] = {}
         self.changed_names: dict[FileIndex, dict[str, list[ast.AST]]] = {}
 
@@ -193,140 +180,12 @@ class Script:
         """What identifies a finding when lines move and when layout changes."""
         return identity(self, node)
 
-    # Fixes
-
     @cached_property
-    def _compiler(self) -> Compiler:
+    def compiler(self) -> Compiler:
+        """What makes text edits of rewrites; it parses the file once, with LibCST."""
         from gpulint.script.rewriting.compiler import Compiler
 
         return Compiler(self.source)
-
-    def compile(
-        self, rule: Rule, rewrite: Rewrite | None, effect: Effect
-    ) -> tuple[Fix | None, str | None]:
-        """A rewrite as text edits, or None and the reason why it cannot be."""
-        if rewrite is None:
-            return None, None
-        ours = any(
-            i.startswith(("from gpulint", "import gpulint")) for i in rewrite.imports
-        )
-        if ours and leaves_out(self.source.text, "gpulint"):
-            return None, NOT_LISTED
-        if rule.framework == "mindspore":
-            return self._compiled(rewrite, effect)
-        needed = rewrite.torch or rule.torch
-        if any(i in self.runtime[1] for i in rewrite.imports):
-            needed = max(needed, RUNTIME_TORCH)
-        wanted = ".".join(map(str, needed))
-        oldest = self.torch_version or self.newest_torch
-        if oldest is not None and oldest < needed:
-            has = ".".join(map(str, oldest))
-            return None, f"needs torch {wanted}, the project allows {has}"
-        if oldest is None and runs_only_before(self, needed):
-            return None, f"needs torch {wanted}, for which an import is too old"
-        return self._compiled(rewrite, effect)
-
-    def _compiled(
-        self, rewrite: Rewrite, effect: Effect
-    ) -> tuple[Fix | None, str | None]:
-        try:
-            fix = self._compiler.compile(rewrite, effect)
-        except CannotFix as error:
-            return None, str(error)
-        reason = self._too_early(rewrite, fix)
-        return (None, reason) if reason else (fix, None)
-
-    def _too_early(self, rewrite: Rewrite, fix: Fix) -> str | None:
-        """Why new code at the top level would run before what it needs, or too soon."""
-        rows = [
-            node.lineno
-            for node in map(place_of, rewrite.edits)
-            if self.index.function(node) is None
-            and not isinstance(node, (ast.Import, ast.ImportFrom))
-        ]
-        for name, statement in self._imported.items():
-            if any(row < statement.lineno for row in rows):
-                limit = self.source.starts[statement.lineno - 1]
-                used = re.compile(rf"(?<![\w.])(?<!import ){name}\b")
-                if any(e.start < limit and used.search(e.content) for e in fix.edits):
-                    return f"`{name}` is imported further down"
-        if rows and forks_later(self.index):
-            asks = (f"{self.torch[0]}.cuda.", f"{self.runtime[0]}.")
-            if any(word in e.content for e in fix.edits for word in asks):
-                return "`notebook_launcher` forks, before which CUDA must be left alone"
-        return None
-
-    def name_for(self, module: str, preferred: str) -> tuple[str, tuple[str, ...]]:
-        """The local name of a module, and the import statement if it lacks one.
-
-        `name_for("torch", "torch")` → `("th", ())` in a file with
-        `import torch as th`; `("torch", ("import torch",))` in one without.
-        """
-        written: list[ast.Import | ast.ImportFrom] = [
-            *self.index.all(ast.Import),
-            *self.index.all(ast.ImportFrom),
-        ]
-        for statement in written:
-            if self._always_runs(statement):
-                for alias in statement.names:
-                    name = alias.asname or alias.name.partition(".")[0]
-                    same = self.index.imports.get(name) == module
-                    if same and not self._is_shadowed(name):
-                        self._imported[name] = statement
-                        return name, ()
-        parent, _, last = module.rpartition(".")
-        taken = preferred in self.index.bound_names or preferred in self.index.imports
-        name = f"gpulint_{preferred}" if taken else preferred
-        renamed = f" as {name}" if name != last else ""
-        if parent:
-            return name, (f"from {parent} import {last}{renamed}",)
-        return name, (f"import {module}{renamed}",)
-
-    def _always_runs(self, statement: ast.stmt) -> bool:
-        """Whether the module runs a statement, under no condition."""
-        index = self.index
-        conditions = (a for a in index.ancestors(statement) if isinstance(a, ast.If))
-        return index.scope(statement) is index.tree and not any(conditions)
-
-    def _is_shadowed(self, name: str) -> bool:
-        """Whether a function has a parameter or variable of a module's name."""
-        index = self.index
-        return any(a.arg == name for a in index.all(ast.arg)) or any(
-            n.id == name
-            and not isinstance(n.ctx, ast.Load)
-            and index.scope(n) is not index.tree
-            for n in index.all(ast.Name)
-        )
-
-    @cached_property
-    def torch(self) -> tuple[str, tuple[str, ...]]:
-        """Local name of `torch`, and the import it lacks."""
-        return self.name_for("torch", "torch")
-
-    @cached_property
-    def runtime(self) -> tuple[str, tuple[str, ...]]:
-        """Local name of `gpulint.runtime`, and the import it lacks.
-
-        A file that imports it already, as a package or vendored, keeps its form.
-        """
-        name, imports = self.name_for(RUNTIME, "runtime")
-        if imports and self.vendor:
-            imports = (f"import {VENDORED} as {name}",)
-        return name, imports
-
-    def free_name(self, *names: str, given: Collection[str] = ()) -> str:
-        """The first of some names that the file uses for nothing, or CannotFix.
-
-        `given`: names that other rewrites of the same file give.
-        """
-        index = self.index
-        taken = set(given) | {a.attr for a in index.all(ast.Attribute)}
-        taken |= {n.id for n in index.all(ast.Name)} | index.bound_names
-        taken |= set(index.imports)
-        for name in names:
-            if name not in taken:
-                return name
-        raise CannotFix(f"the name `{names[-1]}` is taken")
 
     # Facts
 
@@ -616,133 +475,6 @@ class Script:
         """Where one definition of a name is read, in its own scope."""
         flow = self.resolver.flow(self.index.scope(definition.node))
         return [node for node, reached in flow.uses.items() if definition in reached]
-
-    def device_condition(self, device: ast.expr | None) -> tuple[str, tuple[str, ...]]:
-        """Code that is true on CUDA: `device.type == "cuda"`, and imports it needs."""
-        torch, imports = self.torch
-        if device is None:
-            return f"{torch}.cuda.is_available()", imports
-        if self.devices.target(device) is Target.CUDA:
-            return "True", ()
-        if self.may_be_none(device):
-            return f"{torch}.cuda.is_available()", imports
-        text = self.text(device)
-        if self.is_torch_device(device):
-            return f'{text}.type == "cuda"', ()
-        return f'{torch}.device({text}).type == "cuda"', imports
-
-    def may_be_none(self, device: ast.expr) -> bool:
-        """Whether a device is None on some path, and the script never asks."""
-        if not isinstance(device, ast.Name) or not any(
-            isinstance(o.node, ast.Constant) and o.node.value is None
-            for o in self.resolver.origins(device)
-        ):
-            return False
-        scope = self.index.scope(device)
-        asks = (ast.Compare, ast.UnaryOp, ast.BoolOp, ast.If, ast.IfExp)
-        return not any(
-            n.id == device.id
-            and isinstance(self.index.parent(n), asks)
-            and self.index.scope(n) is scope
-            for n in self.index.all(ast.Name)
-        )
-
-    def device_at(self, at: ast.AST, loops: Iterable[Loop]) -> ast.expr | None:
-        """The device to which loops move their batches, if it can be named at `at`.
-
-        None when there is no move, several devices, or the name means nothing there.
-        """
-        devices = {
-            self.text(move.device): move.device
-            for move in self.moves_in(loops)
-            if move.device is not None
-        }
-        if len(devices) != 1:
-            return None
-        device = next(iter(devices.values()))
-        if not self.index.holds(device) and not isinstance(device, ast.Constant):
-            return None
-        return device if self.is_set_at(device, at) else None
-
-    def is_set_at(self, node: ast.expr, at: ast.AST) -> bool:
-        """Whether a name (or `self.x`) surely has its value where `at` runs."""
-        if isinstance(node, ast.Constant):
-            return True
-        name = dotted(node)
-        if name is None:
-            return False
-        head, _, rest = name.partition(".")
-        scope = self.index.scope(at)
-        if rest and self.resolver.self_name(scope) == head:
-            owner = self.index.owner(at)
-            defined = (
-                self.resolver.classes.member(owner, rest) if owner is not None else []
-            )
-            inside = [d for d in defined if self.index.scope(d.node) is scope]
-            if not inside:
-                return bool(defined) and getattr(scope, "name", "") != "__init__"
-            return any(self.precedes(d.node, at) for d in inside)
-        local = self.resolver.flow(scope).definitions.get(name if rest else head, [])
-        if local:
-            return any(self.precedes(d.node, at) for d in local)
-        if head in self.resolver.flow(scope).definitions or rest:
-            return False
-        top = self.resolver.flow(self.index.tree).definitions.get(head, [])
-        return any(
-            d.kind == "assign"
-            and self._unconditional(d.node)
-            and not self._runs_before(scope, d.node, MAX_CALLERS)
-            for d in top
-        )
-
-    def _runs_before(self, scope: ast.AST, definition: ast.AST, depth: int) -> bool:
-        """Whether the file may call a function before a line at its top has run."""
-        if not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return False
-        row = getattr(definition, "lineno", 0)
-        for read in self.index.reads.get(scope.name, ()):  # called, or handed on
-            around = self.index.scope(read)
-            if around is self.index.tree:
-                if read.lineno < row:
-                    return True
-            elif depth and self._runs_before(around, definition, depth - 1):
-                return True
-        return False
-
-    def precedes(self, definition: ast.AST, at: ast.AST) -> bool:
-        """Whether a definition has run, on every path, when `at` runs."""
-        if isinstance(definition, ast.arg):
-            return True
-        before = self.index.statement(definition)
-        block = self.index.parent(before)
-        if not self.index.inside(at, block or self.index.tree) or block is None:
-            return False
-        for body in ("body", "orelse", "finalbody"):
-            statements = getattr(block, body, None)
-            if isinstance(statements, list) and before in statements:
-                holder = [s for s in statements if self.index.inside(at, s)]
-                return bool(holder) and before.lineno < holder[0].lineno
-        return False
-
-    def _unconditional(self, definition: ast.AST) -> bool:
-        return self.index.parent(self.index.statement(definition)) is self.index.tree
-
-    def is_torch_device(self, node: ast.expr) -> bool:
-        """Whether an expression is proven to be a `torch.device` on every path."""
-        origins = self.resolver.origins(node)
-        return bool(origins) and all(
-            o.expression is not None and self._makes_device(o.expression)
-            for o in origins
-        )
-
-    def _makes_device(self, node: ast.expr) -> bool:
-        """`torch.device(…)`, `runtime.device()`, or the `device` of a tensor."""
-        if isinstance(node, ast.Call):
-            name = self.index.qualified(node.func) or ""
-            return name == "torch.device" or name.endswith("runtime.device")
-        if isinstance(node, ast.Attribute) and node.attr == "device":
-            return bool(self.where(node.value) & (Where.HOST | Where.DEVICE))
-        return False
 
     def mutations(self, name: str, within: ast.AST) -> list[ast.AST]:
         """Places below a node that change `name`'s tensor in place or rebind it."""

@@ -15,6 +15,7 @@ import pytest
 from gpulint.finding import Effect
 from gpulint.index import build_index
 from gpulint.script import Script
+from gpulint.script.rewriting.device_code import device_condition
 from gpulint.script.rewriting.edits import (
     CannotFix,
     Edit,
@@ -44,7 +45,7 @@ def script_of(text: str) -> Script:
 
 
 def rewritten(script: Script, *edits: Edit, imports: tuple[str, ...] = ()) -> str:
-    fix = script._compiler.compile(Rewrite("t", edits, imports), Effect.EXACT)
+    fix = script.compiler.compile(Rewrite("t", edits, imports), Effect.EXACT)
     return apply_fixes(script.source, [fix])
 
 
@@ -390,13 +391,16 @@ def test_imports_stand_after_the_first_block(before: str, after: str) -> None:
     ],
 )
 def test_names_of_modules(text: str, name: str, missing: tuple[str, ...]) -> None:
-    assert script_of(text).torch == (name, missing)
+    assert script_of(text).names.torch == (name, missing)
 
 
 def test_the_runtime_keeps_clear_of_other_names() -> None:
-    assert script_of("x = 1\n").runtime == ("runtime", ("from gpulint import runtime",))
-    assert script_of("from gpulint import runtime as r\n").runtime == ("r", ())
-    taken = script_of("runtime = 1\n").runtime
+    assert script_of("x = 1\n").names.runtime == (
+        "runtime",
+        ("from gpulint import runtime",),
+    )
+    assert script_of("from gpulint import runtime as r\n").names.runtime == ("r", ())
+    taken = script_of("runtime = 1\n").names.runtime
     assert taken == (
         "gpulint_runtime",
         ("from gpulint import runtime as gpulint_runtime",),
@@ -419,5 +423,5 @@ def test_the_runtime_keeps_clear_of_other_names() -> None:
 )  # fmt: skip
 def test_condition_for_cuda(text: str, device: bool, condition: str) -> None:
     script = script_of(text)
-    found, _ = script.device_condition(script.moves[-1].device if device else None)
+    found, _ = device_condition(script, script.moves[-1].device if device else None)
     assert found == condition

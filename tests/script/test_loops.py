@@ -10,6 +10,7 @@ import pytest
 
 from gpulint.index import build_index
 from gpulint.script import Script
+from gpulint.script.set_before import is_set_at
 from gpulint.source import Source
 
 HEAD = """
@@ -268,7 +269,7 @@ def test_whether_a_name_is_set_where_code_runs(text: str, expected: bool) -> Non
     script = script_of(text)
     (call,) = script.index.calls["use"]
     node = ast.parse("device", mode="eval").body
-    assert script.is_set_at(node, call) is expected
+    assert is_set_at(script, node, call) is expected
 
 
 RUN = """{before}for x, y in loader:

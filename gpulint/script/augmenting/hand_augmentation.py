@@ -77,9 +77,9 @@ class _Moved:
     def rewrite(self, taken: set[str]) -> Rewrite:
         """Samples are augmented only where the runtime says so."""
         script = self.script
-        runtime, imports = script.runtime
-        augment = script.free_name("augment", "augment_batch", given=taken)
-        flag = script.free_name("on_batches", "augments_batches")
+        runtime, imports = script.names.runtime
+        augment = script.names.free("augment", "augment_batch", given=taken)
+        flag = script.names.free("on_batches", "augments_batches")
         handed = Handed(script, augment)
         handed.reach(self.batches.iterated)
         if handed.passed and not is_started(script):

@@ -77,7 +77,7 @@ def lines_by_hand(script: Script, found: Augmentation) -> list[str]:
     operations = [its for its in reader.operations if kinds.count(its.kind) == 1]
     if not operations:
         return []
-    runtime, imports = script.runtime
+    runtime, imports = script.names.runtime
     device, names = _named(script, found, operations)
     places = _places(operations)
     own = script.resolver.self_name(found.whole)

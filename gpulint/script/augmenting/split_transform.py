@@ -64,8 +64,8 @@ class Split:
         transform = self._transform(self.compose)
         batches = TrainingBatches(script, self.loader)
         move = batches.move_of(batches.pair()[0])
-        runtime, imports = script.runtime
-        second = script.free_name(*names, given=taken)
+        runtime, imports = script.names.runtime
+        second = script.names.free(*names, given=taken)
         handed = Handed(script, second)
         handed.reach(batches.iterated)
         if handed.passed and not is_started(script):
@@ -103,7 +103,7 @@ class Split:
             scopes = {index.scope(n) for n in same}
             if reads == [transform] and len(scopes) == 1:
                 return transform.id
-        return self.script.free_name("train_transform", "cpu_transform")
+        return self.script.names.free("train_transform", "cpu_transform")
 
     # The transform
 

@@ -20,6 +20,7 @@ from gpulint.script.copying.creations import (
     inexact_method,
     is_integer,
 )
+from gpulint.script.rewriting.device_code import is_torch_device
 from gpulint.script.rewriting.edits import Build, Replace, Rewrite
 from gpulint.script.rewriting.syntax import CallText, set_keywords, without_move
 
@@ -129,7 +130,7 @@ def _device_guard(script: Script, move: Move) -> str | None:
             and its.known
             and all(v.constant is not None for v in its.known)
         )
-        if not (known or script.is_torch_device(device)):
+        if not (known or is_torch_device(script, device)):
             return f"`{script.text(device)}` may be None, which `.cuda` takes for CUDA"
     return None
 

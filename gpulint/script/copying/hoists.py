@@ -21,6 +21,7 @@ from gpulint.script.rewriting.edits import (
     ReplaceCode,
     Rewrite,
 )
+from gpulint.script.set_before import is_set_at
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -259,7 +260,7 @@ class _TensorHoist:
             return True
         if isinstance(head, ast.Name) and head.id != own:
             name = head
-        return self.script.is_set_at(name, self.loop.node)
+        return is_set_at(self.script, name, self.loop.node)
 
     def _in_block(self, move: Move) -> bool:
         around = self.script.index.ancestors(move.call)

@@ -12,6 +12,7 @@ from gpulint.index.walk import dotted, walk
 from gpulint.script.invariants import names_in
 from gpulint.script.loops import Loop
 from gpulint.script.rewriting.edits import InsertBefore, Remove, Rewrite
+from gpulint.script.set_before import is_set_at
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -107,11 +108,11 @@ def _module_hindrance(script: Script, move: Move, loop: Loop) -> str | None:
     if statement not in loop.node.body or len(loop.node.body) < 2:
         return "an inner block moves it"
     for name in names_in(move.device) if move.device is not None else ():
-        if not script.invariants.holds(name, loop) or not script.is_set_at(
-            name, loop.node
+        if not script.invariants.holds(name, loop) or not is_set_at(
+            script, name, loop.node
         ):
             return f"`{script.text(name)}` is not known before the loop"
-    if not script.is_set_at(receiver, loop.node):
+    if not is_set_at(script, receiver, loop.node):
         return f"`{receiver.id}` may not be set before the loop"
     for earlier in loop.node.body[: loop.node.body.index(statement)]:
         for node in walk(earlier):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Target, Where
 from gpulint.index.walk import dotted
 from gpulint.script.rewriting.edits import CannotFix
+from gpulint.script.set_before import is_set_at
 from gpulint.script.training.training_step import block_of, is_before
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def named_devices(script: Script, at: ast.stmt) -> list[ast.expr]:
 
 def _is_set(script: Script, node: ast.expr, at: ast.stmt) -> bool:
     """Whether a name surely has its value at a place: the script reads it too."""
-    if script.is_set_at(node, at):
+    if is_set_at(script, node, at):
         return True
     here = script.index.scope(at)
     if script.index.scope(node) is not here or isinstance(node, ast.Attribute):

@@ -11,6 +11,7 @@ from gpulint.index.walk import dotted
 from gpulint.script.copying.host_arrays import Lookup, Opening, casts, keeps_values
 from gpulint.script.rewriting.edits import Build, Edit, Replace, Rewrite
 from gpulint.script.rewriting.syntax import CallText, without_move
+from gpulint.script.set_before import is_set_at
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -119,7 +120,7 @@ class Residency:
             return None
         opened = self._defined[0].value
         assert opened is not None
-        local, imports = self.script.runtime
+        local, imports = self.script.names.runtime
         device = self._device_text(self._every[0])
         edits: list[Edit] = [Replace(opened, _wrapped(f"{local}.resident", device))]
         for lookup in self._every:
@@ -308,8 +309,8 @@ class Residency:
             return True
         if isinstance(device, ast.Attribute):
             return self._same_attribute(device, opened)
-        if not isinstance(device, ast.Name) or not self.script.is_set_at(
-            device, opened
+        if not isinstance(device, ast.Name) or not is_set_at(
+            self.script, device, opened
         ):
             return False
         here, there = self.index.scope(device), self.index.scope(opened)
@@ -332,7 +333,7 @@ class Residency:
         if self.index.owner(device) is not owner:
             return False
         bound = self.script.resolver.classes.member(owner, device.attr)
-        return len(bound) == 1 and self.script.is_set_at(device, opened)
+        return len(bound) == 1 and is_set_at(self.script, device, opened)
 
 
 def _wrapped(helper: str, device: str) -> Build:

@@ -180,7 +180,7 @@ def let_decide(
     """
     decided = made.decided
     if decided is None:
-        runtime, imports = made.script.runtime
+        runtime, imports = made.script.names.runtime
         code = f"{runtime}.hf_args({topic}=True)"
         edit = Replace(made.call, move_to_spread(code, instead_of, _ORDER, keep=True))
         return Rewrite(title, (edit,), imports)

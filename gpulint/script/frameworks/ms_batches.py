@@ -119,7 +119,7 @@ def larger_batch(script: Script, batch: SmallBatch) -> Rewrite:
             raise CannotFix(f"the number is written in line {call.lineno} too")
     if _device_comes_later(script, node):
         raise CannotFix("the device is set later, and the size depends on it")
-    runtime, imports = script.runtime
+    runtime, imports = script.names.runtime
     size = _name_of(script, batch)
     edits: list[Edit] = [Replace(node, lambda text: f"{runtime}.ms.batch_size({text})")]
     optimizer, rate = _rate(script)
@@ -127,7 +127,7 @@ def larger_batch(script: Script, batch: SmallBatch) -> Rewrite:
     scaled = f"{runtime}.ms.scaled_lr({script.text(rate)}, {options})"
     statement = script.index.statement(optimizer)
     if isinstance(statement, ast.Assign) and statement.value is optimizer:
-        name = script.free_name("scaled_lr", "gpulint_lr")
+        name = script.names.free("scaled_lr", "gpulint_lr")
         edits.append(InsertBefore(statement, f"{name} = {scaled}"))
         scaled = name
     edits.append(Replace(rate, code(scaled)))
@@ -164,7 +164,7 @@ def _name_of(script: Script, batch: SmallBatch) -> str:
             written = script.resolver.flow(script.index.tree).definitions
             if len(written.get(target.id, ())) == 1:
                 return target.id
-    return f"{script.runtime[0]}.ms.batch_size({batch.size})"
+    return f"{script.names.runtime[0]}.ms.batch_size({batch.size})"
 
 
 def _rate(script: Script) -> tuple[ast.Call, ast.expr]:

@@ -17,6 +17,7 @@ from gpulint.script.frameworks.tf_waits import step_loops
 from gpulint.script.neighbours import run_together
 from gpulint.script.rewriting.edits import CannotFix, InsertBefore, Replace, Rewrite
 from gpulint.script.rewriting.syntax import code
+from gpulint.script.set_before import is_set_at
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -131,12 +132,12 @@ def larger_batch(script: Script, batch: SmallBatch) -> Rewrite:
     if not isinstance(target, ast.Name) or not assigns:
         raise CannotFix("the number has no name that the learning rate could use")
     optimizer, rate = _rate(script)
-    if not script.is_set_at(target, optimizer):
+    if not is_set_at(script, target, optimizer):
         raise CannotFix(f"`{target.id}` is not known where the optimizer is made")
-    runtime, imports = script.runtime
+    runtime, imports = script.names.runtime
     size = f"{runtime}.tf.batch_size({batch.size})"
     rule = _RULES[last_name(optimizer)]
-    name = script.free_name("learning_rate", "scaled_lr", "batch_learning_rate")
+    name = script.names.free("learning_rate", "scaled_lr", "batch_learning_rate")
     lines = (
         f"{name} = {runtime}.scaled_lr(\n"
         f"    {script.text(rate)}, batch_size={target.id}, "

@@ -142,6 +142,6 @@ def may_optimize_itself(script: Script) -> bool:
 
 def autotune(script: Script) -> tuple[str, tuple[str, ...]]:
     """Code for the number that tf.data chooses itself, and the import it lacks."""
-    tf, imports = script.name_for("tensorflow", "tf")
+    tf, imports = script.names.module("tensorflow", "tf")
     old = _below(script.releases("tensorflow").lowest, AUTOTUNE_SINCE)
     return f"{tf}.data.experimental.AUTOTUNE" if old else f"{tf}.data.AUTOTUNE", imports

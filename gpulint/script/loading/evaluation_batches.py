@@ -93,7 +93,7 @@ def larger_evaluation(script: Script, batch: EvaluationBatch) -> Rewrite:
             raise CannotFix("the model is not seen to be in evaluation mode")
         _check_sums(script, loop)
     _check_other_uses(script, batch)
-    runtime, imports = script.runtime
+    runtime, imports = script.names.runtime
     edit = Replace(given, lambda text: f"{runtime}.batch_size({text}, train=False)")
     return Rewrite("Let the runtime choose the batch size", (edit,), imports)
 

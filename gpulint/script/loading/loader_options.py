@@ -16,6 +16,7 @@ from gpulint.index.walk import walk
 from gpulint.script.loading.batch_objects import EXPANDED, holds_expanded
 from gpulint.script.loading.loaders import POSITIONS, Loader
 from gpulint.script.loading.worker_state import main_guard
+from gpulint.script.rewriting.device_code import device_at, device_condition
 from gpulint.script.rewriting.edits import Replace, Rewrite
 from gpulint.script.rewriting.syntax import move_to_spread
 
@@ -176,7 +177,7 @@ def into_loader_kwargs(
         for name in sorted(replaced & set(script.evaluator.mapping(spread).items)):
             return None, f"`{name}` is set in `{_text(script, spread)}`"
     given = written_options(loader)
-    device = script.device_at(call, loader.loops)
+    device = device_at(script, call, loader.loops)
     parts = [script.text(device)] if device is not None else []
     parts += ["train=False"] if loader.train is False else []
     parts += ["persistent=True"] if persistent else []
@@ -188,7 +189,7 @@ def into_loader_kwargs(
             continue
         parts.append(f"{name}={_text(script, node)}")
     parts += [f"**{_text(script, spread)}" for spread in spreads]
-    runtime, imports = script.runtime
+    runtime, imports = script.names.runtime
     code = f"{runtime}.loader_kwargs({', '.join(parts)})"
     build = move_to_spread(code, LOADER_OPTIONS, tuple(POSITIONS))
     return Rewrite(title, (Replace(call, build),), imports), None
@@ -204,7 +205,10 @@ def _is_decided(script: Script, node: ast.expr, device: ast.expr | None) -> bool
         return True
     if device is None:
         return False
-    same = (script.device_condition(device)[0], f'{script.text(device)}.type == "cuda"')
+    same = (
+        device_condition(script, device)[0],
+        f'{script.text(device)}.type == "cuda"',
+    )
     return ast.unparse(node) in [ast.unparse(ast.parse(c, mode="eval")) for c in same]
 
 

@@ -31,6 +31,7 @@ from gpulint.script.loading.serial import gains_by_workers
 from gpulint.script.loops import iterated
 from gpulint.script.modelling.graphs import iterates_graphs
 from gpulint.script.reaching.started import stays_on_host
+from gpulint.script.rewriting.device_code import device_at, device_condition
 from gpulint.script.samples.dataset_size import has_tiny_batches
 from gpulint.script.samples.datasets import Work
 from gpulint.script.samples.generated import made_by_acting, made_on_device
@@ -482,14 +483,14 @@ def _handed_with_device(loader: Loader, call: ast.Call) -> bool:
 def pin_condition(script: Script, loader: Loader) -> tuple[str, tuple[str, ...]]:
     """Code for `pin_memory`: true on CUDA; and the imports it needs."""
     moves = script.moves_in(loader.loops)
-    device = script.device_at(loader.call, loader.loops)
+    device = device_at(script, loader.call, loader.loops)
     if device is not None and all(m.device is not None for m in moves):
-        return script.device_condition(device)
+        return device_condition(script, device)
     if moves and all(
         m.target is Target.CUDA and not _guarded(script, m) for m in moves
     ):
         return "True", ()
-    return script.device_condition(None)
+    return device_condition(script, None)
 
 
 def _guarded(script: Script, move: Move) -> bool:

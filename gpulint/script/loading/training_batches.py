@@ -13,6 +13,7 @@ from gpulint.script.loading.loaders import Loader
 from gpulint.script.loading.trained_dataset import uses_of
 from gpulint.script.loops import Loop
 from gpulint.script.rewriting.beside import Beside
+from gpulint.script.rewriting.device_code import device_at
 from gpulint.script.rewriting.edits import CannotFix
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ class TrainingBatches:
             if move.target is Target.CUDA:
                 return '"cuda"'
             raise CannotFix("the device has no name where the dataset is made")
-        device = self.script.device_at(at, [self.loop])
+        device = device_at(self.script, at, [self.loop])
         if device is None:
             raise CannotFix("the device has no name where the dataset is made")
         return self.script.text(device)

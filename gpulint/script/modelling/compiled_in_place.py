@@ -50,7 +50,7 @@ def compiled_in_place(script: Script, found: Uncompiled) -> Rewrite | str:
     move = only_move(script, model)
     if move is None:
         return f"`{script.text(model)}` is not moved by one plain statement here"
-    name, imports = script.runtime
+    name, imports = script.names.runtime
     code = f"{name}.maybe_compile({script.text(moved_name(script, move))})"
     edit = InsertAfter(script.index.statement(move.call), code)
     return Rewrite("Compile the model once it is on its device", (edit,), imports)

@@ -183,7 +183,7 @@ def with_channels_last(script: Script, found: ChannelsFirst) -> Rewrite | str:
     move = only_move(script, model)
     if move is None:
         return f"`{script.text(model)}` is not moved by one plain statement here"
-    torch, imports = script.torch
+    torch, imports = script.names.torch
     layout = f"{torch}.channels_last"
     if last_name(move.call) == "to":
         edit: Replace | InsertAfter = Replace(

@@ -15,6 +15,7 @@ from gpulint.script.numerics.scaled_update import ScaledUpdate
 from gpulint.script.numerics.scaler_checkpoints import ScalerCheckpoints
 from gpulint.script.reaching.started import is_started
 from gpulint.script.rewriting.beside import Beside
+from gpulint.script.rewriting.device_code import is_torch_device
 from gpulint.script.rewriting.edits import (
     CannotFix,
     Edit,
@@ -108,8 +109,8 @@ class _Inserter:
         around = [loop.node for loop in script.loops_around(step.backward)]
         if self.place not in (*around, *self.update.block) and len(self.regions) > 1:
             raise CannotFix("no device is named where all models run")
-        self.scaler = script.free_name("scaler", "grad_scaler")
-        self.dtype = script.free_name("amp_dtype", "autocast_dtype")
+        self.scaler = script.names.free("scaler", "grad_scaler")
+        self.dtype = script.names.free("amp_dtype", "autocast_dtype")
 
     def rewrite(self) -> Rewrite:
         """All edits, in the order in which they stand at the same place."""
@@ -133,7 +134,7 @@ class _Inserter:
                 edits.append(InsertBefore(part.unscale_at, unscale))
             edits.append(ReplaceCode(part.call, f"{scaler}.step({optimizer})"))
         edits.append(InsertAfter(update.end, f"{scaler}.update()"))
-        imports = (*script.torch[1], *script.runtime[1])
+        imports = (*script.names.torch[1], *script.names.runtime[1])
         lowest = (2, 5) if "mps" in script.source.text else (2, 3)
         return Rewrite("Train in mixed precision", tuple(edits), imports, torch=lowest)
 
@@ -144,7 +145,7 @@ class _Inserter:
 
     def _constructor(self, anchor: ast.stmt) -> str:
         """The scaler as it is made after a statement."""
-        torch, runtime = self.script.torch[0], self.script.runtime[0]
+        torch, runtime = self.script.names.torch[0], self.script.names.runtime[0]
         name = '"cuda"'
         if self.device is not None:
             name = same_device(self.script, self.device, anchor)
@@ -155,7 +156,7 @@ class _Inserter:
 
     def _wrapped(self) -> Iterator[Edit]:
         """Ask for the dtype once, and open autocast around the region."""
-        torch, runtime = self.script.torch[0], self.script.runtime[0]
+        torch, runtime = self.script.names.torch[0], self.script.names.runtime[0]
         name = '"cuda"' if self.device is None else self.script.text(self.device)
         yield InsertBefore(self.place, f"{self.dtype} = {runtime}.amp_dtype({name})")
         values = [
@@ -172,9 +173,9 @@ class _Inserter:
         """Code for the device's type, given code for the device."""
         if self.device is None:
             return name
-        if self.script.is_torch_device(self.device):
+        if is_torch_device(self.script, self.device):
             return f"{name}.type"
-        return f"{self.script.torch[0]}.device({name}).type"
+        return f"{self.script.names.torch[0]}.device({name}).type"
 
 
 def _call(callee: str, values: list[str], indent: int, before: int) -> str:

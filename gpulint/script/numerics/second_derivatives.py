@@ -131,7 +131,7 @@ def fenced(script: Script, derived: Derived) -> tuple[Edit, ...]:
         device = '"cuda"'
     if not device:
         raise CannotFix("the device of autocast is not written out")
-    torch = script.torch[0]
+    torch = script.names.torch[0]
     header = f"with {torch}.autocast({device}, enabled=False):"
     if derived.at is derived.grad:
         first, inputs = _made_by(script, derived, block)

@@ -267,7 +267,7 @@ def at_start(script: Script, title: str, setting: str) -> Rewrite:
     """
     after = _last_leading_import(script)
     assert after is not None, "asked before"
-    torch, imports = script.torch
+    torch, imports = script.names.torch
     guard = _only_start(script)
     edit: Edit = InsertAfter(after, f"\n{torch}.{setting}")
     if guard is not None and _is_module(script) and "spawn" not in script.source.text:

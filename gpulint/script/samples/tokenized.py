@@ -12,6 +12,7 @@ from gpulint.index.walk import dotted
 from gpulint.script.frameworks.trainer_calls import Maker, trainer_calls
 from gpulint.script.rewriting.edits import CannotFix, Edit, Replace, Rewrite
 from gpulint.script.rewriting.syntax import set_keywords, without_keywords
+from gpulint.script.set_before import is_set_at
 
 if TYPE_CHECKING:
     from gpulint.script.frameworks.hf_trainers import HfTrainer
@@ -145,9 +146,9 @@ def padded_by_batch(
     for trainer in trainers:
         _check_model(script, trainer)
         if not _has_collator(script, trainer, tokenizing):
-            name, imports = script.name_for(f"transformers.{COLLATOR}", COLLATOR)
+            name, imports = script.names.module(f"transformers.{COLLATOR}", COLLATOR)
             tokenizer = tokenizing.call.func
-            if not script.is_set_at(tokenizer, trainer.call):
+            if not is_set_at(script, tokenizer, trainer.call):
                 raise CannotFix("the tokenizer is not known where the Trainer is made")
             collator = f"{name}({script.text(tokenizer)})"
             edits.append(Replace(trainer.call, set_keywords(data_collator=collator)))

@@ -42,7 +42,7 @@ def async_save(script: Script, found: Checkpoint) -> Rewrite:
     paths = Paths(script, path, found.loop)
     for index in dict.fromkeys(script.index.home(node) for node in found.way):
         _check_searches(script, index, paths)
-    name, imports = script.runtime
+    name, imports = script.names.runtime
     edits: list[Edit] = [ReplaceCode(found.call.func, f"{name}.async_save")]
     calls = _same_file(script, found.call, path, paths)
     waits = dict.fromkeys(_before(script, call) for call in calls)

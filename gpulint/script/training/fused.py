@@ -14,8 +14,10 @@ from gpulint.script.copying.named_devices import named_devices
 from gpulint.script.modelling.models import wrapped
 from gpulint.script.neighbours import run_together
 from gpulint.script.reaching.old_torch import runs_only_before
+from gpulint.script.rewriting.device_code import device_condition
 from gpulint.script.rewriting.edits import Replace, Rewrite
 from gpulint.script.rewriting.syntax import set_keywords
+from gpulint.script.set_before import precedes
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -182,7 +184,7 @@ def _condition(
     found.sort(key=lambda node: script.text(node) != script.text(move.device or node))
     for node in found:
         if {origin.node for origin in script.resolver.origins(node)} == wanted:
-            return script.device_condition(node)
+            return device_condition(script, node)
     return None
 
 
@@ -228,7 +230,7 @@ def _moved_before(script: Script, model: ast.expr, at: ast.Call) -> Move | None:
     name, index = dotted(model), script.index.home(at)
     made = [d.node for d in script.definitions(model)]
     for move in script.of(at).moves:
-        before = dotted(move.receiver) == name and script.precedes(move.call, at)
+        before = dotted(move.receiver) == name and precedes(script, move.call, at)
         if not before or move.target not in _ON_GPU:
             continue
         statement = index.statement(move.call)

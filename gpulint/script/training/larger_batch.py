@@ -19,6 +19,7 @@ from gpulint.script.rewriting.edits import (
     Rewrite,
 )
 from gpulint.script.rewriting.syntax import code, set_keywords
+from gpulint.script.set_before import is_set_at
 from gpulint.script.training.batch_size_reasons import files_of
 from gpulint.script.training.learning_rates import OF_BATCH, Rate, rates_to_scale
 
@@ -52,7 +53,7 @@ def larger_batch(script: Script, batch: SmallBatch) -> Rewrite:
     files = files_of(script, batch.loader)
     loops = _whole_passes(script, batch)
     _check_numbers(script, batch, files)
-    runtime, imports = script.runtime
+    runtime, imports = script.names.runtime
     chosen = f"{runtime}.batch_size({batch.size})"
     edits: list[Edit] = [Replace(target, lambda text: f"{runtime}.batch_size({text})")]
     for rate in rates_to_scale(script, loops, files):
@@ -65,7 +66,8 @@ def larger_batch(script: Script, batch: SmallBatch) -> Rewrite:
 def _scaled(script: Script, rate: Rate, size: str, base: int) -> list[Edit]:
     """A variable for the scaled rate, or the call in place where none can be set."""
     options = f'batch_size={size}, base_batch_size={base}, rule="{rate.rule}"'
-    call = f"{script.runtime[0]}.scaled_lr({rate.text}, {options})"
+    function = f"{script.names.runtime[0]}.scaled_lr"
+    call = f"{function}({rate.text}, {options})"
     statement = script.index.statement(rate.call)
     name = f"scaled_{rate.option}"
     simple = isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return))
@@ -75,7 +77,7 @@ def _scaled(script: Script, rate: Rate, size: str, base: int) -> list[Edit]:
         return [_put(rate, call)]
     line = f"{name} = {call}"
     if statement.col_offset + len(line) > MAX_COLUMNS:
-        line = f"{name} = {script.runtime[0]}.scaled_lr(\n    {rate.text}, {options}\n)"
+        line = f"{name} = {function}(\n    {rate.text}, {options}\n)"
     return [InsertBefore(statement, line), _put(rate, name)]
 
 
@@ -245,4 +247,4 @@ def _name_at(script: Script, batch: SmallBatch, at: ast.Call) -> str | None:
             for is_bound, scope in zip(bound, (here, there), strict=True)
         )
     )
-    return script.text(direct) if same and script.is_set_at(root, at) else None
+    return script.text(direct) if same and is_set_at(script, root, at) else None

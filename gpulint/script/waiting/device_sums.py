@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Move, Target
 from gpulint.index.walk import FUNCTIONS, dotted
 from gpulint.script.loading.prepared import accelerator_of
+from gpulint.script.rewriting.device_code import device_at, may_be_none
 from gpulint.script.rewriting.edits import (
     Build,
     CannotFix,
@@ -21,6 +22,7 @@ from gpulint.script.rewriting.edits import (
     Rewrite,
 )
 from gpulint.script.rewriting.syntax import CallText, parsed, spanned
+from gpulint.script.set_before import is_set_at
 from gpulint.script.waiting.accumulators import Accumulator, Sums, Term, term_of, zeros
 from gpulint.script.waiting.drained import is_synchronize
 from gpulint.script.waiting.located import on_device
@@ -57,7 +59,7 @@ def sum_on_device(script: Script, loop: Loop, waits: Iterable[Wait]) -> Rewrite:
     found = [sums.accumulator(name, its) for name, its in terms.items()]
     device, is_cuda = _device(script, loop, [a.start for a in found])
     edits: list[Edit] = []
-    imports: dict[str, None] = dict.fromkeys(script.torch[1])
+    imports: dict[str, None] = dict.fromkeys(script.names.torch[1])
     for start in dict.fromkeys(a.start for a in found):
         its = [a for a in found if a.start is start]
         edits.append(_started(script, start, its, device, is_cuda))
@@ -68,7 +70,7 @@ def sum_on_device(script: Script, loop: Loop, waits: Iterable[Wait]) -> Rewrite:
         edits.append(InsertAfter(loop.node, f"{name} = {name}.item()"))
     runtime = not is_cuda and not all(a.whole for a in found)
     if runtime:
-        imports.update(dict.fromkeys(script.runtime[1]))
+        imports.update(dict.fromkeys(script.names.runtime[1]))
     names = " and ".join(f"`{a.name}`" for a in found)
     them = "it" if len(found) == 1 else "them"
     title = f"Sum {names} on the device, read {them} after the loop"
@@ -85,11 +87,11 @@ def _device(script: Script, loop: Loop, starts: list[ast.Assign]) -> tuple[str, 
         raise CannotFix("the batch is moved to the device on some paths only")
     if moves and all(m.device is None and m.target is Target.CUDA for m in moves):
         return '"cuda"', True
-    found = {script.device_at(start, loops) for start in starts}
+    found = {device_at(script, start, loops) for start in starts}
     device = found.pop() or _attribute_at(script, moves, starts)
     if device is None or found or any(m.device is None for m in moves):
         raise CannotFix("no device can be named before the loop")
-    if any(m.device and script.may_be_none(m.device) for m in moves):
+    if any(m.device and may_be_none(script, m.device) for m in moves):
         raise CannotFix(f"`{script.text(device)}` may be None")
     if not all(_same_device(script, m.device, starts[0]) for m in moves if m.device):
         raise CannotFix("no device can be named before the loop")
@@ -102,9 +104,9 @@ def _is_set(
     """Whether an accelerator is surely there where the sums start."""
     if any(_conditional(script, call, loop) for call in loop.backward):
         return False
-    if script.may_be_none(holder):
+    if may_be_none(script, holder):
         return False
-    return all(script.is_set_at(holder, start) for start in starts)
+    return all(is_set_at(script, holder, start) for start in starts)
 
 
 def _attribute_at(
@@ -122,7 +124,7 @@ def _attribute_at(
     if name in script.resolver.flow(scope).definitions:
         return None
     sure = all(
-        script.index.scope(start) is scope and script.is_set_at(base, start)
+        script.index.scope(start) is scope and is_set_at(script, base, start)
         for start in starts
     )
     return device if sure else None
@@ -197,8 +199,8 @@ def _started(
     is_cuda: bool,
 ) -> Edit:
     """The first values, one a line where several are assigned together."""
-    torch, _ = script.torch
-    runtime, _ = script.runtime
+    torch, _ = script.names.torch
+    runtime, _ = script.names.runtime
     by_name = {a.name: a for a in accumulators}
     lines = []
     for name, number in zeros(start).items():

@@ -61,7 +61,7 @@ def measure(script: Script, loop: Loop) -> tuple[Rewrite | None, str | None]:
         return None, f"the name `{NAME}` is in use"
     node = loop.node
     assert isinstance(node, ast.For), "a loop over epochs"
-    runtime, imports = script.runtime
+    runtime, imports = script.names.runtime
     edits = (
         InsertBefore(node, f"{NAME} = {runtime}.Monitor()"),
         Replace(node.iter, lambda text: f"{NAME}.epochs({text})"),

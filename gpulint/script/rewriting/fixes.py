@@ -1,0 +1,81 @@
+"""Rewrites of a rule as text edits, or the reason why they cannot be."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from gpulint.finding import Effect, Fix
+from gpulint.inline_metadata import leaves_out
+from gpulint.script.loading.prepared import forks_later
+from gpulint.script.reaching.old_torch import runs_only_before
+from gpulint.script.rewriting.edits import CannotFix, Rewrite, place_of
+
+if TYPE_CHECKING:
+    from gpulint.rule import Rule
+    from gpulint.script.model import Script
+
+NOT_LISTED = (
+    "the packages that the script lists in its own metadata have no gpulint: add it "
+    "there, or use `--runtime vendor`"
+)
+RUNTIME_TORCH = (2, 3)  # the lowest release that `gpulint.runtime` works with
+
+
+def compile_fix(
+    script: Script, rule: Rule, rewrite: Rewrite | None, effect: Effect
+) -> tuple[Fix | None, str | None]:
+    """A rewrite as text edits, or None and the reason why it cannot be."""
+    if rewrite is None:
+        return None, None
+    ours = any(
+        i.startswith(("from gpulint", "import gpulint")) for i in rewrite.imports
+    )
+    if ours and leaves_out(script.source.text, "gpulint"):
+        return None, NOT_LISTED
+    if rule.framework == "mindspore":
+        return _compiled(script, rewrite, effect)
+    needed = rewrite.torch or rule.torch
+    if any(i in script.names.runtime[1] for i in rewrite.imports):
+        needed = max(needed, RUNTIME_TORCH)
+    wanted = ".".join(map(str, needed))
+    oldest = script.torch_version or script.newest_torch
+    if oldest is not None and oldest < needed:
+        has = ".".join(map(str, oldest))
+        return None, f"needs torch {wanted}, the project allows {has}"
+    if oldest is None and runs_only_before(script, needed):
+        return None, f"needs torch {wanted}, for which an import is too old"
+    return _compiled(script, rewrite, effect)
+
+
+def _compiled(
+    script: Script, rewrite: Rewrite, effect: Effect
+) -> tuple[Fix | None, str | None]:
+    try:
+        fix = script.compiler.compile(rewrite, effect)
+    except CannotFix as error:
+        return None, str(error)
+    reason = _too_early(script, rewrite, fix)
+    return (None, reason) if reason else (fix, None)
+
+
+def _too_early(script: Script, rewrite: Rewrite, fix: Fix) -> str | None:
+    """Why new code at the top level would run before what it needs, or too soon."""
+    rows = [
+        node.lineno
+        for node in map(place_of, rewrite.edits)
+        if script.index.function(node) is None
+        and not isinstance(node, (ast.Import, ast.ImportFrom))
+    ]
+    for name, statement in script.names.imported.items():
+        if any(row < statement.lineno for row in rows):
+            limit = script.source.starts[statement.lineno - 1]
+            used = re.compile(rf"(?<![\w.])(?<!import ){name}\b")
+            if any(e.start < limit and used.search(e.content) for e in fix.edits):
+                return f"`{name}` is imported further down"
+    if rows and forks_later(script.index):
+        asks = (f"{script.names.torch[0]}.cuda.", f"{script.names.runtime[0]}.")
+        if any(word in e.content for e in fix.edits for word in asks):
+            return "`notebook_launcher` forks, before which CUDA must be left alone"
+    return None
