@@ -42,7 +42,7 @@ import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding
-from gpulint.index.project import is_run
+from gpulint.index.module_search import is_run
 from gpulint.index.walk import walk
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script

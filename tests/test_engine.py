@@ -19,7 +19,7 @@ from gpulint.engine import (
     fix_source,
 )
 from gpulint.finding import Confidence, Effect, Finding, Severity
-from gpulint.index.project import Projects
+from gpulint.index.projects import Projects
 from gpulint.registry import all_rules, find_rule, select_rules
 from gpulint.rule import Calls, Present, Rule, StepLoops, Words
 from gpulint.script import Script

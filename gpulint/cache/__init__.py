@@ -26,7 +26,8 @@ from gpulint.cache.record import MAX_BYTES, Record, dump, load
 from gpulint.engine import Checked
 from gpulint.files import FilesError
 from gpulint.index.consulted import Consulted
-from gpulint.index.project import Project, Projects, find_root
+from gpulint.index.project import Project
+from gpulint.index.projects import Projects, find_root
 from gpulint.settings import SettingsError
 from gpulint.source import SourceError, read_source
 

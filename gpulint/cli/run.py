@@ -17,7 +17,7 @@ import click
 from gpulint.cli import complain, internal, wants_traceback
 from gpulint.cli.options import Flags
 from gpulint.files import FilesError, is_excluded, list_files
-from gpulint.index.project import Projects
+from gpulint.index.projects import Projects
 from gpulint.releases import TORCH
 from gpulint.settings import Resolver, Settings, SettingsError
 

@@ -14,7 +14,7 @@ import click
 
 from gpulint import dependencies
 from gpulint.cli import complain
-from gpulint.index.project import find_root
+from gpulint.index.projects import find_root
 from gpulint.report import Report
 from gpulint.settings import EXCLUDES
 

@@ -7,7 +7,8 @@ from gpulint.index.devices import Devices, Move, Target, Where
 from gpulint.index.flow import Definition, Flow
 from gpulint.index.known import Argument, Mapping, Value, Values
 from gpulint.index.modules import Modules
-from gpulint.index.project import SETTINGS, Project, Projects
+from gpulint.index.project import SETTINGS, Project
+from gpulint.index.projects import Projects
 from gpulint.index.resolve import Origin, Resolver
 from gpulint.index.tensors import Tensors
 from gpulint.index.values import Evaluator

@@ -17,6 +17,7 @@ from gpulint.source import Source, SourceError
 
 if TYPE_CHECKING:
     from gpulint.index.flow import Flow
+    from gpulint.index.module_search import Member
     from gpulint.index.project import Project
 
 MAX_LINKS = 150
@@ -207,9 +208,17 @@ class FileIndex:
     @cached_property
     def uses_project(self) -> bool:
         """Whether anything is imported from other files of the project."""
-        project = self.project
-        origins = [*self.imports.values(), *self.stars]
-        return project is not None and any(project.owns(self, o) for o in origins)
+        return any(map(self.owns, (*self.imports.values(), *self.stars)))
+
+    def owns(self, dotted: str) -> bool:
+        """Whether a dotted name of this file is one of its project."""
+        return self.project is not None and self.project.modules.owns(self, dotted)
+
+    def member(self, dotted: str) -> Member | None:
+        """The module of the project to which a dotted name leads, and what is left."""
+        if self.project is None:
+            return None
+        return self.project.modules.resolve(self, dotted)
 
     @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:

@@ -73,7 +73,7 @@ class Calls:
         head = (dotted(call.func) or "").partition(".")[0]
         origin = home.imports.get(head)
         if origin is not None:
-            return home.project.owns(home, origin)
+            return home.owns(origin)
         method = isinstance(call.func, ast.Attribute) and home.uses_project
         return method and home.project.defines(name)
 
@@ -128,8 +128,7 @@ class Calls:
         made = [o.expression for o in self.resolver.origins(value)]
         heads = ((dotted(m.func) or "") for m in made if isinstance(m, ast.Call))
         names = (home.imports.get(head.partition(".")[0]) for head in heads)
-        owns = home.project.owns if home.project is not None else None
-        return any(n is not None and not (owns and owns(home, n)) for n in names)
+        return any(name is not None and not home.owns(name) for name in names)
 
     def takes(self, function: Function, call: ast.Call) -> bool:
         """Whether a call passes a function each of its parameters once, and no more."""

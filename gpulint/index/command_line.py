@@ -182,7 +182,7 @@ class CommandLine:
             return
         seen = {home}
         for origin in home.imports.values():
-            found = project.resolve(home, origin)
+            found = home.member(origin)
             if found is not None and found[0] not in seen:
                 seen.add(found[0])
                 yield found[0]

@@ -178,8 +178,7 @@ class MissingOptions:
             return dotted(call.func.func) == "type"
         head = (dotted(call.func) or "").partition(".")[0]
         origin = home.imports.get(head)
-        project = home.project
-        return origin is not None and project is not None and project.owns(home, origin)
+        return origin is not None and home.owns(origin)
 
     def _is_plain(self, parser: ast.expr, around: Nodes = frozenset()) -> bool:
         """Whether a parser is argparse's own, and only adds options and parses.

@@ -111,7 +111,7 @@ class Outside:
         origin = home.imports.get(head)
         if origin is None or origin.partition(".")[0] in _LOOKS:
             return []
-        if home.project is None or home.project.owns(home, origin):
+        if home.project is None or home.owns(origin):
             return []
         values = [*call.args, *(k.value for k in call.keywords if k.arg)]
         return [v for v in values if isinstance(v, (ast.Name, ast.Attribute))]

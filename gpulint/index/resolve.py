@@ -18,7 +18,7 @@ from gpulint.index.targets import qualified_name, settings_arguments
 from gpulint.index.walk import dotted
 
 if TYPE_CHECKING:
-    from gpulint.index.project import Member
+    from gpulint.index.module_search import Member
 
 MAX_ORIGINS = 24
 _SAME_RESULT = frozenset(
@@ -178,9 +178,9 @@ class Resolver:
         home = self.index.home(module)
         project = home.project
         for star in home.stars:
-            if project is None or project.star_lacks(home, star, name):
+            if project is None or project.modules.star_lacks(home, star, name):
                 continue
-            found = self._project_member(home, star)
+            found = home.member(star)
             if found is not None and not found[1] and found[0] is not home:
                 yield from self._top_definitions(found[0].tree, name)
 
@@ -192,9 +192,6 @@ class Resolver:
         for function in self.index.home(module).writers.get(name, ()):
             yield from self.flow(function).definitions.get(name, ())
 
-    def _project_member(self, home: FileIndex, name: str) -> Member | None:
-        return home.project.resolve(home, name) if home.project is not None else None
-
     def imported(self, definition: Definition) -> Member | None:
         """Where an import of this project leads: the module, and what is left."""
         alias = definition.node
@@ -205,9 +202,9 @@ class Resolver:
         if isinstance(statement, ast.ImportFrom):
             module = "." * statement.level + (statement.module or "")
             dot = "" if module.endswith(".") else "."
-            return self._project_member(home, f"{module}{dot}{alias.name}")
+            return home.member(f"{module}{dot}{alias.name}")
         name = alias.name if alias.asname else alias.name.partition(".")[0]
-        return self._project_member(home, name)
+        return home.member(name)
 
     def final(self, definition: Definition) -> tuple[Definition, ...]:
         """What an imported name is defined as in its own file; else itself."""
@@ -246,7 +243,7 @@ class Resolver:
         name = dotted(node) if home.project is not None else None
         if name is None or name.partition(".")[0] not in home.imports:
             return ()
-        target = self._project_member(home, home.qualified(node) or "")
+        target = home.member(home.qualified(node) or "")
         if target is None or len(target[1]) != 1:
             return ()
         return tuple(self._globals(target[0].tree, target[1][0]))

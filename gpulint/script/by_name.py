@@ -42,7 +42,7 @@ def holds_all(user: FileIndex, home: FileIndex) -> bool:
         if its.stars and its not in seen:
             seen.add(its)
             inner = _modules(its, its.stars)
-            if len(inner) < sum(project.owns(its, star) for star in its.stars):
+            if len(inner) < sum(its.owns(star) for star in its.stars):
                 return True  # one of them is not found
             held += inner
         elif its not in seen and home in _modules(its, its.imports.values(), True):
@@ -55,5 +55,5 @@ def _modules(
 ) -> list[FileIndex]:
     """The modules of a project that a file has by these names, or members of them."""
     assert index.project is not None
-    members = (index.project.resolve(index, origin) for origin in origins)
+    members = (index.member(origin) for origin in origins)
     return [m[0] for m in members if m is not None and (of_members or not m[1])]

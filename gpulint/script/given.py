@@ -206,8 +206,6 @@ def _is_of_package(home: FileIndex, node: ast.Attribute) -> bool:
     """Whether `torch.nn.DataParallel` is of no module of the project."""
     head = (dotted(node) or "").partition(".")[0]
     origin = home.imports.get(head)
-    return (
-        origin is not None
-        and home.project is not None
-        and not home.project.owns(home, origin)
-    )
+    if origin is None or home.project is None:
+        return False
+    return not home.owns(origin)

@@ -106,7 +106,7 @@ def _imported(script: Script, index: FileIndex) -> Iterator[FileIndex]:
     yield from _homes(script, index, (*_origins(index), *index.stars))
     yield from _homes(script, index, _chosen(script, index))
     for package in _chosen_from(script, index):
-        yield from index.project.modules_in(index, package)
+        yield from index.project.modules.modules_in(index, package)
 
 
 def _homes(
@@ -115,7 +115,7 @@ def _homes(
     """The files in which the things are defined that a file imports."""
     assert index.project is not None
     for origin in origins:
-        member = index.project.resolve(index, origin)
+        member = index.member(origin)
         if member is None:
             continue
         home, rest = member

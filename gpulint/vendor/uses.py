@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpulint.index import FileIndex, Project
-from gpulint.index.project import is_run, outside_packages
+from gpulint.index.module_search import is_run
+from gpulint.index.projects import outside_packages
 from gpulint.index.walk import dotted
 from gpulint.runtime_name import RUNTIME, VENDORED, canonical, is_vendored
 from gpulint.vendor.modules import runtime
@@ -125,13 +126,13 @@ def _starts(index: FileIndex, project: Project) -> set[Path]:
 
 def _roots(user: FileIndex, index: FileIndex) -> Iterator[Path]:
     """Folders from which another file names this one: `models.vision`, two above."""
-    path, project = index.source.path, user.project
+    path = index.source.path
     module = path.parent if path.stem == "__init__" else path.with_suffix("")
     for origin in {*user.imports.values(), *user.stars}:
         parts = origin.split(".")
         for length in range(len(parts), 0, -1):
             if module.parts[-length:] == tuple(parts[:length]):
-                member = project.resolve(user, origin) if project else None
+                member = user.member(origin)
                 if member is not None and member[0].source.path == path:
                     yield module.parents[length - 1]
                 break

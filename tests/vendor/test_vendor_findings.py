@@ -8,7 +8,7 @@ import pytest
 
 from gpulint.engine import Options, check_source, fix_source
 from gpulint.finding import Effect, Finding
-from gpulint.index.project import Projects
+from gpulint.index.projects import Projects
 from gpulint.registry import all_rules
 from gpulint.source import Source, read_source
 from gpulint.vendor.header import render

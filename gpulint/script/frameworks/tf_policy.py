@@ -105,8 +105,8 @@ def _files(script: Script) -> list[FileIndex]:
         if index.project is None or len(found) > MOST:
             continue
         for origin in [*index.imports.values(), *index.stars]:
-            if index.project.owns(index, origin):
-                member = index.project.resolve(index, origin)
+            if index.owns(origin):
+                member = index.member(origin)
                 if member is not None and member[0] not in found:
                     found.append(member[0])
     return found

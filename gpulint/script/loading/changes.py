@@ -72,9 +72,8 @@ def _only_reads(script: Script, loader: Loader, made: set[ast.AST], name: str) -
     if not made or any(not home.holds(node) for node in made):
         return False
     homes = dict.fromkeys([home])
-    if home.project is not None:
-        members = [home.project.resolve(home, o) for o in home.imports.values()]
-        homes.update(dict.fromkeys(m[0] for m in members if m is not None))
+    members = map(home.member, home.imports.values())
+    homes.update(dict.fromkeys(m[0] for m in members if m is not None))
     methods = [
         function
         for index in homes

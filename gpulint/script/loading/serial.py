@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpulint.index import Resolver, Value
-from gpulint.index.project import is_run
+from gpulint.index.module_search import is_run
 from gpulint.index.walk import walk
 from gpulint.script.frameworks.trainers import feeds_no_gpu
 from gpulint.script.loading.batches_taken import is_read, taken_once

@@ -211,7 +211,7 @@ def _takes_one(script: Script, kinds: tuple[re.Pattern[str], ...]) -> bool:
             origin
             for origin in index.imports.values()
             if any(kind.search(f"{origin}.") for kind in kinds)
-            and not (index.project is not None and index.project.owns(index, origin))
+            and not index.owns(origin)
         ]
         if any(origin.rpartition(".")[2][:1].isupper() for origin in origins):
             return True  # a class, which a table or a wrapper may make

@@ -176,12 +176,12 @@ def _is_before_stars(script: Script, name: ast.Name) -> bool:
 
 def _unbound_names(script: Script) -> frozenset[str]:
     """Also of a file that takes all names of modules of the project."""
-    index, project = script.index, script.index.project
+    index = script.index
     if not index.stars:
         return index.unbound_names
     names = index.free_names
     for star in index.stars:
-        member = project.resolve(index, star) if project is not None else None
+        member = index.member(star)
         if member is None or member[1] or member[0].stars or member[0].makes_names:
             return frozenset()
         names -= member[0].bound_names | member[0].imports.keys()
@@ -215,12 +215,12 @@ def _is_in_no_module(script: Script, func: ast.expr) -> bool:
         return False
     index = script.index.home(func)
     name = index.imports.get(func.value.id)
-    if name is None or index.project is None or func.attr.startswith("__"):
+    if name is None or func.attr.startswith("__"):
         return False
     reached = script.definitions(func.value)
     if not reached or any(d.kind != "import" for d in reached):
         return False
-    if func.attr in index.attribute_writes or not index.project.owns(index, name):
+    if func.attr in index.attribute_writes or not index.owns(name):
         return False
     return lacks(index, f"{name}.{func.attr}")
 

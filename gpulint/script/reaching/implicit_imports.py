@@ -47,17 +47,17 @@ def _lies_beside(index: FileIndex, module: str) -> bool:
         return False
     if not project.lists(folder / f"{module}.py"):
         return False
-    known = project.resolve(index, module)
+    known = index.member(module)
     return known is None or known[0] is index
 
 
 def _modules_below(program: FileIndex) -> Iterator[FileIndex]:
     """The modules of packages beside a program that it imports: `models.net`."""
-    project, folder = program.project, program.source.path.parent
-    for name in imports_of(program) if project is not None else ():
+    folder = program.source.path.parent
+    for name in imports_of(program):
         if "." not in name.strip("."):
             continue
-        found = project.resolve(program, name) if project is not None else None
+        found = program.member(name)
         where = found[0].source.path.parent if found is not None else folder
         if found is not None and where != folder and where.is_relative_to(folder):
             yield found[0]

@@ -14,7 +14,7 @@ from gpulint.script.reaching.implicit_imports import ADDS_FOLDERS
 from gpulint.torch_prose import has_prose, prose, text_of
 
 if TYPE_CHECKING:
-    from gpulint.index import Project
+    pass
 
 # How a package may have names that it does not write.
 _MAKES_NAMES = re.compile(
@@ -67,8 +67,8 @@ def _lacks_any(index: FileIndex) -> bool:
 def _imported_by(index: FileIndex) -> Iterator[FileIndex]:
     """The files of the project from which a file takes names whenever it starts."""
     for statement in index.tree.body:
-        if isinstance(statement, ast.ImportFrom) and index.project is not None:
-            found = index.project.resolve(index, _module_of(statement))
+        if isinstance(statement, ast.ImportFrom):
+            found = index.member(_module_of(statement))
             if found is not None:
                 yield found[0]
 
@@ -174,7 +174,7 @@ def _has_moved(index: FileIndex, statement: ast.ImportFrom) -> bool:
     project, module = index.project, statement.module or ""
     package, _, last = module.rpartition(".")
     head = package.partition(".")[0]
-    if project is None or not head or project.owns(index, module):
+    if project is None or not head or index.owns(module):
         return False
     names = [alias.name for alias in statement.names]
     if "*" in names or head in _PACKAGES or _is_required(index, head):
@@ -201,7 +201,7 @@ def _was_renamed(index: FileIndex, statement: ast.ImportFrom) -> bool:
         )
     ):
         return False
-    if project.owns(index, module) or _is_required(index, module):
+    if index.owns(module) or _is_required(index, module):
         return False
     if any(path.stem == module for path in project.files):
         return False
@@ -221,7 +221,7 @@ def _lies_nowhere(index: FileIndex, module: str) -> bool:
     """
     project = index.project
     head, _, rest = module.partition(".")
-    if project is None or not rest or project.owns(index, module):
+    if project is None or not rest or index.owns(module):
         return False
     if (
         head in sys.stdlib_module_names
@@ -245,7 +245,7 @@ def _was_left_out(index: FileIndex, module: str) -> bool:
     project, head = index.project, module.partition(".")[0]
     if project is None or not set(head.split("_")) <= _PLAIN_WORDS:
         return False
-    if index.source.has(ADDS_FOLDERS) or project.owns(index, module):
+    if index.source.has(ADDS_FOLDERS) or index.owns(module):
         return False
     if head in sys.stdlib_module_names:
         return False
@@ -280,11 +280,11 @@ def _is_missing(index: FileIndex, name: str, written: bool = False) -> bool:
     counts where no other file of that name has it.
     """
     project = index.project
-    found = project.resolve(index, name) if project is not None else None
+    found = index.member(name)
     if project is None or found is None or not found[1]:
         return False
     home, (gone, *_) = found
-    if gone == "*" or not _lacks(project, home, gone, MAX_STARS):
+    if gone == "*" or not _lacks(home, gone, MAX_STARS):
         return False
     path = home.source.path
     if path.name != "__init__.py":
@@ -300,7 +300,7 @@ def _is_missing(index: FileIndex, name: str, written: bool = False) -> bool:
     return gone not in named  # nor as what is built or generated
 
 
-def _lacks(project: Project, home: FileIndex, name: str, depth: int) -> bool:
+def _lacks(home: FileIndex, name: str, depth: int) -> bool:
     """Whether a module has no such name, nor one that it takes all names from."""
     if name in home.bound_names or name in home.imports:
         return False
@@ -309,11 +309,11 @@ def _lacks(project: Project, home: FileIndex, name: str, depth: int) -> bool:
     ):
         return False
     for star in home.stars:
-        found = project.resolve(home, star)
+        found = home.member(star)
         if found is None and f".{star}" in home.stars:
             continue  # in a script that lies beside it
         if found is None or found[1] or found[0] is home or not depth:
             return False
-        if not _lacks(project, found[0], name, depth - 1):
+        if not _lacks(found[0], name, depth - 1):
             return False
     return True

@@ -83,7 +83,7 @@ def _is_chosen(script: Script, call: ast.Call) -> bool:
         return False
     index, known = script.index.home(call), script.evaluator.values(call.args[0]).known
     return index.project is not None and all(
-        index.project.owns(index, str(value.constant)) for value in known
+        index.owns(str(value.constant)) for value in known
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Project
-from gpulint.index.project import is_run
+from gpulint.index.module_search import is_run
 from gpulint.index.targets import qualified_name
 from gpulint.index.walk import dotted, walk
 from gpulint.script.by_name import Kept
@@ -116,7 +116,7 @@ def _may_name(user: FileIndex, home: FileIndex) -> bool:
     for origin in (*user.imports.values(), *user.stars):
         names = origin.split(".")
         if path.stem in names and _may_lead_to(user, names[0], path):
-            member = project.resolve(user, origin)
+            member = user.member(origin)
             if member is None or member[0] is home:
                 return True
     return False
@@ -127,7 +127,7 @@ def _may_lead_to(user: FileIndex, head: str, path: Path) -> bool:
     project = user.project
     assert project is not None
     known = head.removeprefix("pytorch_").partition("_")[0] in FRAMEWORKS
-    return not known or project.owns(user, head) or head in path.parts
+    return not known or user.owns(head) or head in path.parts
 
 
 def _defines(statement: ast.stmt) -> bool:

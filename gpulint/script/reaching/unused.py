@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Project
 from gpulint.index.build import last_name
-from gpulint.index.project import is_run
+from gpulint.index.module_search import is_run
 from gpulint.index.targets import qualified_name
 from gpulint.index.walk import dotted, walk_scope
 from gpulint.script.by_name import BY_NAME, BY_OWN_NAME, Kept, holds_all
@@ -162,8 +162,7 @@ def _takes(file: FileIndex, home: FileIndex, kept: Kept) -> bool:
 
 def _is_of_another(file: FileIndex, origin: str, home: FileIndex) -> bool:
     """Whether a name that a file imports is defined in a file that is not `home`."""
-    project = file.project
-    member = project.resolve(file, origin) if project is not None else None
+    member = file.member(origin)
     if member is None or member[0] is home or len(member[1]) != 1:
         return False
     return _defined_in(member[0], member[1][0])
@@ -214,7 +213,7 @@ def _reads(
         name
         for name, origin in user.imports.items()
         if origin.rpartition(".")[2] in all_names
-        and (project is None or project.owns(user, origin))
+        and (project is None or user.owns(origin))
     }
     if user is home or (user.stars and kept.name not in user.bound_names):
         names.add(kept.name)
@@ -257,10 +256,10 @@ def _is_annotation(user: FileIndex, name: ast.Name) -> bool:
 
 def _leads_to(user: FileIndex, node: ast.Attribute, home: FileIndex) -> bool:
     """Whether `utils.train` may be a module's, or what a package has of it."""
-    project, name = user.project, user.qualified(node.value) or ""
-    if project is None or not project.owns(user, name):
+    name = user.qualified(node.value) or ""
+    if not user.owns(name):
         return False
-    member = project.resolve(user, name)
+    member = user.member(name)
     if member is None or member[0] is home:
         return True
     passes_on = node.attr in member[0].imports or bool(member[0].stars)

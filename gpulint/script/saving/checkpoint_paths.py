@@ -125,7 +125,7 @@ class Paths:
         first = (dotted(start) or "").partition(".")[0]
         if first in index.imports:
             name = index.qualified(start) or ""
-            if index.project is None or not index.project.owns(index, name):
+            if not index.owns(name):
                 self._refuse(start)
 
     def _refuse(self, node: ast.AST) -> None:
