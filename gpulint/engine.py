@@ -255,9 +255,7 @@ def _syntax(source: Source, error: SyntaxError) -> SourceError:
 
 
 def _trouble_in(source: Source, error: SourceError, options: Options) -> list[Finding]:
-    if error.code == "GPU001" and source.generated:
-        return []
-    if _NEWER in str(error) and not _names_framework(source):
+    if error.code == "GPU001" and (source.generated or not _names_framework(source)):
         return []
     if error.code == "GPU000":
         if _is_no_training_code(source, options):

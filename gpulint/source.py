@@ -10,6 +10,7 @@ import re
 import symtable
 import tokenize
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -52,7 +53,8 @@ _NO_BRACKETS = bytes(c for c in range(256) if c not in b"()[]{}")
 class SourceError(Exception):
     """A file that cannot be analysed; the message is one line for the user.
 
-    `meant`: its author knows: it is left to the reader, or for an older Python.
+    `meant`: nothing is lost: it is left to the reader, for an older Python, or about
+    other things than training.
     """
 
     def __init__(
@@ -225,7 +227,9 @@ def decode(data: bytes, path: Path) -> Source:
 
         return decode_notebook(data, path)
     if len(data) > MAX_BYTES:
-        raise SourceError(f"not analysed: {len(data)} bytes, the limit is {MAX_BYTES}")
+        reason = f"not analysed: {len(data)} bytes, the limit is {MAX_BYTES}"
+        named = any(name.encode() in data for name in FRAMEWORKS)
+        raise SourceError(reason, meant=not named)
     bom = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
     try:
         encoding = "utf-8"
@@ -262,9 +266,22 @@ def shield(source: Source) -> None:
 
 
 def _without_text(match: re.Match[str]) -> str:
-    """Nothing, but f-strings and their like, whose brackets a parser goes into."""
+    """Nothing, but the fields of f-strings and their like: a parser goes into these."""
     plain = set((match["prefix"] or "").lower()) <= set("bru")
-    return "" if plain else match[0]
+    return "" if plain else "".join(_fields(match[0]))
+
+
+def _fields(text: str) -> Iterator[str]:
+    """The characters of `{x[0]:>{width}}` in an f-string; `{{` is one brace of text."""
+    depth = place = 0
+    while place < len(text):
+        if not depth and text[place : place + 2] in ("{{", "}}"):
+            place += 2
+            continue
+        if depth or text[place] == "{":
+            depth += (text[place] == "{") - (text[place] == "}")
+            yield text[place]
+        place += 1
 
 
 def parse(source: Source) -> ast.Module:

@@ -93,7 +93,9 @@ nothing sets would make samples take work, or the transform given does next to n
 Nor a loader of which single batches are taken, or none, nor one whose loops ask for no
 GPU, whatever file they are in. A pass that is one batch of all samples, or that stops
 after a few batches, leaves workers nothing to make ahead, as does a training that ends
-after a few steps, a number that is written out. Samples that a notebook, a file of data
+after a few steps, a number that is written out or an option's default. Where each step
+begins a pass of its own, `next(iter(loader))`, workers would start with each batch.
+Samples that a notebook, a file of data
 or a program without any device only shows. A dataset whose samples are all the same is
 for a profile or a trial. Files that import Lightning have GPU251; nothing waits for
 what its trainers take on the CPU alone. Batches that a dataset makes on the GPU, and

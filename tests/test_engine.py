@@ -31,7 +31,7 @@ from gpulint.script.rewriting.edits import (
     Rewrite,
 )
 from gpulint.script.rewriting.syntax import code, set_keywords
-from gpulint.source import Source
+from gpulint.source import MAX_BYTES, Source
 
 
 class CallsOf(Rule):
@@ -321,6 +321,7 @@ def test_a_file_that_cannot_be_analysed_is_one_finding(
     data: bytes, code: str, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.py"
+    data = data if b"torch" in data else b"import torch\n" + data
     path.write_bytes(data)
     options = Options((*TROUBLE, Renames("a")))
     (finding,) = check_path(path, options).findings
@@ -534,6 +535,27 @@ def test_effects_grow_in_order() -> None:
     assert Severity.NOTE.rank < Severity.WARNING.rank < Severity.ERROR.rank
 
 
+@pytest.mark.parametrize(
+    "data", [b"x = " + b"(" * 2000 + b")" * 2000, b"x = a" + b".f()" * 1000]
+)
+def test_what_is_not_analysed_and_names_no_framework_loses_nothing(
+    data: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.py"
+    path.write_bytes(data)
+    assert not check_path(path, Options((*TROUBLE, Renames("a")))).findings
+
+
+def test_a_large_table_without_a_framework_is_told_of_on_demand(tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    confidence = {}
+    for head in ("", "import torch\n"):
+        path.write_text(head + "#" * (MAX_BYTES + 1))
+        (finding,) = check_path(path, Options(TROUBLE)).findings
+        confidence[head] = finding.confidence
+    assert list(confidence.values()) == [Confidence.LOW, Confidence.HIGH]
+
+
 def test_findings_are_data() -> None:
     (finding,) = check_source(source("f(1)\n"), Options((CallsOf("f"),))).findings
     assert finding._replace(message="m").message == "m"
@@ -543,7 +565,7 @@ def test_findings_are_data() -> None:
 
 @pytest.mark.parametrize(
     "text, told",
-    [("work(1)\n", engine.LOST), (f"work('{'a' * 600}')\n", "nested too deeply")],
+    [("", engine.LOST), (f"work('{'a' * 600}')\n", "nested too deeply")],
     ids=["plain", "a long line"],
 )
 def test_an_analysis_without_end_is_our_error(text: str, told: str) -> None:
@@ -554,6 +576,7 @@ def test_an_analysis_without_end_is_our_error(text: str, told: str) -> None:
     told_of = find_rule("GPU001")
     assert told_of is not None
     options = Options((Endless("work"), told_of))
-    (finding,) = check_source(Source(Path("a.py"), text), options).findings
+    source = Source(Path("a.py"), f"import torch\nwork(1)\n{text}")
+    (finding,) = check_source(source, options).findings
     assert finding.code == "GPU001"
     assert told in finding.message

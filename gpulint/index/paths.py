@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,18 +13,35 @@ from gpulint.index.walk import dotted
 if TYPE_CHECKING:
     from gpulint.index.build import FileIndex
 
+_OTHER_WAYS = re.compile(r"\b(sys\.modules|PYTHONPATH|site\.addsitedir)\b")
 _SAME = ("abspath", "realpath", "normpath", "expanduser", "resolve", "absolute")
 _SAME_CALLS = ("str", "Path", "PurePath", "fspath", "to_absolute_path")
 
 
 def added_to_path(index: FileIndex, root: Path) -> list[Path]:
     """What a file puts on `sys.path`, where the paths are constant."""
-    found: list[Path] = []
-    added = [*index.calls_by_name["append"], *index.calls_by_name["insert"]]
-    for call in added if "sys" in index.imports else ():
-        if dotted(call.func) in ("sys.path.append", "sys.path.insert") and call.args:
-            found += candidates(index, call.args[-1], root)
-    return found
+    return [path for paths in added_calls(index, root).values() for path in paths]
+
+
+def added_calls(index: FileIndex, root: Path) -> dict[ast.Call, list[Path]]:
+    """The calls that do so, with where the path of each may lead."""
+    calls = [*index.calls_by_name["append"], *index.calls_by_name["insert"]]
+    added = [
+        call
+        for call in (calls if "sys" in index.imports else ())
+        if dotted(call.func) in ("sys.path.append", "sys.path.insert") and call.args
+    ]
+    found = {call: candidates(index, call.args[-1], root) for call in added}
+    return {call: paths for call, paths in found.items() if paths}
+
+
+def adds_known_folders(index: FileIndex, root: Path) -> bool:
+    """Whether a file adds folders to `sys.path`, all by constant paths."""
+    if index.source.has(_OTHER_WAYS):
+        return False
+    paths = [n for n in index.all(ast.Attribute) if dotted(n) == "sys.path"]
+    changed = [n for n in paths if not isinstance(index.parent(n), ast.Compare)]
+    return bool(changed) and len(added_calls(index, root)) == len(changed)
 
 
 def candidates(index: FileIndex, node: ast.expr, root: Path) -> list[Path]:

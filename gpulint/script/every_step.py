@@ -225,6 +225,8 @@ class EveryStep:
                 return "interval"
             if isinstance(node, ast.Name) and self._counts(node):
                 return "interval"
+            if isinstance(node, ast.Call) and self._is_due_seldom(node):
+                return "interval"
         return "varies" if self.varies(test, helper) else None
 
     def _counts(self, node: ast.Name) -> bool:
@@ -236,6 +238,11 @@ class EveryStep:
             for part in walk(d.value)
             if isinstance(d.value, (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp))
         )
+
+    def _is_due_seldom(self, call: ast.Call) -> bool:
+        """`recorder.is_due()`, which returns `self.step % self.every == 0`."""
+        asked = self.script.resolver.calls.callees(call)
+        return bool(asked) and all(any(map(_counts_rounds, walk(f))) for f in asked)
 
     def varies(self, test: ast.expr, helper: Function | None) -> bool:
         """Whether a test can differ from step to step."""
@@ -276,6 +283,16 @@ class EveryStep:
             if isinstance(name, (ast.Name, ast.Attribute))
             for d in self.script.definitions(name)
         )
+
+
+def _counts_rounds(node: ast.AST) -> bool:
+    """`return step % every == 0`, perhaps beside other reasons."""
+    return isinstance(node, ast.Return) and any(
+        isinstance(test, ast.Compare)
+        and isinstance(test.left, ast.BinOp)
+        and isinstance(test.left.op, ast.Mod)
+        for test in (walk(node.value) if node.value is not None else ())
+    )
 
 
 def is_latch(root: ast.BoolOp, value: ast.expr, above: ast.AST | None) -> bool:

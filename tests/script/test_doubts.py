@@ -52,15 +52,17 @@ if args.evaluate:
 """
 
 
-def confidences(folder: Path, files: dict[str, str]) -> dict[int, Confidence]:
-    """Of GPU106 in `engine.py`, by row."""
+def confidences(
+    folder: Path, files: dict[str, str], checked: str = "engine.py"
+) -> dict[int, Confidence]:
+    """Of GPU106 in one of the files, by row."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     projects = Projects(lambda root: sorted(root.rglob("*.py")))
     options = Options(select_rules(("GPU106",)), projects=projects)
-    found = check_path(folder / "engine.py", options).findings
+    found = check_path(folder / checked, options).findings
     return {f.place.start.row: f.confidence for f in found}
 
 
@@ -399,6 +401,50 @@ def test_what_a_branch_of_a_loop_runs() -> None:
         source = Source(Path("train.py"), text.replace("log(0)", behind))
         found = check_source(source, options).findings
         assert [f.confidence for f in found] == [sure]
+
+
+STEPS = """\
+import argparse
+
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=2)
+args = parser.parse_args()
+first = int(args.steps)
+model = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(args.steps):
+    x = torch.randn(8, 8).cuda()
+    loss = model(x).sum()
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new, sure",
+    [
+        ("", "", LOW),
+        ("range(args.steps)", "range(first, first + args.steps)", LOW),
+        ("default=2", "default=2000", HIGH),
+        ("default=2", "required=True", HIGH),
+        ("range(args.steps)", "range(first, args.steps)", HIGH),
+        ("for step in range(args.steps)", "while step := first", HIGH),
+        (
+            "    loss.backward()\n",
+            "    for part in loss:\n        part.backward()\n",
+            HIGH,
+        ),
+    ],
+    ids=["two", "two more", "many", "asked for", "until", "while", "in epochs"],
+)
+def test_trainings_of_a_few_steps(old: str, new: str, sure: Confidence) -> None:
+    options = Options(select_rules(("GPU106",)))
+    source = Source(Path("train.py"), STEPS.replace(old, new, 1))
+    found = check_source(source, options).findings
+    assert {f.confidence for f in found} == {sure}
 
 
 def test_the_cells_of_a_notebook_run_alone() -> None:

@@ -100,6 +100,32 @@ def test_runs_in_some_steps_only(lines: str) -> None:
     assert "loss.backward" in found or "continue" in lines
 
 
+RECORDER = """
+class Recorder:
+  def __init__(self, every):
+    self.every, self.step = every, 0
+  def is_due(self):
+    self.step += 1
+    return {}
+
+recorder = Recorder(20)
+"""
+
+
+@pytest.mark.parametrize(
+    "answer, runs",
+    [
+        ("self.step % self.every == 0", False),
+        ("self.step % self.every == 0 or self.step == 1", False),
+        ("self.every > 0", True),
+        ("'%s' % self.every", True),
+    ],
+)
+def test_what_a_function_answers_every_few_steps(answer: str, runs: bool) -> None:
+    text = body("if recorder.is_due():\n  seen(x)\n", RECORDER.format(answer))
+    assert ("seen" in called(text)) is runs
+
+
 @pytest.mark.parametrize(
     "lines, inner",
     [

@@ -50,6 +50,46 @@ def test_modules_that_were_left_out(
     assert found[11 + statement.count("\n") + 1] is sure
 
 
+COPY = "import sys\nfrom pathlib import Path\n{}\nimport prepare\n"
+ABOVE = "sys.path.insert(0, str(Path(__file__).parent.parent))"
+STARTS = "\nif __name__ == '__main__':\n    Trainer().fit(prepare.model, [], None)\n"
+
+
+@pytest.mark.parametrize(
+    "adds, files, sure",
+    [
+        (ABOVE, {}, LOW),
+        (ABOVE, {"archive/prepare.py": ""}, HIGH),
+        (ABOVE, {"requirements.txt": "prepare\n"}, HIGH),
+        (f"{ABOVE}\nsys.path.append(sys.argv[1])", {}, HIGH),
+        (f"{ABOVE}\nsys.path += sys.argv[1:]", {}, HIGH),
+        ("folder = '..'", {}, HIGH),
+    ],
+    ids=["a copy", "above", "required", "unknown", "otherwise", "as it is started"],
+)
+def test_a_copy_whose_module_stayed_where_it_was(
+    tmp_path: Path, adds: str, files: dict[str, str], sure: Confidence
+) -> None:
+    text = COPY.format(adds) + LOOP + STARTS
+    moved = {"engine.py": "", "archive/runs/engine.py": text, "new/prepare.py": ""}
+    found = confidences(tmp_path, README | moved | files, "archive/runs/engine.py")
+    assert found[11 + text.partition("class")[0].count("\n") - 3] is sure
+
+
+def test_prose_is_full_of_plain_words(tmp_path: Path) -> None:
+    prose = "# Net\n\nThe dataset is split.\n"
+    files = {
+        "engine.py": f"from dataset.blend import Blend\n{LOOP}",
+        "main.py": MAIN,
+        "train/dataset/faces.py": "",
+        "train/dataset/__init__.py": "",
+        ".git/HEAD": "",
+    }
+    assert confidences(tmp_path, files | {"README.md": prose})[12] is LOW
+    required = {"requirements.txt": "dataset\n"}
+    assert confidences(tmp_path, files | required)[12] is HIGH
+
+
 def test_a_single_file_may_have_modules_elsewhere(tmp_path: Path) -> None:
     files = {"engine.py": f"import focal_loss\n{LOOP}", "main.py": MAIN}
     assert confidences(tmp_path, {".git/HEAD": ""} | files)[12] is HIGH

@@ -112,11 +112,16 @@ def _takes_one(script: Script, node: ast.AST) -> bool:
 
     Also of an iterator with a name of its own, for each batch that is taken.
     """
+    taken = iterators(script, node)
+    return bool(taken) and all(_is_taken_once(script, its) for its in taken)
+
+
+def iterators(script: Script, node: ast.AST) -> list[ast.expr]:
+    """`iter(node)`, or where the name is read that it is put under."""
     iterator = _call_around(script, node, "iter")
     if iterator is None:
-        return False
-    taken: list[ast.expr] = [*_named_iterator(script, iterator)] or [iterator]
-    return all(_is_taken_once(script, its) for its in taken)
+        return []
+    return [*_named_iterator(script, iterator)] or [iterator]
 
 
 def _call_around(script: Script, node: ast.AST, name: str) -> ast.Call | None:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function, Resolver
 from gpulint.index.walk import FUNCTIONS, LOOPS, walk
+from gpulint.script.branches import branches_of
 
 if TYPE_CHECKING:
     from gpulint.script.loading.loaders import Loader
+    from gpulint.script.model import Script
 
 MAX_DEPTH = 4
 
@@ -38,6 +40,24 @@ def _passes(loader: Loader) -> Iterator[ast.AST]:
                 and _is_given(loader, inner)
             ):
                 yield call
+
+
+def begun_for_each_batch(loader: Loader) -> bool:
+    """`next(iter(loader))` in a training step: a pass, and workers, for a batch."""
+    return any(
+        isinstance(node, ast.Call) and _is_in_step(loader.script.of(node), node)
+        for node in _passes(loader)
+    )
+
+
+def _is_in_step(script: Script, node: ast.AST) -> bool:
+    """Whether the loop around a node trains on what it gives, once in each round."""
+    loop = script.loop_of(node)
+    if loop is None or not loop.train or branches_of(script.index, node, loop.node):
+        return False
+    if any(isinstance(a, ast.ExceptHandler) for a in script.index.ancestors(node)):
+        return False  # where a pass has ended
+    return not any(inner.train for inner in script.loops if inner.parent is loop)
 
 
 def _built_at(loader: Loader) -> list[ast.AST]:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.script.loading.batches_taken import is_len, places
+from gpulint.script.loading.batches_taken import is_len, iterators, places
 from gpulint.script.loops import Loop
 from gpulint.script.reads import parameter_given
 from gpulint.script.training.trials import stops_after, trains_little
@@ -33,7 +33,11 @@ def takes_few(script: Script, loader: Loader) -> bool:
 
 
 def _loops(script: Script, place: ast.AST) -> Iterator[Loop | None]:
-    """The loops that iterate what stands here; None: it goes elsewhere."""
+    """The loops that take batches of what stands here; None: it goes elsewhere."""
+    taken = iterators(script, place)
+    if taken:
+        yield from map(script.loop_of, taken)
+        return
     loop = _loop_over(script, place)
     call = script.index.parent(place)
     function = (

@@ -12,6 +12,7 @@ from gpulint.index.walk import walk
 from gpulint.script.frameworks.trainers import feeds_no_gpu
 from gpulint.script.loading.batches_taken import is_read, taken_once
 from gpulint.script.loading.changes import everywhere
+from gpulint.script.loading.epochs import begun_for_each_batch
 from gpulint.script.loading.few_batches import takes_few
 from gpulint.script.loading.loader_options import (
     fed_by_framework,
@@ -85,6 +86,8 @@ def _may_have_more(script: Script, loader: Loader) -> bool:
         return False  # GPU901
     if gives_one_batch(loader) or takes_few(script, loader):
         return False  # nothing to make ahead
+    if begun_for_each_batch(loader):
+        return False  # workers would start in each step
     if (script.training_loops or is_read(script, loader)) and taken_once(
         script, loader
     ):

@@ -28,6 +28,7 @@ from gpulint.script.reaching.old_torch import needs_older_torch
 from gpulint.script.reaching.remainders import never_meet
 from gpulint.script.reaching.unimported import is_imported_by_none
 from gpulint.script.reaching.unused import is_only_imported, reads_of
+from gpulint.script.training.trials import trains_little
 
 if TYPE_CHECKING:
     from gpulint.script.loading.loaders import Loader
@@ -48,7 +49,8 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
     """Whether a place is behind what is off, called by nobody, or in a broken file.
 
     A loader also where that holds for all that iterates it, and what a loop does in
-    each step where that holds for its backward passes, or its model is not moved.
+    each step where that holds for its backward passes, its model is not moved, or a few
+    steps are all.
     """
     if _is_spared(script, node, MAX_CALLS) or cannot_start(script.index):
         return True
@@ -59,6 +61,8 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
         steps = [(script.of(call), call) for call in loop.backward]
         if all(_is_left_out(its, call) for its, call in steps):
             return True  # no step of a training
+        if trains_little(script, loop):
+            return True  # what its steps cost is over at once
     around = [loop, *script.loops_around(node)] if loop is not None else []
     if any(stays_behind(script, x) for x in around):
         return True

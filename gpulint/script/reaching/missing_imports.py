@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
+from gpulint.index.module_search import is_run
+from gpulint.index.paths import adds_known_folders
 from gpulint.script.neighbours import MAX_FILES
 from gpulint.script.reaching.implicit_imports import ADDS_FOLDERS
 from gpulint.torch_prose import has_prose, prose, text_of
@@ -129,7 +131,10 @@ def _imports_nothing(
 ) -> bool:
     """The same; `guess`: also of what only looks as if it had been the project's."""
     if isinstance(statement, ast.Import):
-        return guess and any(_was_left_out(index, a.name) for a in statement.names)
+        return guess and any(
+            _was_left_out(index, alias.name) or _lies_elsewhere(index, alias.name)
+            for alias in statement.names
+        )
     module = _module_of(statement)
     if _is_missing(index, module) or _is_not_beside(index, statement):
         return True
@@ -141,6 +146,7 @@ def _imports_nothing(
             or _was_renamed(index, statement)
             or _lies_nowhere(index, module)
             or _was_left_out(index, module)
+            or _lies_elsewhere(index, module)
         )
     ):
         return True
@@ -255,10 +261,25 @@ def _was_left_out(index: FileIndex, module: str) -> bool:
     return not named and not _is_required(index, head)
 
 
+def _lies_elsewhere(index: FileIndex, module: str) -> bool:
+    """`import prepare` in a script's copy: only beside the first one is a `prepare.py`.
+
+    Of a program that says itself where it looks, all by constant paths.
+    """
+    project, head = index.project, module.partition(".")[0]
+    if project is None or not is_run(index) or index.owns(module):
+        return False
+    if head in sys.stdlib_module_names or not adds_known_folders(index, project.root):
+        return False
+    there = any(path.name == f"{head}.py" for path in project.files)
+    return there and not _is_required(index, head, folder=True)
+
+
 def _is_required(index: FileIndex, package: str, folder: bool = False) -> bool:
     """Whether a package is asked for, or there where the project does not look.
 
-    `folder`: whether one of that name in the project does not count.
+    `folder`: whether one of that name in the project does not count. Prose is full of
+    plain words, and only of other names does it say that a package is needed.
     """
     project = index.project
     assert project is not None
@@ -266,7 +287,9 @@ def _is_required(index: FileIndex, package: str, folder: bool = False) -> bool:
     root = project.root
     asking = (*project.in_folder(root, "*.txt"), *project.in_folder(root, "*.toml"))
     more = (*project.in_folder(root, "*.y*ml"), *project.in_folder(root, "setup.*"))
-    texts = (text_of(path) for path in (*asking, *more, *prose(root)))
+    if package not in _PLAIN_WORDS:
+        more = (*more, *prose(root))
+    texts = (text_of(path) for path in (*asking, *more))
     return any(map(named.search, texts)) or (
         not folder and any(package in path.parts for path in project.files)
     )

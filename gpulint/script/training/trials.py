@@ -41,7 +41,35 @@ def trains_little(script: Script, loop: Loop) -> bool:
     whole = loop
     while whole.parent is not None:
         whole = whole.parent
-    return bool(loop.backward) and _ends_soon(script.resolver, loop, whole)
+    if not loop.backward:
+        return False
+    return _ends_soon(script.resolver, loop, whole) or _is_short(script, loop)
+
+
+def _is_short(script: Script, loop: Loop) -> bool:
+    """`for step in range(args.steps)`, of 2 steps where nothing else is asked for."""
+    rounds = _rounds(getattr(loop.node, "iter", None))
+    if loop.parent is not None or rounds is None:
+        return False
+    if any(script.loop_of(call) is not loop for call in loop.backward):
+        return False  # an epoch, or its step is elsewhere
+    values = script.evaluator.values(rounds)
+    numbers = [value.constant for value in values.known]
+    meant = values.complete or all(value.default for value in values.known)
+    few = all(type(number) is int and 0 < number <= FEW for number in numbers)
+    return meant and few and bool(numbers)
+
+
+def _rounds(over: ast.expr | None) -> ast.expr | None:
+    """What says the number of rounds: `range(n)`, `range(first, first + n)`."""
+    if not isinstance(over, ast.Call) or dotted(over.func) != "range":
+        return None
+    if len(over.args) != 2:
+        return over.args[0] if len(over.args) == 1 else None
+    first, last = over.args
+    if not isinstance(last, ast.BinOp) or not isinstance(last.op, ast.Add):
+        return None
+    return last.right if ast.dump(last.left) == ast.dump(first) else None
 
 
 def _ends_soon(resolver: Resolver, loop: Loop, whole: Loop) -> bool:
