@@ -106,7 +106,8 @@ them are. Also models that may compute in half precision by themselves, as their
 or a function that is given them names it, a project that allows no torch from 1.6 on,
 which has no mixed precision of its own, loops in which no optimizer is seen to step, a
 program in which an option that is off turns the whole model into float16, one whose
-files use an environment to play in, and models of Fourier transforms, that solve linear
+files use an environment to play in, and models of Fourier transforms, with sines of
+linear layers (phases of many turns, of which halves leave parts), that solve linear
 systems or differential equations, or with recurrent cells that make a step for each
 frame, or recurrent layers that take one token of one sample, or recurrent layers beside
 code that writes to rows of a tensor (`scatter_`, `index_copy_`), which raises where the
@@ -139,6 +140,7 @@ from gpulint.script.modelling.model_size import (
 from gpulint.script.modelling.models import is_cast_elsewhere
 from gpulint.script.modelling.networks import (
     casts_itself,
+    has_phases,
     is_large,
     is_surely_large,
     may_be_large,
@@ -257,14 +259,18 @@ def _is_candidate(script: Script) -> bool:
 
 
 def _is_of_other_work(script: Script) -> bool:
-    """Whether it plays, or its model may work on spectra, or frame by frame.
+    """Whether it plays, or its model may work on spectra or phases, or frame by frame.
 
     Or solve systems. Those and spectra are never halves; small products of cells wait
     for their launches.
     """
-    plays = any(map(imports_environments, run_together(script)))
-    plays = plays or solves_systems(script)
-    return plays or transforms_spectra(script) or steps_by_cells(script)
+    return (
+        any(map(imports_environments, run_together(script)))
+        or solves_systems(script)
+        or transforms_spectra(script)
+        or has_phases(script)
+        or steps_by_cells(script)
+    )
 
 
 def _gains(script: Script, step: Step) -> bool:

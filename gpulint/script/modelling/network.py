@@ -16,6 +16,7 @@ from gpulint.index.walk import walk
 from gpulint.script.bounds import Bound, at_least, at_most
 from gpulint.script.branches import branches_of, most_in_one_pass
 from gpulint.script.modelling.given_parts import MAX_STEPS, roots_of
+from gpulint.script.modelling.phases import is_of_a_phase
 from gpulint.script.numerics.precision import names_half
 
 if TYPE_CHECKING:
@@ -200,6 +201,11 @@ class Network:
     def transforms_spectra(self) -> bool:
         """Whether it works on frequencies, which no half format holds."""
         return self._has(_SPECTRAL)
+
+    @property
+    def has_phases(self) -> bool:
+        """Whether its layers give phases, which halves round by parts of a turn."""
+        return any(is_of_a_phase(self.script, call) for call, _ in self.calls)
 
     @property
     def solves_systems(self) -> bool:

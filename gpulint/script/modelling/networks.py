@@ -88,6 +88,11 @@ def transforms_spectra(script: Script) -> bool:
     return _trains_one(script, "transforms_spectra", ())
 
 
+def has_phases(script: Script) -> bool:
+    """Whether a model that is trained may have sines for activations."""
+    return _trains_one(script, "has_phases", ())
+
+
 def solves_systems(script: Script) -> bool:
     """Whether a model that is trained may solve systems, also of differential ones."""
     return _trains_one(script, "solves_systems", ())
