@@ -271,6 +271,23 @@ def test_a_file_that_nobody_imports(
 
 
 @pytest.mark.parametrize(
+    "package, sure",
+    [("net", HIGH), ("net_examples", LOW), ("examples", LOW), ("counterexample", HIGH)],
+)
+def test_the_packages_that_a_library_offers(
+    tmp_path: Path, package: str, sure: Confidence
+) -> None:
+    files = {
+        "setup.py": "setup(packages=find_packages())\n",
+        f"{package}/__init__.py": "",
+        f"{package}/engine.py": LOOP,
+        f"{package}/loops.py": "def fit(): ...\n",
+        f"{package}/main.py": OTHER,
+    }
+    assert confidences(tmp_path, files, f"{package}/engine.py")[19] is sure
+
+
+@pytest.mark.parametrize(
     "main, sure",
     [
         ("from parts.loops import fit\n\nfor epoch in range(9):\n    fit()\n", LOW),
@@ -443,6 +460,49 @@ for step in range(args.steps):
 def test_trainings_of_a_few_steps(old: str, new: str, sure: Confidence) -> None:
     options = Options(select_rules(("GPU106",)))
     source = Source(Path("train.py"), STEPS.replace(old, new, 1))
+    found = check_source(source, options).findings
+    assert {f.confidence for f in found} == {sure}
+
+
+LOOK = """\
+import argparse
+
+import torch
+
+from parts import loader, model
+
+
+def look(model, loader, most):
+    model.eval()
+    with torch.no_grad():
+        for number, (x, y) in enumerate(loader):
+            if number >= most:
+                break
+            hits = (model(x.cuda()).argmax(1) == y.cuda()).sum()
+            print(hits.item())
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--most", type=int, default=5)
+args = parser.parse_args()
+look(model, loader, args.most)
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new, sure",
+    [
+        ("", "", LOW),
+        ("default=5", "default=500", HIGH),
+        ("if number >= most:", "if hits is None:", HIGH),
+        ("look(model, loader, args.most)\n", "look(model, loader, 5)\n", LOW),
+        ("\nlook(", "\nfor _ in range(9):\n    look(", HIGH),
+    ],
+    ids=["five", "many", "another reason", "written out", "in each epoch"],
+)
+def test_evaluations_of_a_few_batches(old: str, new: str, sure: Confidence) -> None:
+    options = Options(select_rules(("GPU106",)))
+    source = Source(Path("train.py"), LOOK.replace(old, new, 1))
     found = check_source(source, options).findings
     assert {f.confidence for f in found} == {sure}
 

@@ -24,11 +24,11 @@ def takes_few(script: Script, loader: Loader) -> bool:
     Loops of functions that the loader is handed to are looked at where they stand.
     """
     if loader.loops:
-        return all(_stops_early(script.of(x.node), x) for x in loader.loops)
+        return all(stops_early(script.of(x.node), x) for x in loader.loops)
     taken = [p for p in places(script, loader) if not is_len(script, p)]
     loops = [loop for place in taken for loop in _loops(script, place)]
     return bool(loops) and all(
-        loop is not None and _stops_early(script.of(loop.node), loop) for loop in loops
+        loop is not None and stops_early(script.of(loop.node), loop) for loop in loops
     )
 
 
@@ -63,8 +63,8 @@ def _loop_over(script: Script, node: ast.AST) -> Loop | None:
     return script.of(statement).loop_at(statement)
 
 
-def _stops_early(script: Script, loop: Loop) -> bool:
-    """`if number == 4: break`."""
+def stops_early(script: Script, loop: Loop) -> bool:
+    """Whether a loop over batches has `if number == 4: break`, or trains as little."""
     if loop.train or loop.backward or loop.steps:
         return trains_little(script, loop)
 

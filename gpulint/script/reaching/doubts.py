@@ -17,6 +17,7 @@ from gpulint.script.decorators import has_plain_decorators
 from gpulint.script.given import values_given
 from gpulint.script.loading.batches_taken import places
 from gpulint.script.loading.collation import collators
+from gpulint.script.loading.few_batches import stops_early
 from gpulint.script.loading.unread import is_handed_to_none
 from gpulint.script.neighbours import programs
 from gpulint.script.reaching.doubtful import may_never_run
@@ -32,6 +33,7 @@ from gpulint.script.training.trials import trains_little
 
 if TYPE_CHECKING:
     from gpulint.script.loading.loaders import Loader
+    from gpulint.script.loops import Loop
     from gpulint.script.model import Script
 
 MAX_CALLS = 3  # from a place, back to what surely runs
@@ -63,6 +65,8 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
             return True  # no step of a training
         if trains_little(script, loop):
             return True  # what its steps cost is over at once
+    if loop is not None and loop.eval and _is_a_look(script, loop):
+        return True
     around = [loop, *script.loops_around(node)] if loop is not None else []
     if any(stays_behind(script, x) for x in around):
         return True
@@ -72,6 +76,17 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
     loader = next((x for x in script.loaders if x.call is call), None)
     return loader is not None and (
         _is_left(script, loader) or _gives_no_batch(script, loader)
+    )
+
+
+def _is_a_look(script: Script, loop: Loop) -> bool:
+    """Whether an evaluation is of a few batches, once in a run."""
+    if loop.parent is not None or not stops_early(script, loop):
+        return False
+    function = loop.function
+    called = script.resolver.calls.callers(function) if function is not None else ()
+    return (function is None or bool(called)) and not any(
+        script.of(call).loops_around(call) for call in called
     )
 
 

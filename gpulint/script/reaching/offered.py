@@ -23,6 +23,8 @@ _PACKAGED = {
     ),
 }
 
+_OF_PROGRAMS = re.compile(r"(^|_)(examples?|tutorials?|demos?|experiments?)$")
+
 
 def is_offered(script: Script, name: str | None = None) -> bool:
     """Whether a file may be for programs that are not here or not read: a library's.
@@ -59,11 +61,15 @@ def is_packaged(script: Script) -> bool:
     says = zip(texts, _PACKAGED.values(), strict=True)
     if not any(pattern.search(text) for text, pattern in says):
         return False
-    if folder == project.root or _is_in_package(project, folder):
+    if folder == project.root:
         return True
     if not folder.is_relative_to(project.root):
-        return False
+        return _is_in_package(project, folder)
     first = folder.relative_to(project.root).parts[0]
+    if _OF_PROGRAMS.search(first):
+        return False  # for programs of the project alone
+    if _is_in_package(project, folder):
+        return True
     named = re.compile(rf"\b{re.escape(first)}\b")
     return any("find_namespace" in text and named.search(text) for text in texts)
 
