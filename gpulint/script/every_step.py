@@ -286,11 +286,12 @@ class EveryStep:
 
 
 def _counts_rounds(node: ast.AST) -> bool:
-    """`return step % every == 0`, perhaps beside other reasons."""
+    """`return step % every == 0`, perhaps beside other reasons; not `rank % gpus`."""
     return isinstance(node, ast.Return) and any(
         isinstance(test, ast.Compare)
         and isinstance(test.left, ast.BinOp)
         and isinstance(test.left.op, ast.Mod)
+        and "rank" not in ast.dump(test.left.left)
         for test in (walk(node.value) if node.value is not None else ())
     )
 

@@ -445,7 +445,7 @@ for step in range(args.steps):
     [
         ("", "", LOW),
         ("range(args.steps)", "range(first, first + args.steps)", LOW),
-        ("default=2", "default=2000", HIGH),
+        ("default=2", "default=20", HIGH),
         ("default=2", "required=True", HIGH),
         ("range(args.steps)", "range(first, args.steps)", HIGH),
         ("for step in range(args.steps)", "while step := first", HIGH),

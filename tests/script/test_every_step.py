@@ -118,6 +118,7 @@ recorder = Recorder(20)
         ("self.step % self.every == 0", False),
         ("self.step % self.every == 0 or self.step == 1", False),
         ("self.every > 0", True),
+        ("get_rank() % self.every == 0", True),
         ("'%s' % self.every", True),
     ],
 )

@@ -267,9 +267,9 @@ def _lies_elsewhere(index: FileIndex, module: str) -> bool:
     Of a program that says itself where it looks, all by constant paths.
     """
     project, head = index.project, module.partition(".")[0]
-    if project is None or not is_run(index) or index.owns(module):
+    if project is None or not is_run(index) or head not in _PLAIN_WORDS:
         return False
-    if head in sys.stdlib_module_names or not adds_known_folders(index, project.root):
+    if index.owns(module) or not adds_known_folders(index, project.root):
         return False
     there = any(path.name == f"{head}.py" for path in project.files)
     return there and not _is_required(index, head, folder=True)

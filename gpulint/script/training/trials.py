@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 FEW = 16  # steps
+TRIED = 4  # steps of a training that only shows that it runs
 _REACHES = (ast.Gt, ast.GtE, ast.Eq)
 
 
@@ -43,7 +44,9 @@ def trains_little(script: Script, loop: Loop) -> bool:
         whole = whole.parent
     if not loop.backward:
         return False
-    return _ends_soon(script.resolver, loop, whole) or _is_short(script, loop)
+    if _ends_soon(script.resolver, loop, whole):
+        return True
+    return (loop.function is None or bool(called)) and _is_short(script, loop)
 
 
 def _is_short(script: Script, loop: Loop) -> bool:
@@ -56,7 +59,7 @@ def _is_short(script: Script, loop: Loop) -> bool:
     values = script.evaluator.values(rounds)
     numbers = [value.constant for value in values.known]
     meant = values.complete or all(value.default for value in values.known)
-    few = all(type(number) is int and 0 < number <= FEW for number in numbers)
+    few = all(type(number) is int and 0 < number <= TRIED for number in numbers)
     return meant and few and bool(numbers)
 
 
