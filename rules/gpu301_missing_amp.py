@@ -128,7 +128,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.loops import imports_environments, steps_environment
+from gpulint.script.environments import imports_environments, steps_environment
 from gpulint.script.modelling.flattened import flattened_side
 from gpulint.script.modelling.graphs import is_graph_network
 from gpulint.script.modelling.model_size import (

@@ -101,10 +101,10 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
+from gpulint.script.environments import imports_environments, steps_environment
 from gpulint.script.frameworks.fitted import fitted
 from gpulint.script.frameworks.trainer_calls import Maker, TrainerCall, trainer_calls
 from gpulint.script.frameworks.trainer_precision import may_train_on_gpu
-from gpulint.script.loops import imports_environments, steps_environment
 from gpulint.script.modelling.model_size import (
     is_modest,
     is_tiny,

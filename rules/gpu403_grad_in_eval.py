@@ -86,7 +86,6 @@ from gpulint.index.walk import FUNCTIONS, walk, walk_scope
 from gpulint.rule import Rule, StepLoops
 from gpulint.script import Loop, Script
 from gpulint.script.frameworks.lightning import runs_without_grad
-from gpulint.script.loops import is_backward, is_step
 from gpulint.script.modelling.attention import may_hold_attention, takes_padding_mask
 from gpulint.script.rewriting.edits import InsertBefore, Rewrite, Wrap
 from gpulint.script.training.evaluation import (
@@ -95,6 +94,7 @@ from gpulint.script.training.evaluation import (
     leaves_evaluation,
 )
 from gpulint.script.training.single_pass import modes_without_grad, single_passes
+from gpulint.script.training.step_calls import is_backward, is_step
 
 CALLS = 2  # that are followed back from a single pass
 MASKED = "attention with a padding mask gives other values without gradients"

@@ -47,6 +47,7 @@ from gpulint.index.walk import walk
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.branches import branches_of
+from gpulint.script.environments import imports_environments
 from gpulint.script.frameworks.tf_steps import (
     EagerStep,
     computes_by_numpy,
@@ -54,7 +55,6 @@ from gpulint.script.frameworks.tf_steps import (
     on_cpu,
     runs_compiled,
 )
-from gpulint.script.loops import imports_environments
 from gpulint.script.neighbours import run_together
 from gpulint.script.reaching.offered import is_packaged
 

@@ -4,9 +4,9 @@
 need are here:
 
 - what there is: `loops`, `batches`, `scalars`, with `bounds`, `reads`, `mutations`,
-  `invariants`
+  `invariants`, `environments`
 - what runs when: `runners`, `every_step`, `branches`, `given`, `call_modes`,
-  `set_before`
+  `set_before`, `no_grad`
 - other files: `outside`, `neighbours`, `by_name`, `named_calls`, `decorators`
 - `identity`: what a finding is known by
 

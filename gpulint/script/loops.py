@@ -14,6 +14,13 @@ from gpulint.index import FileIndex, Function, Origin, Resolver
 from gpulint.index.build import last_name
 from gpulint.index.measured import measured
 from gpulint.index.walk import LOOPS, dotted, walk, walk_scope
+from gpulint.script.no_grad import without_grad
+from gpulint.script.training.step_calls import (
+    is_backward,
+    is_step,
+    is_update,
+    zeroes_gradients,
+)
 from gpulint.script.training.trials import is_trial
 
 if TYPE_CHECKING:
@@ -33,11 +40,6 @@ LOADER_NAME = re.compile(
     r"trainloader|testloader|valloader|train_data|training_data|validation_data|"
     r"trainset_loader|batch_iter\w*|(data)?loader_\w+)$|loader$|Loader$",
 )
-_ENVIRONMENTS = frozenset(
-    "gym gymnasium envpool procgen pettingzoo stable_baselines3 dm_control dm_env brax "
-    "isaacgym".split()
-)
-_ENVIRONMENT = re.compile(r"(^|_)env(s|ironments?)?$")
 _GRADIENTS_AGAIN = re.compile(r"enable_grad|inference_mode\(False\)")
 _EVAL_NAME = re.compile(
     r"eval|valid|test|infer|predict|(^|_)val(_|$)|score|accuracy|metric|(^|_)dev(_|$)",
@@ -163,7 +165,7 @@ class Loops:
         if call is None or not self._wraps(call) or depth >= 6:
             yield iterable, target
             return
-        name = self._last(call)
+        name = last_name(call)
         inner = self._element(target, 1) if name == "enumerate" else target
         if name == "zip":
             for number, argument in enumerate(call.args):
@@ -186,20 +188,13 @@ class Loops:
         return False
 
     def _wraps(self, call: ast.Call) -> bool:
-        name = self._last(call)
+        name = last_name(call)
         if name == "zip":
             return bool(call.args)
         has_input = bool(call.args) or any(k.arg == "iterable" for k in call.keywords)
         if measured(self.resolver, call) is not None:
             return True
         return name in WRAPPERS and has_input
-
-    @staticmethod
-    def _last(call: ast.Call) -> str:
-        func = call.func
-        if isinstance(func, ast.Attribute):
-            return func.attr
-        return func.id if isinstance(func, ast.Name) else ""
 
     @staticmethod
     def _element(target: ast.expr, number: int) -> ast.expr:
@@ -214,7 +209,7 @@ class Loops:
         for loop in self.by_node.values():
             loop.loaders = tuple(self._loaders(loop, loaders))
             loop.batches = self._iterates_batches(loop)
-            loop.no_grad = self.without_grad(loop.node)
+            loop.no_grad = without_grad(self.index, loop.node)
             calls, helpers = self._per_iteration(loop)
             loop.calls, loop.helpers = tuple(calls), tuple(helpers)
             loop.backward = tuple(c for c in calls if is_backward(c))
@@ -272,7 +267,7 @@ class Loops:
             if isinstance(node, ast.For):
                 over = next((o for o, _ in self.unwrap(node.iter, node.target)), None)
             elif isinstance(node, ast.Return) and isinstance(node.value, ast.Call):
-                given = node.value.args if self._last(node.value) == "iter" else []
+                given = node.value.args if last_name(node.value) == "iter" else []
                 over = given[0] if given else None
             if over is not None and LOADER_NAME.search(dotted(over) or ""):
                 return True
@@ -314,7 +309,7 @@ class Loops:
 
     def _may_train(self, call: ast.Call, project: Project) -> bool:
         """A cheap look at a call's name: what is defined here, or beside `backward`."""
-        name = self._last(call)
+        name = last_name(call)
         return name in self.index.function_names or project.trains(name)
 
     def _is_whole_training(self, function: Function) -> bool:
@@ -358,7 +353,7 @@ class Loops:
             return "train"
         if loop.batches and loop.updates and not loop.no_grad:
             return "train"
-        if loop.backward or any(map(_zeroes_gradients, loop.calls)):
+        if loop.backward or any(map(zeroes_gradients, loop.calls)):
             return "other"
         taken = not inner and not loop.steps and _takes_batches(loop)
         if (loop.batches or taken) and self._evaluates(loop):
@@ -381,7 +376,9 @@ class Loops:
             for function in self.resolver.calls.callees(call)
             if any(self.index.home(b).inside(b, function) for b in loop.backward)
         ]
-        return bool(stepping) and all(map(self.without_grad, stepping))
+        return bool(stepping) and all(
+            without_grad(self.index, node) for node in stepping
+        )
 
     def _evaluates(self, loop: Loop) -> bool:
         if loop.no_grad:
@@ -403,45 +400,6 @@ class Loops:
             )
             and not loop.steps
         )
-
-    def without_grad(self, node: ast.AST) -> bool:
-        """Whether a node runs under `no_grad`, `inference_mode` or a decorator."""
-        for above in self.index.ancestors(node):
-            switches: list[ast.expr] = []
-            if isinstance(above, (ast.With, ast.AsyncWith)):
-                switches = [item.context_expr for item in above.items]
-            elif isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                switches = above.decorator_list
-            if any(map(self.disables_grad, switches)):
-                return True
-            if isinstance(above, ast.With) and self._enters_no_grad(above, node):
-                return True
-        return False
-
-    def _enters_no_grad(self, block: ast.With, node: ast.AST) -> bool:
-        """`with ExitStack() as stack: stack.enter_context(torch.no_grad())`."""
-        row = getattr(node, "lineno", 0)
-        return any(
-            isinstance(call, ast.Call)
-            and self._last(call) == "enter_context"
-            and bool(call.args)
-            and self.disables_grad(call.args[0])
-            for statement in block.body
-            if statement.lineno <= row
-            for call in walk(statement)
-            if not isinstance(statement, LOOPS)
-        )
-
-    def disables_grad(self, node: ast.expr) -> bool:
-        """Whether an expression is `no_grad()` or one of its kin."""
-        call = node if isinstance(node, ast.Call) else None
-        name = self.index.qualified(call.func if call else node) or ""
-        last = name.rpartition(".")[2]
-        if last in ("no_grad", "inference_mode"):
-            return True
-        if last == "set_grad_enabled" and call and call.args:
-            return isinstance(call.args[0], ast.Constant) and not call.args[0].value
-        return False
 
     def _fits_each(self, loop: Loop) -> bool:
         """Whether an iteration is a whole run of training, with its own optimizer.
@@ -552,48 +510,3 @@ def _takes_batches(loop: Loop) -> bool:
         and _BATCH_FUNCTION.search(last_name(statement.value))
         for statement in loop.node.body
     )
-
-
-def is_backward(call: ast.Call) -> bool:
-    """Whether a call is `loss.backward()` or a framework's form of it."""
-    func = call.func
-    if not isinstance(func, ast.Attribute):
-        return False
-    return func.attr in ("backward", "manual_backward")
-
-
-def is_step(call: ast.Call) -> bool:
-    """Whether a call may be `optimizer.step()`, `scaler.step(optimizer)`."""
-    func = call.func
-    if not isinstance(func, ast.Attribute) or func.attr not in ("step", "minimize"):
-        return False
-    name = (dotted(func.value) or "").lower().rpartition(".")[2]
-    return not any(
-        part in name for part in ("sched", "env", "profil", "prof", "progress")
-    )
-
-
-def is_update(call: ast.Call) -> bool:
-    """Whether a call goes backward and takes the step: `scaler(loss, optimizer)`.
-
-    As `NativeScaler` of timm and its many copies do.
-    """
-    if "scaler" not in last_name(call).lower() or len(call.args) < 2:
-        return False
-    return "optim" in (dotted(call.args[1]) or "").lower()
-
-
-def _zeroes_gradients(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and call.func.attr == "zero_grad"
-
-
-def imports_environments(index: FileIndex) -> bool:
-    """Whether a file uses a package of reinforcement learning."""
-    heads = {origin.partition(".")[0] for origin in index.imports.values()}
-    return bool(heads & _ENVIRONMENTS)
-
-
-def steps_environment(name: str | None) -> bool:
-    """Whether `env.step` of reinforcement learning is the name of a callee."""
-    holder, _, last = (name or "").rpartition(".")
-    return last == "step" and bool(_ENVIRONMENT.search(holder.rpartition(".")[2]))

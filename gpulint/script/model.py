@@ -35,6 +35,7 @@ from gpulint.script.loading.loaders import Loader, find_loaders
 from gpulint.script.loading.prepared import may_be_fed, uses_accelerator
 from gpulint.script.loops import Loop, Loops
 from gpulint.script.mutations import mutations_by_name
+from gpulint.script.no_grad import without_grad
 from gpulint.script.numerics.precision import Precision
 from gpulint.script.outside import (
     handed_to,
@@ -259,7 +260,7 @@ class Script:
 
     def without_grad(self, node: ast.AST) -> bool:
         """Whether a node runs under `no_grad`, `inference_mode` or a decorator."""
-        return self._loops.without_grad(node)
+        return without_grad(self.index, node)
 
     def step_loop(self, node: ast.AST) -> Loop | None:
         """The training or evaluation loop that runs a node once or more a step.

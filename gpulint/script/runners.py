@@ -10,11 +10,11 @@ from gpulint.index import Function
 from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.branches import all_of, in_body
 from gpulint.script.given import is_always_given
-from gpulint.script.loops import is_backward
 from gpulint.script.reaching.doubtful import may_never_run
 from gpulint.script.reaching.drawn import holds_seldom
 from gpulint.script.reaching.once import holds_once, is_kept
 from gpulint.script.reaching.seldom_called import is_seldom_called
+from gpulint.script.training.step_calls import is_backward
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop

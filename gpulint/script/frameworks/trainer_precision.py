@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from gpulint.index.build import last_name
 from gpulint.index.walk import walk
+from gpulint.script.environments import imports_environments
 from gpulint.script.frameworks.fitted import uses
 from gpulint.script.frameworks.trainer_calls import Maker, TrainerCall
 from gpulint.script.frameworks.trainers import uses_cpu
 from gpulint.script.loading.batches_taken import is_imported
-from gpulint.script.loops import imports_environments
 from gpulint.script.neighbours import run_together
 from gpulint.script.numerics.half import RECURS, exact_mathematics, recurs
 from gpulint.script.numerics.protected import why_protected_program

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index.walk import dotted, walk
-from gpulint.script.loops import is_backward
 from gpulint.script.numerics.amp_switches import (
     OFF,
     ON,
@@ -29,6 +28,7 @@ from gpulint.script.reaching.started import (
     trains_on_gpu,
     uses_a_trainer,
 )
+from gpulint.script.training.step_calls import is_backward
 from gpulint.script.training.training_step import Step, find_steps, model_calls
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function
 from gpulint.index.walk import dotted, walk, walk_scope
+from gpulint.script.no_grad import disables_grad
 from gpulint.script.numerics.half import Formats
 from gpulint.script.numerics.half_outputs import Outputs
 from gpulint.script.numerics.hazards import hazard
@@ -146,12 +147,11 @@ def _check_flow(script: Script, step: Step, region: Statements) -> None:
             if isinstance(node, (ast.Return, ast.Yield)):
                 raise CannotFix("the function returns among the forward statements")
     for root in (*region, *_called(script, region)):
-        if any(map(_no_grad, getattr(root, "decorator_list", ()))) or any(
-            _no_grad(item.context_expr)
-            for node in walk_scope(root)
-            if isinstance(node, ast.With)
-            for item in node.items
-        ):
+        switches = [*getattr(root, "decorator_list", ())]
+        for node in walk_scope(root):
+            if isinstance(node, ast.With):
+                switches += [item.context_expr for item in node.items]
+        if any(disables_grad(script.index, switch) for switch in switches):
             raise CannotFix("a model runs under no_grad in the same step")
 
 
@@ -172,13 +172,3 @@ def _called(script: Script, region: Statements) -> list[Function]:
             found.append(function)
             roots.append(function)
     return found
-
-
-def _no_grad(node: ast.expr) -> bool:
-    """`torch.no_grad()`, `torch.inference_mode()`, `torch.set_grad_enabled(False)`."""
-    call = node if isinstance(node, ast.Call) else None
-    last = (dotted(call.func if call else node) or "").rpartition(".")[2]
-    if last == "set_grad_enabled" and call is not None:
-        values = [*call.args, *(k.value for k in call.keywords)]
-        return any(isinstance(v, ast.Constant) and not v.value for v in values)
-    return last in ("no_grad", "inference_mode")

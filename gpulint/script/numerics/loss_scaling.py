@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function
 from gpulint.index.walk import dotted, walk, walk_scope
-from gpulint.script.loops import is_step
+from gpulint.script.training.step_calls import is_step
 from gpulint.script.training.training_step import block_of, clips
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpulint.index.walk import LOOPS, dotted, walk
-from gpulint.script.loops import is_step
 from gpulint.script.numerics.reached import reached_from
 from gpulint.script.rewriting.edits import CannotFix
+from gpulint.script.training.step_calls import is_step
 from gpulint.script.training.training_step import (
     Step,
     block_of,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from gpulint.index.build import last_name
 from gpulint.index.walk import dotted, walk
 from gpulint.script.branches import all_of, branches_of
+from gpulint.script.environments import imports_environments
 from gpulint.script.every_step import EveryStep
 from gpulint.script.loading.reuse import at_most_once
-from gpulint.script.loops import imports_environments
 from gpulint.script.modelling.model_size import weights
 from gpulint.script.modelling.networks import takes_large
 from gpulint.script.modelling.written_sizes import is_seen_heavy

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function
 from gpulint.index.walk import children, dotted, walk_scope
-from gpulint.script.loops import is_backward
+from gpulint.script.training.step_calls import is_backward
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script

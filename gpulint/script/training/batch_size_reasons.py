@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
 from gpulint.index.walk import dotted, walk
-from gpulint.script.loops import imports_environments
+from gpulint.script.environments import imports_environments
 from gpulint.script.modelling.graphs import imports_graphs
 from gpulint.script.samples.dataset_size import has_few_samples
 from gpulint.script.samples.small_samples import is_resized

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from gpulint.index import Function, Where
 from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.every_step import EveryStep
-from gpulint.script.loops import is_backward, is_step
 from gpulint.script.modelling.frozen import has_no_weights, is_frozen, runs_apart
 from gpulint.script.modelling.models import makers
 from gpulint.script.named_calls import named_calls
 from gpulint.script.neighbours import imported
+from gpulint.script.training.step_calls import is_backward, is_step
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from gpulint.index import Where
 from gpulint.index.walk import dotted, walk
 from gpulint.script.loading.loaders import in_loop
-from gpulint.script.loops import Loop, is_backward, is_step
+from gpulint.script.loops import Loop
+from gpulint.script.training.step_calls import is_backward, is_step
 from gpulint.script.training.training_step import model_calls
 
 if TYPE_CHECKING:

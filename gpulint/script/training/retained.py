@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Definition, Where
 from gpulint.index.walk import dotted, walk, walk_scope
-from gpulint.script.loops import is_backward
 from gpulint.script.reaching.started import stays_on_host
 from gpulint.script.training.losses import differentiated
+from gpulint.script.training.step_calls import is_backward
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function, Where
 from gpulint.index.walk import dotted, walk_scope
-from gpulint.script.loops import is_backward, is_step
 from gpulint.script.training.evaluation import (
     always_without_grad,
     called_module,
@@ -18,6 +17,7 @@ from gpulint.script.training.evaluation import (
     model_calls,
     reachable,
 )
+from gpulint.script.training.step_calls import is_backward, is_step
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop

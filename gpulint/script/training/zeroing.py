@@ -6,7 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from gpulint.index.walk import walk
-from gpulint.script.loops import Loop, is_backward
+from gpulint.script.loops import Loop
+from gpulint.script.training.step_calls import is_backward
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script

@@ -12,11 +12,11 @@ from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.branches import Branches, cover
 from gpulint.script.every_step import Part
 from gpulint.script.given import is_always_given
-from gpulint.script.loops import is_backward, is_step
 from gpulint.script.neighbours import run_together
 from gpulint.script.reaching.switches import is_off
 from gpulint.script.reads import SHARES
 from gpulint.script.training.evaluation import called_module
+from gpulint.script.training.step_calls import is_backward, is_step
 from gpulint.script.training.training_step import is_loss
 
 if TYPE_CHECKING:

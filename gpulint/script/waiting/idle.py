@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from gpulint.index.walk import FUNCTIONS, dotted, walk
-from gpulint.script.loops import imports_environments
+from gpulint.script.environments import imports_environments
 from gpulint.script.reaching.started import trains_on_gpu
 
 if TYPE_CHECKING:

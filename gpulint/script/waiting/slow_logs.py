@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index.walk import dotted
+from gpulint.script.environments import imports_environments
 from gpulint.script.every_step import EveryStep
-from gpulint.script.loops import imports_environments
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop

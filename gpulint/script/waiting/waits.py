@@ -10,7 +10,7 @@ from gpulint.index import Function, Target
 from gpulint.index.walk import dotted, walk
 from gpulint.script.branches import Branches, all_of
 from gpulint.script.every_step import EveryStep, Part
-from gpulint.script.loops import is_backward, is_step
+from gpulint.script.training.step_calls import is_backward, is_step
 from gpulint.script.waiting.drained import (
     follows_hidden_read,
     follows_stop,

@@ -1,0 +1,52 @@
+"""Code that runs without gradients."""
+
+from __future__ import annotations
+
+import ast
+
+from gpulint.index import FileIndex
+from gpulint.index.build import last_name
+from gpulint.index.walk import LOOPS, walk
+
+
+def without_grad(index: FileIndex, node: ast.AST) -> bool:
+    """Whether a node runs under `no_grad`, `inference_mode` or a decorator."""
+    for above in index.ancestors(node):
+        switches: list[ast.expr] = []
+        if isinstance(above, (ast.With, ast.AsyncWith)):
+            switches = [item.context_expr for item in above.items]
+        elif isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            switches = above.decorator_list
+        if any(disables_grad(index, switch) for switch in switches):
+            return True
+        if isinstance(above, ast.With) and _enters_no_grad(index, above, node):
+            return True
+    return False
+
+
+def _enters_no_grad(index: FileIndex, block: ast.With, node: ast.AST) -> bool:
+    """`with ExitStack() as stack: stack.enter_context(torch.no_grad())`."""
+    row = getattr(node, "lineno", 0)
+    return any(
+        isinstance(call, ast.Call)
+        and last_name(call) == "enter_context"
+        and bool(call.args)
+        and disables_grad(index, call.args[0])
+        for statement in block.body
+        if statement.lineno <= row
+        for call in walk(statement)
+        if not isinstance(statement, LOOPS)
+    )
+
+
+def disables_grad(index: FileIndex, node: ast.expr) -> bool:
+    """Whether an expression is `no_grad()` or one of its kin."""
+    call = node if isinstance(node, ast.Call) else None
+    name = index.qualified(call.func if call else node) or ""
+    last = name.rpartition(".")[2]
+    if last in ("no_grad", "inference_mode"):
+        return True
+    if last != "set_grad_enabled" or call is None:
+        return False
+    values = [*call.args, *(k.value for k in call.keywords)]
+    return any(isinstance(v, ast.Constant) and not v.value for v in values)
