@@ -98,6 +98,7 @@ of pixels and whole degrees are read, but not rewritten.
 What validation or test data alone go through, and crops that give images of any size
 their final one: those make the copy to the GPU smaller. Nothing but flips, which cost
 less than reading the image, is a note, of low confidence where it cannot be moved. So
+is what a function does by hand, where it cannot: labels may be made of the result. So
 are pictures of at most 64 x 64 that workers make: a crop and a flip of one of CIFAR's
 take some 40 microseconds, and a few workers keep up with that.
 Samples that are made once and kept. Datasets with boxes or key points, which would have
@@ -157,6 +158,8 @@ class CpuAugmentation(Rule):
         first, *rest = found.operations
         fix, withheld = move_to_batches(script, found, taken)
         flips = only_flips(script, found)
+        light = fix is None and (flips or found.by_hand)
+        light = light or keeps_up(script, found.loader)
         return self.finding(
             script,
             first.func if isinstance(first, ast.Call) else first,
@@ -165,9 +168,7 @@ class CpuAugmentation(Rule):
             withheld=withheld,
             related=[(node, "at random as well") for node in rest],
             severity=Severity.NOTE if flips else None,
-            confidence=Confidence.LOW
-            if (flips and fix is None) or keeps_up(script, found.loader)
-            else None,
+            confidence=Confidence.LOW if light else None,
             evidence=[(found.loader.call, "makes the samples that are trained on")],
         )
 

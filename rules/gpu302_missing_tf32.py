@@ -180,9 +180,10 @@ class MissingTF32(Rule):
         if matmul_set_nearby(script) or _gains_nothing(script):
             return
         withheld = OLD if old else _guard(script)
+        usual = [x for x in loops if not script.is_doubtful(x.node)] or loops
         yield self.finding(
             script,
-            loops[0].node,
+            usual[0].node,
             "float32 matrix products of this training loop run in full precision: "
             "the file never sets it, so TF32 is off",
             fix=None if withheld else at_start(script, TITLE, SETTING),
@@ -242,7 +243,7 @@ def _may_be_small(script: Script) -> bool:
     if any(step.by_engine for step in steps) and "accelerate" not in script.frameworks:
         return True  # which may keep the weights in another format
     if not trained_models(script):
-        return False
+        return all(step.forward is None for step in steps)  # numbers that are fitted
     if script.precision.named_amp is not None:
         return True  # a switch may make the whole model half
     if any(map(imports_environments, programs(script))):

@@ -464,6 +464,48 @@ def test_trainings_of_a_few_steps(old: str, new: str, sure: Confidence) -> None:
     assert {f.confidence for f in found} == {sure}
 
 
+TIMED = """\
+import time
+
+import torch
+
+model = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(20):
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    loss = model(torch.randn(8, 8).cuda()).sum()
+    torch.cuda.synchronize()
+    forward = time.perf_counter() - start
+    loss.backward()
+    optimizer.step()
+    print(forward)
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new, sure",
+    [
+        ("", "", LOW),
+        ("    torch.cuda.synchronize()\n    forward", "    forward", HIGH),
+        ("    start = time.perf_counter()\n", "    start = 0\n", HIGH),
+    ],
+    ids=["measures", "one wait", "one time"],
+)
+def test_what_a_loop_measures(old: str, new: str, sure: Confidence) -> None:
+    options = Options(select_rules(("GPU104",)))
+    source = Source(Path("train.py"), TIMED.replace(old, new, 1))
+    found = check_source(source, options).findings
+    assert {f.confidence for f in found} == {sure}
+
+
+@pytest.mark.parametrize("steps, doubtful", [(5, True), (500, False)])
+def test_optimizers_of_a_few_steps(steps: int, doubtful: bool) -> None:
+    script = script_of(STEPS.replace("range(args.steps)", f"range({steps})"))
+    [made] = script.index.calls["torch.optim.SGD"]
+    assert script.is_doubtful(made.func) is doubtful
+
+
 LOOK = """\
 import argparse
 

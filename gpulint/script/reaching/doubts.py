@@ -67,6 +67,8 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
             return True  # what its steps cost is over at once
     if loop is not None and loop.eval and _is_a_look(script, loop):
         return True
+    if _updates_little(script, node):
+        return True
     around = [loop, *script.loops_around(node)] if loop is not None else []
     if any(stays_behind(script, x) for x in around):
         return True
@@ -77,6 +79,18 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
     return loader is not None and (
         _is_left(script, loader) or _gives_no_batch(script, loader)
     )
+
+
+def _updates_little(script: Script, node: ast.AST) -> bool:
+    """Whether an optimizer is made for trainings of a few steps alone."""
+    made = script.index.parent(node)
+    if not isinstance(made, ast.Call) or made.func is not node:
+        return False
+    if not (script.index.qualified(node) or "").startswith("torch.optim."):
+        return False
+    function = script.index.function(made)
+    near = [x for x in script.loops if x.function is function and x.steps]
+    return bool(near) and all(trains_little(script, x) for x in near)
 
 
 def _is_a_look(script: Script, loop: Loop) -> bool:

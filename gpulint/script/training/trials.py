@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 FEW = 16  # steps
-TRIED = 4  # steps of a training that only shows that it runs
+TRIED = 5  # steps of a training that only shows that it runs
+_CLOCKS = ("time.time", "time.perf_counter", "time.monotonic", "time.perf_counter_ns")
 _REACHES = (ast.Gt, ast.GtE, ast.Eq)
 
 
@@ -44,9 +45,20 @@ def trains_little(script: Script, loop: Loop) -> bool:
         whole = whole.parent
     if not loop.backward:
         return False
-    if _ends_soon(script.resolver, loop, whole):
+    if _ends_soon(script.resolver, loop, whole) or measures(script, loop):
         return True
     return (loop.function is None or bool(called)) and _is_short(script, loop)
+
+
+def measures(script: Script, loop: Loop) -> bool:
+    """Whether each step waits for the device and reads the time, again and again.
+
+    It shows what a training costs, which other settings would no longer show.
+    """
+    calls = [c for c in walk(*loop.node.body) if isinstance(c, ast.Call)]
+    names = [script.index.qualified(call.func) or "" for call in calls]
+    waits = sum(name.endswith("cuda.synchronize") for name in names)
+    return waits > 1 and sum(name in _CLOCKS for name in names) > 1
 
 
 def _is_short(script: Script, loop: Loop) -> bool:
