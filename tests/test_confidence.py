@@ -589,6 +589,28 @@ def test_what_is_done_by_hand_and_cannot_be_moved() -> None:
     assert sure("GPU207", turned) == {Confidence.LOW}
 
 
+PERHAPS = """\
+import torch
+from torch.utils.data import DataLoader
+
+def assess(model, held_out, loss):
+    device, total, loader = torch.device("cuda"), 0, None
+    if held_out is not None:
+        loader = DataLoader(held_out, batch_size=8, num_workers=0)
+    if loader is not None:
+        with torch.no_grad():
+            for x, y in loader:
+                total += loss(model(x.to(device)), y.to(device))
+"""
+
+
+def test_a_loader_that_there_may_not_be_is_known_all_the_same() -> None:
+    """Its process would copy each batch to pinned memory before it copies it again."""
+    assert sure("GPU102", PERHAPS) == set()
+    workers = PERHAPS.replace("num_workers=0", "num_workers=4, pin_memory=True")
+    assert sure("GPU102", workers) == {Confidence.HIGH}
+
+
 def test_flips_that_can_be_moved_are_sure() -> None:
     """GPU208 leaves the conversion of these images to the same rewrite."""
     text = fixture("gpu207_cpu_augmentation", "flipped_by_hand")

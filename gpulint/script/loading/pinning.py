@@ -264,6 +264,7 @@ def loaders_of(script: Script, loop: Loop) -> list[Loader]:
     """The loaders that a loop takes batches from; none where one is not known."""
     each = [o for i, _ in loop.items for o in iterated(script.resolver, i)]
     origins = [o for o in each if not isinstance(o.node, ast.Subscript)]
+    origins = [o for o in origins if not _is_none(o.expression)]
     asked = [c for c in loop.calls if script.index.qualified(c.func) == "next"]
     if asked:  # by each iteration, whose number says nothing
         origins = [o for o in origins if not _counts(script, o)]
@@ -273,6 +274,11 @@ def loaders_of(script: Script, loop: Loop) -> list[Loader]:
     if len(loaders) < len(origins) or not all(taken):
         return []
     return list(dict.fromkeys([*loaders, *(x for its in taken for x in its)]))
+
+
+def _is_none(node: ast.expr | None) -> bool:
+    """What stands for a loader that there may not be."""
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _counts(script: Script, origin: Origin) -> bool:
