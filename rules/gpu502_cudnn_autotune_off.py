@@ -61,8 +61,7 @@ networks of words do not count, nor do models of less than 10 000 weights. The t
 runs on the CPU, or in Lightning or the Hugging Face Trainer. Models known to have less
 than 100 000 weights (2 000 000, most of them in linear layers, for pictures of at most
 64 x 64), those of pictures of at most 28 x 28, and those that a GPU of 20 TFLOP/s
-computes in less time than the host needs to launch them, are of low confidence, as are
-models of a package that are made of attention, beside which convolutions are few.
+computes in less time than the host needs to launch them, are of low confidence.
 
 ## Source
 PyTorch Performance Tuning Guide, "Enable cuDNN auto-tuner"; PyTorch documentation,
@@ -82,7 +81,7 @@ from gpulint.script.modelling.model_size import (
     is_tiny,
     waits_for_launches,
 )
-from gpulint.script.modelling.networks import attends, convolves_pictures
+from gpulint.script.modelling.networks import convolves_pictures
 from gpulint.script.reaching.started import (
     at_start,
     has_own_settings,
@@ -128,7 +127,7 @@ class CudnnAutotuneOff(Rule):
             "never timed: `cudnn.benchmark` is off",
             fix=None if withheld else at_start(script, TITLE, SETTING),
             withheld=withheld,
-            confidence=Confidence.LOW if small or attends(script) else None,
+            confidence=Confidence.LOW if small else None,
         )
 
 
