@@ -6,7 +6,6 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
 from gpulint.index.module_search import is_run
@@ -14,9 +13,6 @@ from gpulint.index.paths import adds_known_folders
 from gpulint.script.neighbours import MAX_FILES
 from gpulint.script.reaching.implicit_imports import ADDS_FOLDERS
 from gpulint.torch_prose import has_prose, prose, text_of
-
-if TYPE_CHECKING:
-    pass
 
 # How a package may have names that it does not write.
 _MAKES_NAMES = re.compile(

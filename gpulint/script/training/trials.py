@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 FEW = 16  # steps
 TRIED = 5  # steps of a training that only shows that it runs
+MEASURED = 500  # and of one that only shows what it costs
 _CLOCKS = ("time.time", "time.perf_counter", "time.monotonic", "time.perf_counter_ns")
 _REACHES = (ast.Gt, ast.GtE, ast.Eq)
 
@@ -29,7 +30,7 @@ def is_trial(resolver: Resolver, loop: Loop) -> bool:
 
 
 def trains_little(script: Script, loop: Loop) -> bool:
-    """Whether a training is over after a few steps, a number that is written out.
+    """Whether a training is over after a few steps, or shows what its steps cost.
 
     Those of all its passes: what counts them starts again in none.
     """
@@ -51,17 +52,19 @@ def trains_little(script: Script, loop: Loop) -> bool:
 
 
 def measures(script: Script, loop: Loop) -> bool:
-    """Whether each step waits for the device and reads the time, again and again.
+    """Whether each of some hundred steps waits for the device and reads the time twice.
 
-    It shows what a training costs, which other settings would no longer show.
+    Other settings would no longer show what the training costs that is measured.
     """
+    if not _is_short(script, loop, MEASURED):
+        return False
     calls = [c for c in walk(*loop.node.body) if isinstance(c, ast.Call)]
     names = [script.index.qualified(call.func) or "" for call in calls]
     waits = sum(name.endswith("cuda.synchronize") for name in names)
     return waits > 1 and sum(name in _CLOCKS for name in names) > 1
 
 
-def _is_short(script: Script, loop: Loop) -> bool:
+def _is_short(script: Script, loop: Loop, most: int = TRIED) -> bool:
     """`for step in range(args.steps)`, of 2 steps where nothing else is asked for."""
     rounds = _rounds(getattr(loop.node, "iter", None))
     if loop.parent is not None or rounds is None:
@@ -71,7 +74,7 @@ def _is_short(script: Script, loop: Loop) -> bool:
     values = script.evaluator.values(rounds)
     numbers = [value.constant for value in values.known]
     meant = values.complete or all(value.default for value in values.known)
-    few = all(type(number) is int and 0 < number <= TRIED for number in numbers)
+    few = all(type(number) is int and 0 < number <= most for number in numbers)
     return meant and few and bool(numbers)
 
 
