@@ -11,11 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpulint.index.build import FileIndex, build_index, number_of
-from gpulint.index.consulted import (
-    Consulted,
-    Entry,
-    standing,
-)
+from gpulint.index.consulted import Consulted, Entry, standing
 from gpulint.index.module_search import ModuleSearch
 from gpulint.index.settings_file import Dialect, parse_settings, read_settings
 from gpulint.index.texts import Texts

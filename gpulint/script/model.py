@@ -37,10 +37,7 @@ from gpulint.script.loops import Loop, Loops
 from gpulint.script.mutations import mutations_by_name
 from gpulint.script.no_grad import without_grad
 from gpulint.script.numerics.precision import Precision
-from gpulint.script.outside import (
-    handed_to,
-    is_shown,
-)
+from gpulint.script.outside import handed_to, is_shown
 from gpulint.script.reaching.doubts import is_doubtful
 from gpulint.script.reaching.old_packages import newest_by_imports
 from gpulint.script.reaching.test_code import is_test_code
