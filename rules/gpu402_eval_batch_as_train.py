@@ -70,7 +70,8 @@ a batch than adding up sums over its samples: means of batches would be other nu
 The number is the one that GPU401 reports, and grows with it. Samples that are not known
 to be small, one at a time, custom samplers or collate functions, a last batch that is
 dropped. Several GPUs, graphs, reinforcement learning, data of a few batches. A comment
-that gives a reason. Loops that build a graph (GPU403).
+that gives a reason. Loops that build a graph (GPU403). An evaluation that runs once,
+not in each epoch, is of low confidence.
 
 ## Source
 PyTorch Performance Tuning Guide, Disable gradient calculation for validation or
@@ -81,7 +82,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Loaders, Rule
 from gpulint.script import Script
 from gpulint.script.loading.evaluation_batches import (
@@ -117,4 +118,5 @@ class EvalBatchAsTrain(Rule):
             related=[(batch.training.call.func, "the training loader")],
             fix=fix,
             withheld=withheld,
+            confidence=None if batch.loader.reused else Confidence.LOW,
         )

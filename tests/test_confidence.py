@@ -611,6 +611,14 @@ def test_a_loader_that_there_may_not_be_is_known_all_the_same() -> None:
     assert sure("GPU102", workers) == {Confidence.HIGH}
 
 
+def test_an_evaluation_once_in_a_run() -> None:
+    each = fixture("gpu402_eval_batch_as_train", "bad")
+    once = each.replace("        print(epoch, accuracy", "    print(epoch, accuracy")
+    assert once != each
+    assert sure("GPU402", once) == {Confidence.LOW}
+    assert sure("GPU402", each) == {Confidence.HIGH}
+
+
 def test_flips_that_can_be_moved_are_sure() -> None:
     """GPU208 leaves the conversion of these images to the same rewrite."""
     text = fixture("gpu207_cpu_augmentation", "flipped_by_hand")
