@@ -499,6 +499,26 @@ def test_what_a_loop_measures(old: str, new: str, sure: Confidence) -> None:
     assert {f.confidence for f in found} == {sure}
 
 
+@pytest.mark.parametrize(
+    "line, doubtful",
+    [
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = ''", True),
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = '-1'", True),
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = '0'", False),
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = str(args.steps)", False),
+        ("if args.steps > 9:\n    os.environ['CUDA_VISIBLE_DEVICES'] = ''", False),
+        ("os.environ['TF_CPP_MIN_LOG_LEVEL'] = ''", False),
+    ],
+)
+def test_programs_that_hide_all_gpus(line: str, doubtful: bool) -> None:
+    text = STEPS.replace("default=2", "default=2000").replace(
+        "first =", f"import os\n{line}\nfirst ="
+    )
+    script = script_of(text)
+    [read] = script.index.calls_by_name["item"]
+    assert script.is_doubtful(read.func) is doubtful
+
+
 @pytest.mark.parametrize("steps, doubtful", [(5, True), (500, False)])
 def test_optimizers_of_a_few_steps(steps: int, doubtful: bool) -> None:
     script = script_of(STEPS.replace("range(args.steps)", f"range({steps})"))

@@ -148,7 +148,7 @@ def leaves_one_card(script: Script) -> bool:
     Or an option does, whose default names one.
     """
     return any(
-        _is_visible_devices(target)
+        is_visible_devices(target)
         and _names_one(script.of(assigned).evaluator.values(assigned.value))
         for index in programs(script)
         if _VISIBLE in index.source.text
@@ -157,7 +157,7 @@ def leaves_one_card(script: Script) -> bool:
     )
 
 
-def _is_visible_devices(target: ast.expr) -> bool:
+def is_visible_devices(target: ast.expr) -> bool:
     """`os.environ["CUDA_VISIBLE_DEVICES"]`."""
     key = target.slice if isinstance(target, ast.Subscript) else None
     return isinstance(key, ast.Constant) and key.value == _VISIBLE

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Function
 from gpulint.index.walk import walk
 from gpulint.script.branches import all_of, branches_of
+from gpulint.script.copying.named_cards import is_visible_devices
 from gpulint.script.copying.unmoved import stays_behind
 from gpulint.script.decorators import has_plain_decorators
 from gpulint.script.given import values_given
@@ -56,7 +57,7 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
     """
     if _is_spared(script, node, MAX_CALLS) or cannot_start(script.index):
         return True
-    if _is_for_other_chips(script) or needs_older_torch(script):
+    if _is_for_other_chips(script) or needs_older_torch(script) or _hides_gpus(script):
         return True
     loop = script.loop_at(node) or script.loop_of(node)
     if loop is not None and loop.train and loop.backward:
@@ -127,6 +128,18 @@ def _is_for_other_chips(script: Script) -> bool:
     if not heads.isdisjoint(_OF_OTHERS):
         return not any(loop.backward for loop in script.loops)
     return not heads.isdisjoint(_OF_OTHER_CHIPS) and "cuda" not in script.source.text
+
+
+def _hides_gpus(script: Script) -> bool:
+    """`os.environ["CUDA_VISIBLE_DEVICES"] = ""` at the top of a file, and no other."""
+    given = [
+        statement.value
+        for statement in script.index.tree.body
+        if isinstance(statement, ast.Assign)
+        if any(map(is_visible_devices, statement.targets))
+    ]
+    hidden = [getattr(value, "value", None) in ("", "-1") for value in given]
+    return bool(hidden) and all(hidden)
 
 
 def _is_left(script: Script, loader: Loader) -> bool:
