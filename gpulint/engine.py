@@ -36,7 +36,6 @@ from gpulint.terms import Terms
 from gpulint.text_edits import apply_fixes
 
 MAX_PASSES = 100
-_NEWER = "needs a newer Python"
 # `except IOError, error:` of Python 2; two classes without parentheses are of 3.14.
 _OLD_EXCEPT = re.compile(r"^\s*except\s+[\w.]+\s*,\s*[a-z_]\w*\s*:", re.MULTILINE)
 _ASYNC = re.compile(r"\basync\s*=")  # `tensor.cuda(async=True)` of PyTorch 0.3
@@ -251,7 +250,9 @@ def _syntax(source: Source, error: SyntaxError) -> SourceError:
         Tree(source)
     except (SourceError, LookupError):
         return wrong
-    return SourceError(f"not analysed: {_NEWER} ({message})", error.lineno or 1)
+    return SourceError(
+        f"not analysed: needs a newer Python ({message})", error.lineno or 1
+    )
 
 
 def _trouble_in(source: Source, error: SourceError, options: Options) -> list[Finding]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from gpulint.finding import Confidence, Effect, Evidence, Finding, Place, Severity
-from gpulint.script.rewriting.fixes import compile_fix
 from gpulint.targets import Hardware
 
 if TYPE_CHECKING:
@@ -235,6 +234,8 @@ class Rule:
         project's torch is too old for what it emits, the finding has none and says
         why. Where nothing shows that a program comes there, its confidence is low.
         """
+        from gpulint.script.rewriting.fixes import compile_fix  # rules are listed alone
+
         if not self.of_switches and script.is_doubtful(at):
             confidence = Confidence.LOW
         effect = effect or self.effect

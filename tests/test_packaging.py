@@ -139,3 +139,14 @@ def test_import_loads_nothing(unpacked: Path, tmp_path: Path) -> None:
         "print(*sorted(set(sys.modules) - before))"
     )
     assert isolated([unpacked], "-c", code, cwd=tmp_path).split() == ["gpulint"]
+
+
+def test_rules_and_commands_load_no_script_model(
+    unpacked: Path, tmp_path: Path
+) -> None:
+    """What a check of cached files, or a list of rules, has no need of."""
+    code = (
+        "import sys, gpulint.rule, gpulint.registry, gpulint.cli.check; "
+        "print('gpulint.script' in sys.modules)"
+    )
+    assert isolated([unpacked], "-c", code, cwd=tmp_path).strip() == "False"
