@@ -1,4 +1,4 @@
-"""Why a place may be one that no program, run on a GPU as usual, ever comes to.
+"""Why no program, run on a GPU as usual, may ever come to a place, or only a few times.
 
 What is found there is no less true, so it is of low confidence and not left out.
 """
