@@ -77,7 +77,8 @@ sample, whose products are those of a single frame, layers of which no size is k
 models that are not known in a file that writes 64 features and less (`hidden_dim=64`),
 programs that play in an environment, or that name formats of 16 bits, numbers that are
 fitted without a model, and projects that no PyTorch from 1.7 on can run, the first with
-TF32. A constant switches the training off, or it is a trial: a few steps, or a search after which the optimizer is put back.
+TF32. A constant switches the training off, or it is a trial: a few steps, or a search
+after which the optimizer is put back.
 The newest PyTorch that the project allows, or that can run its code, is one of 1.7 to
 1.11, which multiplied in TF32 by default. The model is float64, the script runs on the
 CPU or on MPS, or the Hugging Face Trainer or another framework with settings of its own
