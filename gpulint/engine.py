@@ -39,6 +39,9 @@ MAX_PASSES = 100
 # `except IOError, error:` of Python 2; two classes without parentheses are of 3.14.
 _OLD_EXCEPT = re.compile(r"^\s*except\s+[\w.]+\s*,\s*[a-z_]\w*\s*:", re.MULTILINE)
 _ASYNC = re.compile(r"\basync\s*=")  # `tensor.cuda(async=True)` of PyTorch 0.3
+_IMPORT = re.compile(
+    rf"^\s*(?:from|import)\b[^\n#]*(?:{'|'.join(FRAMEWORKS)})", re.MULTILINE
+)
 _DATABRICKS = "# Databricks notebook source"
 RECURSION_LIMIT = 6000  # 150 links take a few Python frames each
 # Nothing in the text is deep: the error is ours.
@@ -256,7 +259,7 @@ def _syntax(source: Source, error: SyntaxError) -> SourceError:
 
 
 def _trouble_in(source: Source, error: SourceError, options: Options) -> list[Finding]:
-    if error.code == "GPU001" and (source.generated or not _names_framework(source)):
+    if error.code == "GPU001" and (source.generated or not _imports_framework(source)):
         return []
     if error.code == "GPU000":
         if _is_no_training_code(source, options):
@@ -274,13 +277,15 @@ def _is_no_training_code(source: Source, options: Options) -> bool:
     if newest is not None and newest < (1, 0):
         return True
     template = any("{{" in part for part in source.path.parts)
-    return template or not _names_framework(source)
+    return template or not _imports_framework(source)
 
 
-def _names_framework(source: Source) -> bool:
-    """Whether any framework is named in the code of a file."""
-    code = re.sub(r"#.*", "", source.text)
-    return any(name in code for name in FRAMEWORKS)
+def _imports_framework(source: Source) -> bool:
+    """Whether a line of a file imports a framework, or a package named after one.
+
+    A file that installs one, or hands its name on, has nothing of it to check.
+    """
+    return _IMPORT.search(source.text) is not None
 
 
 def _is_of_old_python(source: Source, error: SourceError) -> bool:

@@ -17,7 +17,7 @@ None.
 
 ## When not
 A file written for a newer Python than the one that runs gpulint is GPU001. A file that
-names no framework has nothing for gpulint to check: an old script for Python 2 beside
+imports no framework has nothing for gpulint to check: an old script for Python 2 beside
 the training code. Neither has one for Python 2 and other frameworks than PyTorch, which
 have left it long ago, nor a project for torch 0.x, nor a template, whose path has `{{`
 in it. A Databricks notebook with commands beside its Python is GPU001. Of low
