@@ -1,4 +1,4 @@
-"""How a file sets floating-point precision: mixed precision, TF32, float64."""
+"""How a file sets floating-point precision: mixed precision and TF32."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ _AMP = re.compile(
     re.IGNORECASE,
 )
 _MATMUL = re.compile(r"float32_matmul_precision|fp32_precision")
-_DOUBLE = re.compile(r"float64|set_default_dtype|DoubleTensor|^double$")
 _DETERMINISTIC = re.compile(r"use_deterministic_algorithms|^deterministic$")
 
 
@@ -132,11 +131,6 @@ class Precision:
                 if "cudnn" not in name:
                     return attribute
         return self._first(_MATMUL)
-
-    @cached_property
-    def double(self) -> ast.AST | None:
-        """Where float64 is asked for."""
-        return self._first(_DOUBLE)
 
     @cached_property
     def deterministic(self) -> ast.AST | None:
