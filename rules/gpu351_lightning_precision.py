@@ -44,7 +44,8 @@ has bfloat16, "16-mixed" on compute capability 7.x (Lightning scales the loss), 
 "32-true", as before.
 
 Withheld where the program calls what autocast refuses (`BCELoss`) or what needs float32
-(Fourier transforms, linear algebra), where gradients are clipped or `backward` is
+(Fourier transforms, linear algebra), where its modules do what half precision breaks
+(`masked_fill(mask, -1e9)`, as in GPU301), where gradients are clipped or `backward` is
 called past Lightning, which would not know of the scaler, where the model generates
 text (its weights may be stored in float16, which a scaler refuses), where it has
 recurrent layers (cuDNN runs them in float16 under "bf16-mixed" too, unscaled), and

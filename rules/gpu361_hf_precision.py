@@ -33,8 +33,9 @@ stands.
 
 Withheld where the model generates text: its weights may be stored in float16, which
 `fp16` refuses to train, and the T5 family overflows in float16. Withheld also where the
-program calls what autocast refuses (`BCELoss`), or makes recurrent layers: cuDNN runs
-these in float16 under `bf16` too, and no loss is scaled then.
+program calls what autocast refuses (`BCELoss`), has modules of its own that do what
+half precision breaks (`masked_fill(mask, -1e9)`, as in GPU301), or makes recurrent
+layers: cuDNN runs these in float16 under `bf16` too, and no loss is scaled then.
 
 ## When not
 `bf16` or `fp16` is given or may be: by a parser, a settings file or `**kwargs` that

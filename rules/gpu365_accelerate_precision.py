@@ -37,9 +37,11 @@ compute capability 7.x (Accelerate scales the loss), and None elsewhere and unde
 `accelerate launch`, whose configuration then stands as before.
 
 Withheld where the program calls what autocast refuses (`BCELoss`) or what needs
-float32, and where gradients are clipped or `backward` is called past Accelerate, which
-would not know of the scaler, where it has recurrent layers, which cuDNN runs in float16
-under "bf16" too, unscaled, and where the model generates text: its weights may be
+float32, where its own modules do what GPU301 asks for (`masked_fill(mask, -1e9)`), and
+where gradients are clipped or `backward` is called past Accelerate, which would not
+know of the scaler, or clipped by Accelerate before all are accumulated, which unscales
+them twice. Where it has recurrent layers, which cuDNN runs in float16 under "bf16" too,
+unscaled, and where the model generates text or is of the T5 family: its weights may be
 stored in float16, which a scaler refuses to train.
 
 ## When not
@@ -63,7 +65,11 @@ from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Calls, Hardware, Rule
 from gpulint.script import Script
 from gpulint.script.frameworks.trainer_calls import Maker, names_of, trainer_calls
-from gpulint.script.frameworks.trainer_precision import has_formats, why_not_mixed
+from gpulint.script.frameworks.trainer_precision import (
+    clips_again,
+    has_formats,
+    why_not_mixed,
+)
 from gpulint.script.modelling.models import trained_models
 from gpulint.script.modelling.networks import has_large, is_surely_large
 from gpulint.script.reaching.commands import passes_option
@@ -100,7 +106,7 @@ class AcceleratePrecision(Rule):
         sure = known or is_surely_large(script)
         runtime, imports = script.names.runtime
         build = set_keywords(mixed_precision=f"{runtime}.accelerate_precision()")
-        withheld = why_not_mixed(script)
+        withheld = why_not_mixed(script) or clips_again(script)
         told = passes_option(script, calls[0].call, "--mixed_precision")
         for made in calls:
             title = "Let the machine choose the precision"

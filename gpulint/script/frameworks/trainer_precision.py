@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index.build import last_name
 from gpulint.index.walk import walk
+from gpulint.script.branches import branches_of
 from gpulint.script.environments import imports_environments
 from gpulint.script.frameworks.fitted import uses
 from gpulint.script.frameworks.trainer_calls import Maker, TrainerCall
@@ -15,8 +16,10 @@ from gpulint.script.frameworks.trainers import uses_cpu
 from gpulint.script.loading.batches_taken import is_imported
 from gpulint.script.neighbours import run_together
 from gpulint.script.numerics.half import RECURS, exact_mathematics, recurs
+from gpulint.script.numerics.hazards import hazard_in_modules
 from gpulint.script.numerics.protected import why_protected_program
 from gpulint.script.reaching.started import trains_in_double
+from gpulint.script.training.step_calls import is_step
 
 if TYPE_CHECKING:
     from gpulint.index import FileIndex
@@ -50,6 +53,9 @@ _TRAINS = {Maker.LIGHTNING_TRAINER: ".fit(", Maker.FABRIC: ".backward("}
 _EVALUATES = frozenset("test validate predict".split())
 _ON_GPUS = ("gpu", "cuda", "auto")
 _PLAIN = ("auto", "ddp", "ddp_spawn", "ddp_notebook", "ddp_find_unused_parameters_true")
+# Of an Accelerator.
+_ACCUMULATES = ("accumulate", "no_sync")
+_CLIPS_UNSCALED = ("clip_grad_norm_", "clip_grad_value_")
 _CLIPS = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_")
 
 
@@ -134,7 +140,7 @@ def why_not_mixed(script: Script) -> str | None:
         return protected
     if recurs(script):
         return RECURS
-    if script.source.has(_GENERATES):
+    if any(index.source.has(_GENERATES) for index in run_together(script)):
         return "the model's weights may be stored in float16"
     found = exact_mathematics(script)
     if found is not None:
@@ -148,7 +154,40 @@ def why_not_mixed(script: Script) -> str | None:
                 return f"`{last}` {verb} {why}"
     if any(_is_plain_backward(c) for c in script.index.all(ast.Call)):
         return "`backward()` is called past the trainer, without its scaler"
+    return hazard_in_modules(script)
+
+
+def clips_again(script: Script) -> str | None:
+    """Why Accelerate's scaler may be asked to unscale gradients twice for one update.
+
+    Its `clip_grad_norm_` unscales whenever it is called; what accumulates gradients
+    must call it where the optimizer steps alone: behind `sync_gradients`.
+    """
+    files = run_together(script)
+    at_once = not any(
+        index.calls_by_name.get(name) for index in files for name in _ACCUMULATES
+    )
+    for index in files:
+        for name in _CLIPS_UNSCALED:
+            for call in index.calls_by_name.get(name, ()):
+                if not _clips_at_update(index, call, at_once):
+                    return f"`{name}` unscales gradients before all are accumulated"
     return None
+
+
+def _clips_at_update(index: FileIndex, call: ast.Call, at_once: bool) -> bool:
+    """Whether a clipping stands behind `sync_gradients`, or is met by each step."""
+    around = branches_of(index, call)
+    tests = (branch.test for branch, _ in around if isinstance(branch, ast.If))
+    if any("sync_gradients" in ast.unparse(test) for test in tests):
+        return True
+    steps = [
+        branches_of(index, step)
+        for step in index.calls_by_name.get("step", ())
+        if is_step(step) and index.scope(step) is index.scope(call)
+    ]
+    met = not steps or any(set(its) <= set(around) for its in steps)
+    return at_once and met
 
 
 def _is_plain_backward(call: ast.Call) -> bool:

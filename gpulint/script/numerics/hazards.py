@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpulint.index.walk import dotted, walk
+from gpulint.script.neighbours import run_together
 from gpulint.script.numerics.half import EXACT, Formats
 from gpulint.script.numerics.reached import reached, runs_a_model
 
@@ -34,13 +35,19 @@ _NEAREST_TO_1 = 0.9961  # the last number before 1 in bfloat16
 
 
 def hazard(script: Script, statements: tuple[ast.stmt, ...]) -> str | None:
-    """Why these statements may fail or go wrong in half precision."""
+    """Why statements, or modules of their file, may go wrong in half precision."""
     formats = Formats(script)
     for node in walk(*reached(script, statements)):
         reason = _hazard(script, formats, node)
         if reason is not None:
             return f"`{script.text(node).splitlines()[0]}` {reason}"
     return None
+
+
+def hazard_in_modules(script: Script) -> str | None:
+    """Why modules of the program's own files may fail or go wrong in half precision."""
+    of_files = (hazard(script.of(i.tree), ()) for i in run_together(script))
+    return next((reason for reason in of_files if reason is not None), None)
 
 
 def is_gram(script: Script, node: ast.AST) -> bool:
