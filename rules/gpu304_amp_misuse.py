@@ -46,9 +46,11 @@ for x, y in loader:
 
 ## Fix
 The missing `unscale_`, `scaler.step` or `update` where it belongs; `enabled=False` for
-a scaler of bfloat16, whose calls then do nothing but what they are given. Withheld
-where the same line also serves steps without a scaler, or where clipping and step are
-not run together. None for weights in float16.
+a scaler of bfloat16, whose calls then do nothing but what they are given. Where
+options of their own switch several clippings on, it stands before all of them. Withheld
+where the same line also serves steps without a scaler, where clipping and step are not
+run together, or where another clipping has an `unscale_` already: twice raises. None
+for weights in float16.
 
 ## When not
 `backward` inside autocast is advised against, but computes the same gradients. Scalers
@@ -88,6 +90,7 @@ from gpulint.script.rewriting.syntax import set_keywords
 
 OWN_STEPS = frozenset({"lightning", "accelerate", "deepspeed", "fastai", "ignite"})
 SHARED = "the same line also serves other steps"
+UNSCALED = "gradients may be unscaled already, where another clipping is on"
 
 
 class AMPMisuse(Rule):
@@ -137,18 +140,17 @@ class AMPMisuse(Rule):
         for found in scaling.clipped():
             optimizer = script.text(found.step.args[0]) if found.step.args else ""
             fix = None
-            if found.fix and optimizer:
+            if found.before is not None and optimizer:
                 code = f"{found.scaler}.unscale_({optimizer})"
-                statement = script.index.statement(found.clip)
                 title = f"Unscale the gradients of `{optimizer}` first"
-                fix = Rewrite(title, (InsertBefore(statement, code),))
+                fix = Rewrite(title, (InsertBefore(found.before, code),))
             yield self.finding(
                 script,
                 found.clip.func,
                 f"`{script.text(found.clip.func)}` clips gradients that are multiplied "
                 f"by the scale of `{found.scaler}`",
                 fix=fix,
-                withheld=None if fix else SHARED,
+                withheld=None if fix else _why_clipped_scaled(scaling),
                 related=[(found.backward.func, "the loss is scaled here")],
             )
 
@@ -209,3 +211,8 @@ class AMPMisuse(Rule):
             "both blocks",
             related=[(outer.items[0].context_expr, "it is entered here before")],
         )
+
+
+def _why_clipped_scaled(scaling: LossScaling) -> str:
+    """Why no `unscale_` can be written before a clipping."""
+    return UNSCALED if scaling.of_scaler("unscale_") else SHARED

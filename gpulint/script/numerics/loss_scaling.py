@@ -25,15 +25,16 @@ _SWITCH = re.compile(r"amp|16|half|precision|scaler", re.IGNORECASE)
 class Unscaled:
     """Gradients that are clipped while they are scaled.
 
-    `fix` is whether `unscale_` can stand before the clipping: it runs whenever the
-    scaler's `step`, which is of one optimizer, and no loss is left as it is.
+    `before` is the statement before which `unscale_` can stand: it runs whenever the
+    scaler's `step`, which is of one optimizer, no loss is left as it is, and nothing
+    else unscales.
     """
 
     scaler: str
     clip: ast.Call
     step: ast.Call
     backward: ast.Call
-    fix: bool
+    before: ast.stmt | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,9 +106,7 @@ class LossScaling:
     def clipped(self) -> Iterator[Unscaled]:
         """The first clipping of each `scaler.step` that comes without `unscale_`."""
         steps, seen = self.of_scaler("step"), set[ast.Call]()
-        for clip in self.calls:
-            if not clips(self.index, clip):
-                continue
+        for clip in self._clips:
             scaled = [b for b in self.backward if self._follows(clip, b)]
             after = [s for s in steps if self._follows(s, clip)]
             if not scaled or not after or after[0] in seen:
@@ -117,8 +116,22 @@ class LossScaling:
                 continue
             seen.add(step)
             alone = len({self.script.text(a) for s in steps for a in s.args}) == 1
+            alone = alone and not self.of_scaler("unscale_")  # twice raises
             fix = self._always(clip, backward) and self._together(clip, step) and alone
-            yield Unscaled(self.name, clip, step, backward, fix)
+            before = self._first(clip, step) if fix else None
+            yield Unscaled(self.name, clip, step, backward, before)
+
+    @cached_property
+    def _clips(self) -> list[ast.Call]:
+        return [call for call in self.calls if clips(self.index, call)]
+
+    def _first(self, clip: ast.Call, step: ast.Call) -> ast.stmt:
+        """The clipping, or what is around it and not around others before the step."""
+        holder = self._meeting(step, clip)[1]
+        later = self._clips[self._clips.index(clip) + 1 :]
+        others = (c for c in later if self._follows(step, c))
+        alone = all(self.index.inside(other, holder) for other in others)
+        return self.index.statement(clip) if alone else holder
 
     def _follows(self, later: ast.Call, earlier: ast.Call) -> bool:
         """Whether a call comes after another on one way through the function."""
@@ -144,6 +157,8 @@ class LossScaling:
                 continue
             last = call.func.attr if isinstance(call.func, ast.Attribute) else ""
             if last in ("unscale_", "get_scale", "step"):
+                if self._is_of_another(call, clip):
+                    continue
                 return True
             if self._hands_on([call]):
                 return True
@@ -151,6 +166,15 @@ class LossScaling:
             if function is not None and _mentions(function, "unscale_", "grad"):
                 return True
         return _reads_gradients(self.scope, rows)
+
+    def _is_of_another(self, call: ast.Call, clip: ast.Call) -> bool:
+        """Whether a call stands in a branch of its own, with another clipping."""
+        for above in self.index.ancestors(call):
+            if self.index.inside(clip, above):
+                return False
+            if isinstance(above, ast.If):
+                return any(self.index.inside(other, above) for other in self._clips)
+        return False
 
     def _is_switched(self, clip: ast.Call, backward: ast.Call) -> bool:
         """Whether a test that is about the scaler decides on the clipping alone."""
