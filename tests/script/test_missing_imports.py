@@ -76,6 +76,44 @@ def test_a_copy_whose_module_stayed_where_it_was(
     assert found[11 + text.partition("class")[0].count("\n") - 3] is sure
 
 
+@pytest.mark.parametrize(
+    "files, sure",
+    [
+        ({"new/user.py": "from new.prepare import model\n"}, LOW),
+        ({}, HIGH),
+        ({"runs/user.py": "import sys\nsys.path.append('new')\n"}, HIGH),
+        ({"run.sh": "PYTHONPATH=new python runs/engine.py\n"}, HIGH),
+        ({"prepare.py": "model = None\n"}, HIGH),
+    ],
+    ids=["in a package", "of no package", "not imported so", "by a script", "above"],
+)
+def test_a_module_that_went_into_a_package(
+    tmp_path: Path, files: dict[str, str], sure: Confidence
+) -> None:
+    text = f"import prepare\n{LOOP}{STARTS}"
+    moved = {"runs/engine.py": text, "new/prepare.py": "model = None\n"}
+    found = confidences(tmp_path, README | moved | files, "runs/engine.py")
+    assert found[12] is sure
+
+
+@pytest.mark.parametrize(
+    "files, sure",
+    [
+        ({"tasks/waves.py": ""}, LOW),
+        ({"tasks/waves.py": "", "tasks/heat.py": "h = 1\n"}, HIGH),
+        ({"tasks/waves.py": "", "tasks/heat/net.py": ""}, HIGH),
+        ({"tasks/waves.py": "", "tasks/heat.so": ""}, HIGH),
+    ],
+    ids=["missing", "there", "a folder", "built"],
+)
+@pytest.mark.parametrize("line", ["import tasks.heat as h", "from tasks.heat import h"])
+def test_a_folder_without_an_init_that_lacks_a_module(
+    tmp_path: Path, line: str, files: dict[str, str], sure: Confidence
+) -> None:
+    given = {"engine.py": f"{line}\n{LOOP}", "main.py": MAIN, ".git/HEAD": ""}
+    assert confidences(tmp_path, given | files)[12] is sure
+
+
 def test_prose_is_full_of_plain_words(tmp_path: Path) -> None:
     prose = "# Net\n\nThe dataset is split.\n"
     files = {

@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
 from gpulint.index.module_search import is_run
@@ -13,6 +14,9 @@ from gpulint.index.paths import adds_known_folders
 from gpulint.script.neighbours import MAX_FILES
 from gpulint.script.reaching.implicit_imports import ADDS_FOLDERS
 from gpulint.torch_prose import has_prose, prose, text_of
+
+if TYPE_CHECKING:
+    from gpulint.index.project import Project
 
 # How a package may have names that it does not write.
 _MAKES_NAMES = re.compile(
@@ -128,7 +132,9 @@ def _imports_nothing(
     """The same; `guess`: also of what only looks as if it had been the project's."""
     if isinstance(statement, ast.Import):
         return guess and any(
-            _was_left_out(index, alias.name) or _lies_elsewhere(index, alias.name)
+            _lies_nowhere(index, alias.name)
+            or _was_left_out(index, alias.name)
+            or _lies_elsewhere(index, alias.name)
             for alias in statement.names
         )
     module = _module_of(statement)
@@ -223,7 +229,7 @@ def _lies_nowhere(index: FileIndex, module: str) -> bool:
     """
     project = index.project
     head, _, rest = module.partition(".")
-    if project is None or not rest or index.owns(module):
+    if project is None or not rest or index.member(module) is not None:
         return False
     if (
         head in sys.stdlib_module_names
@@ -260,15 +266,30 @@ def _was_left_out(index: FileIndex, module: str) -> bool:
 def _lies_elsewhere(index: FileIndex, module: str) -> bool:
     """`import prepare` in a script's copy: only beside the first one is a `prepare.py`.
 
-    Of a program that says itself where it looks, all by constant paths.
+    Of a program that says itself where it looks, all by constant paths, or where
+    nothing adds folders and it lies in a package whose name other imports have.
     """
     project, head = index.project, module.partition(".")[0]
-    if project is None or not is_run(index) or head not in _PLAIN_WORDS:
+    if project is None or not is_run(index) or index.owns(module):
         return False
-    if index.owns(module) or not adds_known_folders(index, project.root):
+    if not set(head.split("_")) <= _PLAIN_WORDS or _is_required(index, head, True):
         return False
-    there = any(path.name == f"{head}.py" for path in project.files)
-    return there and not _is_required(index, head, folder=True)
+    there = [path for path in project.files if path.name == f"{head}.py"]
+    if adds_known_folders(index, project.root):
+        return bool(there)
+    if index.source.has(ADDS_FOLDERS) or _names_folders(index, project):
+        return False
+    return bool(there) and all(
+        project.mentions(f"from {path.parent.name}.{head} import") for path in there
+    )
+
+
+def _names_folders(index: FileIndex, project: Project) -> bool:
+    """Whether prose or a shell script says where Python is to look for modules."""
+    folders = (project.root, index.source.path.parent)
+    scripts = (path for f in folders for path in project.in_folder(f, "*.sh"))
+    texts = (text_of(path) for path in (*prose(project.root), *scripts))
+    return any(ADDS_FOLDERS.search(text) for text in texts)
 
 
 def _is_required(index: FileIndex, package: str, folder: bool = False) -> bool:
