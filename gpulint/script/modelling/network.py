@@ -68,8 +68,8 @@ _VOCABULARY = re.compile(r"(?i)vocab|tokens?\b|words?\b|n_?token")
 _SPECTRAL = re.compile(r"(^|\.)fft\.i?r?fft[2n]?$")
 _SOLVING = re.compile(
     r"(^|\.)linalg\.(solve\w*|(pseudo_?|p)?inv\w*|cholesky\w*|svd\w*|eig\w*|qr|lstsq|"
-    r"slogdet|det|lu\w*)$|\bodeint(_adjoint)?$|"
-    r"^torch\.(inverse|cholesky\w*|svd|symeig|solve|lstsq)$"
+    r"slogdet|det|lu\w*|matrix_(exp|power))$|\bodeint(_adjoint)?$|"
+    r"^torch\.(inverse|cholesky\w*|svd\w*|symeig|solve|lstsq|matrix_(exp|power))$"
 )
 # Each step of a solver, and of a recurrent cell, waits for the one before.
 _CELLS = re.compile(

@@ -43,9 +43,15 @@ _KEEPS = frozenset(
     "neg max min amax amin clamp permute transpose contiguous expand stack cat".split()
 )
 EXACT = re.compile(
-    r"^torch\.(linalg\.|fft\.|complex|inverse$|svd$|qr$|eig$|symeig$|cholesky|det$|"
-    r"logdet$|slogdet$|pinverse$|solve$|lstsq$|lu$|stft$|istft$|rfft$|irfft$|fft$|"
+    r"^torch\.(linalg\.|fft\.|complex|inverse$|svd|qr$|eig$|symeig$|cholesky|det$|"
+    r"logdet$|slogdet$|pinverse$|solve$|lstsq$|lu$|lu_|stft$|istft$|rfft$|irfft$|fft$|"
+    r"matrix_exp$|matrix_power$|triangular_solve$|pca_lowrank$|lobpcg$|geqrf$|"
     r"view_as_complex|polar$)"
+)
+# Methods of tensors that do the same, whatever holds the tensor.
+_EXACT_METHODS = frozenset(
+    "cholesky cholesky_inverse cholesky_solve det inverse logdet lu matrix_exp "
+    "matrix_power pinverse qr slogdet svd triangular_solve".split()
 )
 COMPLEX = frozenset(
     f"torch.{n}" for n in "cfloat cdouble complex32 complex64 complex128".split()
@@ -143,23 +149,35 @@ def exact_mathematics(script: Script, models: Iterable[ast.AST] = ()) -> str | N
     The first one of this file, else one of what `models` lead to in whatever files:
     nodes that make or run them.
     """
-    found = (
-        call
-        for name, calls in script.index.calls.items()
-        if EXACT.match(name)
-        for call in calls
-    )
+    found = (call for call in script.index.all(ast.Call) if needs_digits(script, call))
     first = min(found, key=lambda c: c.lineno, default=None)
     if first is not None:
         return script.text(first.func)
     for root in reached_from(script, models):
         home = script.index.home(root)
         for node in walk(root):
+            if isinstance(node, ast.Call) and needs_digits(script, node):
+                return script.text(node.func)
             if isinstance(node, (ast.Name, ast.Attribute)):
                 name = home.qualified(node) or ""
                 if EXACT.match(name) or name in COMPLEX:
                     return script.text(node)
     return None
+
+
+def needs_digits(script: Script, call: ast.Call) -> bool:
+    """Whether a call is of linear algebra and the like: `torch.inverse(a)`, `a.svd()`.
+
+    A method of that name may also be of what holds matrices, but is none of the
+    project's own functions.
+    """
+    func, home = call.func, script.index.home(call)
+    if EXACT.match(home.qualified(func) or ""):
+        return True
+    if not isinstance(func, ast.Attribute) or func.attr not in _EXACT_METHODS:
+        return False
+    holder = (dotted(func) or "").partition(".")[0]
+    return holder not in home.imports and not script.resolver.calls.callees(call)
 
 
 class Formats:

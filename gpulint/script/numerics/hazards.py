@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index.walk import dotted, walk
 from gpulint.script.neighbours import run_together
-from gpulint.script.numerics.half import EXACT, Formats
+from gpulint.script.numerics.half import Formats, needs_digits
 from gpulint.script.numerics.reached import reached, runs_a_model
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _hazard(script: Script, formats: Formats, node: ast.AST) -> str | None:
     name = script.index.qualified(node.func) or ""
     last = name.rpartition(".")[2] or getattr(node.func, "attr", "")
     values = [*node.args, *(k.value for k in node.keywords)]
-    if EXACT.match(name):
+    if needs_digits(script, node):
         return "has no half-precision form"
     if last == "apply" and isinstance(node.func, ast.Attribute):
         owner = script.resolver.classes.named(node.func.value)
