@@ -62,6 +62,8 @@ def _within(found: Declared | None, beside: Declared | None) -> Declared | None:
     """What is declared, as far as what is pinned beside it allows."""
     if found is None or beside is None or beside.highest is None:
         return found or beside
+    if found.here and beside.version and found.here < beside.version:
+        return found  # what is pinned is of another environment
     version = max(filter(None, (found.version, beside.version)), default=None)
     highest = min(filter(None, (found.highest, beside.highest)))
     if version is not None and version > highest:
@@ -199,7 +201,8 @@ def _joined(facts: list[Declared]) -> Declared | None:
     if not facts:
         return None
     lowest = min(facts, key=lambda fact: fact.version or (ANY_MINOR, 0))
-    return replace(lowest, highest=newest(fact.highest for fact in facts))
+    highest = newest(fact.highest for fact in facts)
+    return replace(lowest, highest=highest, here=lowest.highest)
 
 
 def _bounds(declared: Declared) -> Range:

@@ -34,14 +34,15 @@ class Range:
 class Declared:
     """The lower bound (major, minor), its file and its row (1-based).
 
-    `highest` is the newest release that any declaration of the project allows; None
-    for either: there is no such bound.
+    `highest` is the newest release that any declaration of the project allows, and
+    `here` the newest that this file does; None for any: there is no such bound.
     """
 
     version: Version | None
     path: Path
     row: int
     highest: Version | None = field(default=None, compare=False)
+    here: Version | None = field(default=None, compare=False)
 
 
 def lower_bound(text: str) -> Version | None:

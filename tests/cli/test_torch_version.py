@@ -448,6 +448,24 @@ def test_packages_that_need_a_torch_of_their_own(
     assert its == (lowest, highest)
 
 
+@pytest.mark.parametrize(
+    "pinned, lowest",
+    [("torch==1.11.0", (1, 11)), ("torch>=1.11", (1, 12)), ("numpy", (1, 12))],
+    ids=["of its own", "open", "none"],
+)
+def test_what_is_pinned_for_another_environment(
+    tmp_path: Path, pinned: str, lowest: tuple[int, int]
+) -> None:
+    forget()
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "requirements.txt").write_text(f"{pinned}\n")
+    conda = "dependencies:\n  - pytorch=1.12.1\n  - torchvision=0.13\n"
+    (tmp_path / "environment.yml").write_text(conda)
+    found = find_torch_version(tmp_path)
+    assert found is not None
+    assert (found.version, found.highest) == (lowest, (1, 12))
+
+
 ENVIRONMENT = """\
 channels:
   - pytorch
