@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from gpulint.index import Target
 from gpulint.index.build import last_name
 from gpulint.index.calls import TENSOR_METHODS
 from gpulint.index.values import LOADER_OPTIONS
@@ -196,10 +195,10 @@ def into_loader_kwargs(
 
 
 def _is_decided(script: Script, node: ast.expr, device: ast.expr | None) -> bool:
-    """Whether a `pin_memory` is what the runtime decides for the device anyway."""
-    if isinstance(node, ast.Constant):
-        static = device is not None and script.devices.target(device) is Target.CUDA
-        return node.value is True and static
+    """Whether a `pin_memory` asks for what the runtime decides on, as GPU202 has it.
+
+    What a script says itself, such as True, stays: the runtime may be switched off.
+    """
     asks = script.index.qualified(getattr(node, "func", None))
     if asks == "torch.cuda.is_available":
         return True
