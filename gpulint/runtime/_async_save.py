@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import multiprocessing.util
 import os
 import signal
 import sys
@@ -106,6 +107,8 @@ MOST_WAITING = 8  # files that one epoch saves; memory is looked after as well
 _lock = [threading.RLock()]  # a signal may come in the middle, and saves as well
 _running: list[_Save] = []  # the first writes, the others wait for their turn
 _prepared: list[bool] = []
+_children: list[int] = []  # process ids, of the last process and of forked parents
+_LAST = -100  # what else multiprocessing does at the end of a process comes before
 _handlers: list[tuple[Any, Any]] = []  # of SIGTERM: the one set here, the one before
 
 
@@ -202,6 +205,9 @@ def _prepare() -> None:
         atexit.register(_end)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_forget_parent)
+    if multiprocessing.parent_process() is not None and os.getpid() not in _children:
+        _children.append(os.getpid())
+        multiprocessing.util.Finalize(None, _end_child, exitpriority=_LAST)
     if threading.current_thread() is threading.main_thread():
         _catch_termination()
 
@@ -220,6 +226,15 @@ def _end() -> None:
             with contextlib.suppress(Exception):
                 stream.flush()
         os._exit(1)
+
+
+def _end_child() -> None:
+    """The same in a process of multiprocessing, which may end without `atexit`."""
+    error = _waited()
+    if error is not None:
+        _print_error(error)
+        if sys.exc_info()[0] is None:  # else its own error ends it, with a code of 1
+            raise SystemExit(1)
 
 
 def _print_error(error: BaseException) -> None:

@@ -703,6 +703,27 @@ def from_a_process():
     print(process.exitcode, os.path.exists(path), flush=True)
 
 
+def save_too_much(fails):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+    runtime.async_save(state(1), path)
+    if fails:
+        raise KeyError("of the process")
+
+
+def late_in_processes():
+    """Each finds the error of its own last save, beside one of its parent."""
+    from torch import multiprocessing
+    context = multiprocessing.get_context("fork")
+    runtime.async_save(state(1), path + ".parent")
+    codes = []
+    for fails in (False, True):
+        process = context.Process(target=save_too_much, args=(fails,))
+        process.start()
+        process.join()
+        codes.append(process.exitcode)
+    print(codes, flush=True)
+
+
 def terminated(name, prepare):
     read, write = os.pipe()
     def run():
@@ -738,7 +759,7 @@ def step():
 
 found = {"killed": killed()}
 step()
-for run in (save_and_leave, save_and_fail, save_and_exit, at_the_end, fork_and_wait, from_a_process):
+for run in (save_and_leave, save_and_fail, save_and_exit, at_the_end, fork_and_wait, from_a_process, late_in_processes):
     found[run.__name__] = (ends(run.__name__, run), step())
 torch.save(state(0), path)
 found["save_late"] = (ends("save_late", save_late), step())
@@ -828,6 +849,19 @@ def test_processes_wait_at_their_end(children: tuple[dict[str, Any], Path]) -> N
     found, folder = children
     assert found["from_a_process"] == [0, 1]
     assert (folder / "from_a_process.out").read_text() == "0 True\n"
+
+
+@needs_fork
+def test_the_last_save_of_a_process_fails(
+    children: tuple[dict[str, Any], Path],
+) -> None:
+    found, folder = children
+    assert found["late_in_processes"] == [0, None]
+    assert (folder / "late_in_processes.out").read_text() == "[1, 1]\n"
+    text = (folder / "late_in_processes.err").read_text()
+    assert text.count("gpulint: async_save: the last checkpoint was not saved") == 2
+    assert text.count("OSError: [Errno 27] File too large: ") == 2
+    assert text.count("KeyError: 'of the process'") == 1
 
 
 @needs_fork
