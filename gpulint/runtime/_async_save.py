@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import multiprocessing.util
 import os
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable
+from multiprocessing import parent_process
+from multiprocessing.util import Finalize
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -205,9 +206,9 @@ def _prepare() -> None:
         atexit.register(_end)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_forget_parent)
-    if multiprocessing.parent_process() is not None and os.getpid() not in _children:
+    if parent_process() is not None and os.getpid() not in _children:
         _children.append(os.getpid())
-        multiprocessing.util.Finalize(None, _end_child, exitpriority=_LAST)
+        Finalize(None, _end_child, exitpriority=_LAST)
     if threading.current_thread() is threading.main_thread():
         _catch_termination()
 
