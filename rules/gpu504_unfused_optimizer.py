@@ -46,7 +46,9 @@ Results differ in rounding.
 
 Withheld unless the model is seen to be on its device before the optimizer is made, and
 where gradients may be sparse, weights complex or quantized, or Apex, DeepSpeed or FSDP
-has the optimizer in hand.
+has the optimizer in hand. Withheld also where a program loads an optimizer's state, and
+scales its loss or has no mixed precision yet: a state of before says `fused=None`, and
+the scaler's next step raises.
 
 ## When not
 `fused`, `foreach`, `capturable` or `differentiable` is given, or may be by a dict. SGD:
@@ -63,6 +65,8 @@ and more) are of low confidence.
 PyTorch documentation, `torch.optim`: "Algorithms" (for-loop, foreach and fused forms).
 Measured on the CPU with torch 2.13: where the first step is left out, the momentum of
 the fused SGD is memory that nobody wrote; the fused Adam and AdamW keep their state.
+`scaler.step` of a fused Adam that has loaded the state of another: "Expected grad_scale
+and found_inf to be None".
 """
 
 from __future__ import annotations

@@ -39,6 +39,11 @@ _QUANTIZED = re.compile(
     re.IGNORECASE,
 )
 _SPARSE = re.compile(r"sparse\s*=\s*True")
+# Of an optimizer: `optimizer.load_state_dict(…)`, `opt.load_state_dict(…)`.
+_RESUMES = re.compile(
+    r"\b\w*opt\w*(\[[^\]\n]*\])?\.load_state_dict\(|\.load_state_dict\([^\n]*opt",
+    re.IGNORECASE,
+)
 _WEIGHTS = frozenset({"parameters", "named_parameters"})
 _LOOKED_AT = frozenset("param_groups state_dict state defaults zero_grad".split())
 _ON_GPU = (Target.ANY, Target.CUDA)
@@ -159,6 +164,8 @@ def _fused(
             return "the weights may be quantized"
         if _SPARSE.search(text):
             return "sparse gradients have no fused update"
+    if _resumes_with_scaler(script):
+        return "a checkpoint of the optimizer as it is would stop a gradient scaler"
     moves = [_placed(script, model, call) for model in models]
     if None in moves:
         model = script.text(models[moves.index(None)])
@@ -171,6 +178,19 @@ def _fused(
     edit = Replace(call, set_keywords(fused=value))
     title = f"Let `{kind}` update all weights in one kernel"
     return Rewrite(title, (edit,), imports, torch=LOWEST)
+
+
+def _resumes_with_scaler(script: Script) -> bool:
+    """Whether a state may be loaded that says `fused=None`, and gradients be scaled.
+
+    Loading takes `fused` back, but not that the optimizer unscales in its step, so that
+    `scaler.step` raises. Without mixed precision a scaler may come with it (GPU301).
+    """
+    files = run_together(script)
+    if not any(_RESUMES.search(index.source.text) for index in files):
+        return False
+    scales = any("GradScaler" in index.source.text for index in files)
+    return scales or script.precision.amp is None
 
 
 def _condition(
