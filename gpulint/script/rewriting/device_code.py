@@ -6,12 +6,15 @@ import ast
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gpulint.index import Target, Where
+from gpulint.index import Origin, Target, Where
+from gpulint.index.walk import dotted
 from gpulint.script.loops import Loop
 from gpulint.script.set_before import is_set_at
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
+
+_MAYBE_NONE = "torch.accelerator.current_accelerator"
 
 
 def device_condition(
@@ -23,28 +26,39 @@ def device_condition(
         return f"{torch}.cuda.is_available()", imports
     if script.devices.target(device) is Target.CUDA:
         return "True", ()
-    if may_be_none(script, device):
-        return f"{torch}.cuda.is_available()", imports
     text = script.text(device)
     if is_torch_device(script, device):
         return f'{text}.type == "cuda"', ()
-    return f'{torch}.device({text}).type == "cuda"', imports
+    asks = f'{torch}.device({text}).type == "cuda"'
+    if may_be_none(script, device):
+        return f"{text} is not None and {asks}", imports
+    return asks, imports
 
 
 def may_be_none(script: Script, device: ast.expr) -> bool:
     """Whether a device is None on some path, and the script never asks."""
-    if not isinstance(device, ast.Name) or not any(
-        isinstance(o.node, ast.Constant) and o.node.value is None
-        for o in script.resolver.origins(device)
+    name = dotted(device)
+    if name is None or not any(
+        _is_none(script, origin) for origin in script.resolver.origins(device)
     ):
         return False
     scope = script.index.scope(device)
     asks = (ast.Compare, ast.UnaryOp, ast.BoolOp, ast.If, ast.IfExp)
     return not any(
-        n.id == device.id
-        and isinstance(script.index.parent(n), asks)
-        and script.index.scope(n) is scope
-        for n in script.index.all(ast.Name)
+        dotted(node) == name
+        and isinstance(script.index.parent(node), asks)
+        and script.index.scope(node) is scope
+        for node in script.index.all(type(device))
+    )
+
+
+def _is_none(script: Script, origin: Origin) -> bool:
+    """None, or what torch gives where there is no accelerator."""
+    if isinstance(origin.node, ast.Constant):
+        return origin.node.value is None
+    made = origin.call
+    return made is not None and (
+        script.index.home(made).qualified(made.func) == _MAYBE_NONE
     )
 
 
