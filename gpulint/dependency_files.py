@@ -31,6 +31,7 @@ PACKAGES = {
     "tf-nightly-cpu": "tensorflow",
     "tf-nightly-gpu": "tensorflow",
     "pyyaml": "pyyaml",
+    "albumentations": "albumentations",
     "mindspore": "mindspore",
     "mindspore-ascend": "mindspore",
     "mindspore-cpu": "mindspore",

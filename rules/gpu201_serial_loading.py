@@ -84,8 +84,11 @@ kept on it (all workers would draw the same), a lambda, lock or local function h
 over, samples that require gradients or are made on a device that a caller may name, a
 dataset of which only the tokenizing collate function is known, a loader built in a
 loop, a dataset or sampler that the training loop steers, global variables that change
-or stand under the main guard, and a number that is the default of an option, parameter
-or class: who sets that must be obeyed.
+or stand under the main guard, a `worker_init_fn` that raises an error whenever it is
+called, and a number that is the default of an option, parameter or class: who sets that
+must be obeyed. Nor with random operations of albumentations from 1.4.21 on, which keeps
+generators of its own: forked workers have copies that nothing seeds, unless the program
+calls `set_random_seed`.
 
 ## When not
 In-memory data are copied between processes for nothing, also where an option that
@@ -118,7 +121,9 @@ draws from NumPy's global generator.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, Single- and Multi-process Data Loading; the
-Performance Tuning Guide, Enable asynchronous data loading and augmentation.
+Performance Tuning Guide, Enable asynchronous data loading and augmentation. Measured
+with albumentations 2.0.8: five crops of each of three forked workers, in two epochs,
+are the same five.
 """
 
 from __future__ import annotations

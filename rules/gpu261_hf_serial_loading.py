@@ -59,8 +59,8 @@ live on leave the order of later epochs to other draws.
 
 Withheld where workers would change what is trained on, or could not start: a dataset
 that changes itself or keeps a random generator, a callback or class of Trainer that
-speaks of datasets, a lambda or local function as transform or collator. Withheld also
-where one worker is asked for, options of workers are given, or the number comes with
+speaks of datasets, a lambda or local function as transform or collator, albumentations
+that draws (GPU201 says why). Withheld also where one worker is asked for, options of workers are given, or the number comes with
 `**` or is a default that a caller may replace.
 
 A note where samples are only read and padded, a warning where each takes work.
@@ -96,6 +96,7 @@ from gpulint.script.frameworks.trainer_calls import (
     names_of,
 )
 from gpulint.script.loading.loader_options import has_reason
+from gpulint.script.samples.albumentations_draws import REPEATS, repeats_draws
 
 NUMBER, *OTHERS = HF_TOPICS["loading"]
 FEW = (0, 1)
@@ -160,7 +161,7 @@ def _why_not(made: TrainerCall) -> str | None:
             return f"`{name}` is given, or may be"
     if made.argument(NUMBER).given and made.written(NUMBER) is None:
         return "the number comes with `**`"
-    return None
+    return REPEATS if repeats_draws(made.script) is not None else None
 
 
 def _message(made: TrainerCall, samples: Samples) -> str:

@@ -10,6 +10,8 @@ from gpulint.index import Definition, FileIndex
 from gpulint.index.walk import dotted, walk, whole_of
 from gpulint.script.loading.changes import dataset_changes, everywhere
 from gpulint.script.loading.loaders import Loader, in_loop
+from gpulint.script.reaching.failures import fails
+from gpulint.script.samples.albumentations_draws import REPEATS, repeats_draws
 from gpulint.script.samples.lasting_changes import changed_by
 
 if TYPE_CHECKING:
@@ -36,6 +38,11 @@ def why_not_shared(script: Script, loader: Loader) -> str | None:
         return (
             f"samples read `{changing}`, which changes while workers have a copy of it"
         )
+    starts = _cannot_start(script, loader)
+    if starts is not None:
+        return f"`{starts}` raises an error, and is called where there are workers"
+    if repeats_draws(script) is not None:
+        return REPEATS
     for change in dataset_changes(script, loader):
         if _during_an_epoch(script, change, loader):
             text = script.text(change).splitlines()[0]
@@ -45,6 +52,16 @@ def why_not_shared(script: Script, loader: Loader) -> str | None:
         if steered is not None:
             text = script.text(steered).splitlines()[0]
             return f"`{text}` steers the {name} while workers read ahead"
+    return None
+
+
+def _cannot_start(script: Script, loader: Loader) -> str | None:
+    """A `worker_init_fn` that fails, which nobody has met without workers."""
+    for node in loader.argument("worker_init_fn").nodes:
+        for origin in script.resolver.origins(node):
+            function = origin.node
+            if isinstance(function, ast.FunctionDef) and fails(script, function, 1):
+                return function.name
     return None
 
 
