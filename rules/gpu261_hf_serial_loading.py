@@ -60,8 +60,9 @@ live on leave the order of later epochs to other draws.
 Withheld where workers would change what is trained on, or could not start: a dataset
 that changes itself or keeps a random generator, a callback or class of Trainer that
 speaks of datasets, a lambda or local function as transform or collator, albumentations
-that draws (GPU201 says why). Withheld also where one worker is asked for, options of workers are given, or the number comes with
-`**` or is a default that a caller may replace.
+that draws (GPU201 says why). Withheld also where one worker is asked for, options of
+workers are given, or the number comes with `**` or is a default that a caller may
+replace.
 
 A note where samples are only read and padded, a warning where each takes work.
 

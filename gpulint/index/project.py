@@ -17,7 +17,7 @@ from gpulint.index.settings_file import Dialect, parse_settings, read_settings
 from gpulint.index.texts import Texts
 from gpulint.index.words import Search, Words, settings_files
 from gpulint.runtime_name import is_vendored_file
-from gpulint.source import Source, SourceError, parse
+from gpulint.source import NOTEBOOK, Source, SourceError, parse
 
 MAX_LOADED = 24_000_000  # characters of loaded files, about 1.2 GB of syntax trees
 MAX_IMPORTERS = 40
@@ -313,7 +313,9 @@ class Project:
         return [i for i in map(self.index, found) if i is not None]
 
     def _beside(self, path: Path | None, *search: str) -> tuple[Path, ...] | None:
-        """What a search finds beside a file; None: too many."""
+        """What a search finds beside a file; None: too many. Nobody uses a notebook."""
+        if path is not None and path.suffix == NOTEBOOK:
+            return ()
         searches = [search, *self._through_package(path, search)]
         self.noted.searches.update(searches)
         key = (path or self.root, search)

@@ -21,6 +21,7 @@ SIZING = ("CenterCrop", "RandomResizedCrop", "RandomCrop")
 CONVERTING = ("ToTensor", "PILToTensor", "ToImage")
 SCALING = ("ConvertImageDtype", "ToDtype")
 BYTES = 255
+_WHOLE = "_gpulint_whole"  # of what is left of a transform: the transform
 
 
 class Plan(NamedTuple):
@@ -38,6 +39,13 @@ class Plan(NamedTuple):
     def draws(self) -> bool:
         """Whether something random moves."""
         return any(step.random for step in self.moved)
+
+
+class Untouched:
+    """Gives each sample as it is: what is left of a transform that has moved."""
+
+    def __call__(self, image: Any) -> Any:
+        return image
 
 
 def identity(images: Any) -> Any:
@@ -68,9 +76,11 @@ def split_augmentation(
     at the end of the transform move.
 
     (`transform`, identity) without a GPU, where nothing can move, under GPULINT_DEBUG
-    and when switched off. The GPU's own generator makes the draws there.
+    and when switched off. The GPU's own generator makes the draws there. A transform
+    that this returned is split as the one it is of: a notebook's cell may run again.
     """
     introduce()
+    transform = getattr(transform, "__dict__", {}).get(_WHOLE, transform)
     if settings().off:
         return transform, identity
     reason = _reason_against(device)
@@ -86,7 +96,8 @@ def split_augmentation(
     names = [type(step).__name__.lower() for step in plan.moved]
     named = ", ".join(names if plan.draws else ["floats of bytes", *names])
     decide("augmentation", f"{named}: on batches, on {usable_kind(device)}")
-    kept = type(transform)(plan.kept) if plan.kept else identity
+    kept = type(transform)(plan.kept) if plan.kept else Untouched()
+    vars(kept)[_WHOLE] = transform
     return kept, Augment(plan.moved, scales=plan.scales, multiplies=plan.multiplies)
 
 

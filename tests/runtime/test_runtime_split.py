@@ -17,7 +17,8 @@ import torch
 
 from gpulint import runtime
 from gpulint.runtime._log import decisions
-from gpulint.runtime._split import Bytes
+from gpulint.runtime._settings import forget_settings
+from gpulint.runtime._split import Bytes, identity
 
 V1 = "torchvision.transforms.transforms"
 NEAREST = types.SimpleNamespace(value="nearest")
@@ -107,6 +108,22 @@ def test_switched_off_samples_are_augmented_as_before(
     kept, augment = runtime.split_augmentation(transform, "cuda")
     assert kept is transform
     assert augment(transform) is transform
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("before", [[crop()], []], ids=["some stays", "all moves"])
+def test_a_split_transform_can_be_split_again(
+    before: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transform = Compose([*before, flip(), normalize()])
+    first = runtime.split_augmentation(transform, "cuda")
+    kept, augment = runtime.split_augmentation(first[0], "cuda")
+    assert repr(augment) == repr(first[1])
+    assert [type(s) for s in getattr(kept, "transforms", [])] == [*map(type, before)]
+    assert before or kept("a sample") == "a sample"
+    monkeypatch.setenv("GPULINT_RUNTIME", "off")
+    forget_settings()
+    assert runtime.split_augmentation(kept, "cuda") == (transform, identity)
 
 
 CASES: list[tuple[str, list[Any], bool, list[str], list[str]]] = [

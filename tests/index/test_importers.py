@@ -1,0 +1,33 @@
+"""Who may use what a file defines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpulint.index import FileIndex
+from gpulint.index.build import build_index
+from gpulint.index.projects import Projects
+from gpulint.source import parse, read_source
+
+
+def index_of(path: Path) -> FileIndex:
+    source = read_source(path)
+    project = Projects(lambda root: sorted(root.rglob("*.py"))).enter(path)
+    return project.adopt(build_index(source, parse(source)))
+
+
+@pytest.mark.parametrize("name, users", [("ae.py", ["train.py"]), ("ae.ipynb", [])])
+def test_nobody_imports_a_notebook(tmp_path: Path, name: str, users: list[str]) -> None:
+    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    book = {"cells": [cell | {"source": ["size = 3"]}], "metadata": {}, "nbformat": 4}
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "ae.ipynb").write_text(json.dumps(book | {"nbformat_minor": 5}))
+    (tmp_path / "ae.py").write_text("size = 3\n")
+    (tmp_path / "train.py").write_text("from ae import size\n")
+    index = index_of(tmp_path / name)
+    assert index.project is not None
+    found = index.project.importers(index, "size", "size")
+    assert [its.source.path.name for its in found or ()] == users
