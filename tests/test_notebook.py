@@ -361,6 +361,44 @@ def test_fix_changes_only_sources() -> None:
     assert fix_source(again, ALL).text == again.text
 
 
+SUM = """\
+for epoch in range(9):
+    total = 0.0
+    for x, y in loader:
+        loss = model(x.to(device)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    print(total)
+"""
+
+
+@pytest.mark.parametrize(
+    "cells, at",
+    [
+        (["import torch\n", "x = 1\n", SUM], [0]),
+        (["import torch\n", "x = 1\nimport torch\n", SUM], [1]),
+        (["import torch\n", SUM, "import torch\n", SUM], [0, 2]),
+        (["import torch\n", SUM, "import numpy\n", SUM], [0]),
+        (["import torch\n", SUM, "import torch\n"], [0]),
+    ],
+    ids=["one", "behind others", "two parts", "no framework", "later"],
+)
+def test_each_part_of_a_notebook_imports_what_it_needs(
+    cells: list[str], at: list[int]
+) -> None:
+    chosen = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+    given = book(lines(cells[0] + chosen), *map(lines, cells[1:]))
+    options = Options(select_rules(("GPU106",)), frozenset(Effect))
+    fixed = fix_source(given, options)
+    made = json.loads(fixed.source.encode(fixed.text))["cells"]
+    imports = "from gpulint import runtime\n"
+    assert [n for n, cell in enumerate(made) if imports in cell["source"]] == at
+    again = decode_notebook(fixed.source.encode(fixed.text), PATH)
+    assert fix_source(again, options).text == again.text
+
+
 def test_workers_need_no_main_guard() -> None:
     head = "import torch\nfrom torch.utils.data import DataLoader\n"
     loader = "loader = DataLoader(Images(), 64, num_workers=4, pin_memory=True)\n"
