@@ -10,7 +10,7 @@ from gpulint.index import FileIndex
 from gpulint.index.build import last_name
 from gpulint.index.walk import walk
 from gpulint.script.loading.loaders import POSITIONS
-from gpulint.script.neighbours import MAX_FILES, run_together
+from gpulint.script.neighbours import MAX_FILES, does_import, run_together
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -44,9 +44,21 @@ def autotuning_is_set(script: Script) -> bool:
     origins = [origin for file in files for origin in file.imports.values()]
     if any(origin.partition(".")[0] in _SETTERS for origin in origins):
         return True
+    return len(files) >= MAX_FILES and _is_set_by_another(script)
+
+
+def _is_set_by_another(script: Script) -> bool:
+    """Whether a module that others import says it: not a script of its own."""
     project = script.index.project
-    all_seen = len(files) < MAX_FILES
-    return project is not None and not all_seen and any(map(project.mentions, _WORDS))
+    if project is None:
+        return False
+    homes = (project.index(path) for w in _WORDS for path in project.mentioning(w))
+    return any(
+        does_import(script, user, home)
+        for home in homes
+        if home is not None
+        for user in project.users(home)
+    )
 
 
 def pictures_are_alike(script: Script, loop: Loop) -> bool:

@@ -46,7 +46,8 @@ EXACT = re.compile(
     r"^torch\.(linalg\.|fft\.|complex|inverse$|svd|qr$|eig$|symeig$|cholesky|det$|"
     r"logdet$|slogdet$|pinverse$|solve$|lstsq$|lu$|lu_|stft$|istft$|rfft$|irfft$|fft$|"
     r"matrix_exp$|matrix_power$|triangular_solve$|pca_lowrank$|lobpcg$|geqrf$|"
-    r"view_as_complex|polar$)"
+    r"view_as_complex|polar$|"
+    r"distributions\.(\w+\.)?((LowRank)?MultivariateNormal|Wishart)$)"
 )
 # Methods of tensors that do the same, whatever holds the tensor.
 _EXACT_METHODS = frozenset(
