@@ -51,7 +51,8 @@ for epoch in range(90):
 `runtime.loader_kwargs` sets it only where there are some. The script's number and its
 other options move into the call and stay as they are. From the second epoch on the
 random draws differ, the order of a shuffled loader too: the seed that a loader draws
-for its workers is drawn once instead of once an epoch.
+for its workers is drawn once instead of once an epoch. A `loader_kwargs` that GPU201
+has written before, without a change of draws, gets `persistent=True`.
 
 No fix where samples change the dataset, since workers that live on would keep those
 changes, and where its class has a `set_epoch` that another file may call.
@@ -100,6 +101,8 @@ from gpulint.script.loading.loader_options import (
 )
 from gpulint.script.loading.rare_passes import passes_are_rare
 from gpulint.script.reaching.old_torch import runs_only_before
+from gpulint.script.rewriting.edits import Replace, Rewrite
+from gpulint.script.rewriting.syntax import set_keywords
 from gpulint.script.settings.setting_values import comes_from_settings
 
 TITLE = "Keep the workers between epochs"
@@ -128,7 +131,10 @@ class RestartingWorkers(Rule):
     def _finding(self, script: Script, loader: Loader, old: bool) -> Finding:
         withheld = KEEPS_LATER if old else why_not_kept(script, loader)
         fix = None
-        if withheld is None:
+        if withheld is None and loader.runtime_call is not None:
+            keep = Replace(loader.runtime_call, set_keywords(persistent="True"))
+            fix = Rewrite(TITLE, (keep,))
+        elif withheld is None:
             given = written_options(loader)
             was = {k: v for k, v in given.items() if k == "persistent_workers"}
             fix, withheld = into_loader_kwargs(

@@ -165,6 +165,8 @@ class LightningSerialLoading(Rule):
                 continue
             if takes_few(script, loader) or _stays_on_cpu(script, loader):
                 continue
+            if loader.decided_by_runtime:
+                continue
             if is_serial(loader):
                 yield from self._serial(script, loader, hooks)
             elif starts_workers_anew(script, loader) and _restarts(

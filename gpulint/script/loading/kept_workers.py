@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from gpulint.script.given import values_given
@@ -38,6 +39,8 @@ def stays_the_same(script: Script, loader: Loader) -> bool:
 
 def starts_workers_anew(script: Script, loader: Loader) -> bool:
     """Whether a loader has workers, or may be given some, and ends them with a pass."""
+    if loader.runtime_call is not None:
+        return _ends_by_runtime(loader.runtime_call)
     if not loader.argument("num_workers").given:
         return False
     known = values_given(script, loader.values("num_workers").known)
@@ -48,13 +51,22 @@ def starts_workers_anew(script: Script, loader: Loader) -> bool:
 
 def ends_workers(script: Script, loader: Loader) -> bool:
     """Whether workers that a loader may have end with each pass."""
-    if loader.decided_by_runtime:
-        return False
+    if loader.runtime_call is not None:
+        return _ends_by_runtime(loader.runtime_call)
     kept = loader.argument("persistent_workers")
     if kept.absent:
         return True
     off = kept.given and loader.values("persistent_workers").all_in(False)
     return off and not any(has_reason(script, node) for node in kept.nodes)
+
+
+def _ends_by_runtime(call: ast.Call) -> bool:
+    """`loader_kwargs(device)`, not told to keep workers, nor to have none."""
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    number = given.get("num_workers")
+    if None in given or (isinstance(number, ast.Constant) and not number.value):
+        return False
+    return given.keys().isdisjoint(("persistent", "persistent_workers"))
 
 
 def start_again(loader: Loader) -> str:

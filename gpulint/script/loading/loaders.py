@@ -117,13 +117,17 @@ class Loader:
     @property
     def decided_by_runtime(self) -> bool:
         """Whether `**runtime.loader_kwargs(…)` already stands in the call."""
-        index = self.evaluator.index
+        return self.runtime_call is not None
+
+    @property
+    def runtime_call(self) -> ast.Call | None:
+        """The `runtime.loader_kwargs(…)` that is unpacked in the call."""
         for keyword in self.call.keywords:
             if keyword.arg is None and isinstance(keyword.value, ast.Call):
-                name = index.qualified(keyword.value.func) or ""
+                name = self.evaluator.index.qualified(keyword.value.func) or ""
                 if name.endswith("loader_kwargs"):
-                    return True
-        return False
+                    return keyword.value
+        return None
 
     @property
     def train(self) -> bool | None:
