@@ -38,8 +38,9 @@ dtype down. `torch.autocast` needs torch 1.10, `torch.amp.GradScaler` 2.3,
 `torch.amp.custom_fwd` 2.4.
 
 No fix for names that are passed on without a call, for imports in `try`, where
-`isinstance` asks for the old scaler's class, and for NVIDIA's `apex.amp`, which is
-another API.
+`isinstance` asks for the old scaler's class, in a file that compares
+`torch.__version__` with a release which lacks the new name, and for NVIDIA's
+`apex.amp`, which is another API.
 
 ## When not
 Old names behind a test of torch's version, or in an `except`, are a fallback. Lightning
@@ -65,6 +66,7 @@ from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index.walk import dotted
+from gpulint.releases import Version
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.numerics.old_amp import (
@@ -86,6 +88,8 @@ NEW = {
     "custom_bwd": ("amp.custom_bwd", (2, 4)),
 }
 REPLACES = re.compile(r"\b(mock|patch|monkeypatch|warns|filterwarnings)\b")
+# `version.parse(torch.__version__) >= version.parse("1.6")` decides on a flag.
+ASKS = re.compile(r"torch\.__version__[^\n]*[<>]=?[^\n]*\b([12])\.(\d+)")
 DTYPES = {"cuda": "float16", "cpu": "bfloat16"}
 
 
@@ -124,7 +128,7 @@ class DeprecatedAmpApi(Rule):
     def _written_out(self, script: Script, old: OldAmp, use: Use) -> Finding:
         torch, imports = torch_as_written(script, use)
         name, lowest = NEW[use.name]
-        withheld = why_not(old, use)
+        withheld = why_not(old, use) or why_not_since(script, lowest)
         fix = None
         if withheld is None:
             edit = edit_of(script, use, f"{torch}.{name}")
@@ -145,6 +149,8 @@ class DeprecatedAmpApi(Rule):
     ) -> Finding:
         withheld = old.why_not_moved(statement)
         withheld = withheld or next(filter(None, (why_not(old, u) for u in uses)), None)
+        lowest = max((1, 12), *(NEW[u.name][1] for u in uses))
+        withheld = withheld or why_not_since(script, lowest)
         fix = None
         if withheld is None:
             edits = [edit_of(script, u, script.text(u.node)) for u in uses]
@@ -154,7 +160,6 @@ class DeprecatedAmpApi(Rule):
                 if any(takes_dtype(script, u) for u in uses)
                 else ()
             )
-            lowest = max((1, 12), *(NEW[u.name][1] for u in uses))
             title = "Import it from `torch.amp` and name the device"
             fix = Rewrite(title, (changed, *edits), imports, torch=lowest)
         first, *others = uses
@@ -195,6 +200,14 @@ def why_not(old: OldAmp, use: Use) -> str | None:
         return "`isinstance` asks for the old class"
     starred = use.call and any(isinstance(a, ast.Starred) for a in use.call.args)
     return "arguments are unpacked from a sequence" if starred else None
+
+
+def why_not_since(script: Script, lowest: Version) -> str | None:
+    """Whether the file asks for releases that do not have a new name yet."""
+    for asked in ASKS.finditer(script.source.text):
+        if (int(asked[1]), int(asked[2])) < lowest:
+            return "the file asks for older releases of torch, which lack the new name"
+    return None
 
 
 def edit_of(script: Script, use: Use, callee: str) -> Edit:
