@@ -77,8 +77,10 @@ operations are queued in between. A read right behind `torch.cuda.synchronize()`
 reported with it: both go, or the host waits. Comparisons with lists and what torch says
 of a tensor without a look at its values (`torch.is_tensor`) wait for nothing. Of low
 confidence is a read behind a call that may have waited: of an object that is not known,
-by the name of a method that reads. With a float16 `GradScaler`, `scaler.step` itself
-waits once a step unless the optimizer is fused.
+by the name of a method that reads, or `.item()` of what may be on the device; so is one
+before `.cpu()` or `.tolist()` of such a value, without a model run in between. With a
+float16 `GradScaler`, `scaler.step` itself waits once a step unless the optimizer is
+fused.
 
 ## Source
 The synchronising calls: `torch.cuda.set_sync_debug_mode` and the PyTorch performance

@@ -277,7 +277,7 @@ def _lies_elsewhere(index: FileIndex, module: str) -> bool:
     there = [path for path in project.files if path.name == f"{head}.py"]
     if adds_known_folders(index, project.root):
         return bool(there)
-    if index.source.has(ADDS_FOLDERS) or _names_folders(index, project):
+    if module != head or _names_folders(index, project):
         return False
     return bool(there) and all(
         project.mentions(f"from {path.parent.name}.{head} import") for path in there
@@ -285,7 +285,9 @@ def _lies_elsewhere(index: FileIndex, module: str) -> bool:
 
 
 def _names_folders(index: FileIndex, project: Project) -> bool:
-    """Whether prose or a shell script says where Python is to look for modules."""
+    """Whether anything of a project says where Python is to look for modules."""
+    if project.mentions("sys.path") or index.source.has(ADDS_FOLDERS):
+        return True
     folders = (project.root, index.source.path.parent)
     scripts = (path for f in folders for path in project.in_folder(f, "*.sh"))
     texts = (text_of(path) for path in (*prose(project.root), *scripts))

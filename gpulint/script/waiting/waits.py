@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpulint.index import Function, Target
+from gpulint.index import Function, Target, Where
 from gpulint.index.walk import dotted, walk
 from gpulint.script.branches import Branches, all_of
 from gpulint.script.every_step import EveryStep, Part
@@ -33,6 +33,8 @@ _PHASE = re.compile(r"(^|[._])(phase|mode|stage|split)$")
 _PHASES = re.compile(r"(train)|val|test|eval|infer", re.IGNORECASE)
 SHOWN = 3  # waits named in a message
 MAX_NAMES = 3  # between a wait and a test of what it reads
+_COPIES = frozenset({"tolist", "cpu"})
+_FETCHES = _COPIES | {"item"}
 _SAVES = re.compile(r"^(save|savez|dump|imsave|imwrite|savefig|savetxt|to_csv)|^save_")
 _ENVIRONMENT = re.compile(r"(^|_)(envs?|environments?|gym)\d*$|_envs?_", re.IGNORECASE)
 
@@ -42,7 +44,7 @@ class Wait(NamedTuple):
 
     `at` is where to show it: the expression, or the f-string that holds it (`ast`
     places what is inside one differently from version to version); the call that leads
-    there where it stands in another file. Not `sure`: a call before it may have waited.
+    there where it stands in another file. Not `sure`: another call may wait anyway.
     """
 
     node: ast.expr
@@ -85,6 +87,7 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
         return []
     collected: list[Part] = []
     stopping: list[Part] = []  # without a read
+    perhaps: list[Part] = []  # reads of what may be on the device
     waiting: list[tuple[int, ast.expr, ast.expr]] = []
     for number, part in enumerate(parts):
         collects = loop.eval and _is_collected(script, part, loop)
@@ -92,6 +95,8 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
             collected.append(part)
         if steps_engine(script, part.node) or measures_size(script, part.node):
             stopping.append(part)
+        if _may_read(script, part.node, _FETCHES):
+            perhaps.append(part)
         for node, value in waiting_in(script, part, loop):
             if not _waits_in(script, loop, part, value):
                 continue
@@ -99,6 +104,9 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
                 collected.append(part)  # needed, as what an evaluation collects
             else:
                 waiting.append((number, node, value))
+    reported = {node for _, node, _ in waiting}
+    perhaps = [part for part in perhaps if part.node not in reported]
+    copies = [p for p in perhaps if _may_read(script, p.node, _COPIES)]
     found: dict[ast.AST, Wait] = {}
     for number, node, value in waiting:
         part = parts[number]
@@ -111,7 +119,12 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
         if loop.train and _is_of_evaluation(part.branches):
             continue  # one function trains and evaluates
         at = part.call or _shown(script, node)
-        sure = not follows_hidden_read(script, parts, number)
+        sure = not (
+            follows_hidden_read(script, parts, number)
+            or is_drained(script, loop, part, value, perhaps)
+            or is_all_but_drained(script, parts, number, perhaps)
+            or is_read_again(script, parts, number, copies)
+        )
         found[node] = wait = Wait(
             node, value, at, part.inner, part.helper, part.branches, sure
         )
@@ -227,6 +240,15 @@ def _is_collected(script: Script, part: Part, loop: Loop) -> bool:
     fetches = move is not None and move.target is Target.CPU
     fetches = fetches or (call.func.attr in READS - {"item"} and not call.args)
     return fetches and on_device(script, call.func.value, loop)
+
+
+def _may_read(script: Script, node: ast.AST, names: frozenset[str]) -> bool:
+    """`z.detach().cpu()` of what is not known to be on the device, nor elsewhere."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    if node.func.attr not in names or node.args:
+        return False
+    return script.where(node.func.value) == Where.UNKNOWN
 
 
 def _saved(script: Script, node: ast.expr) -> bool:
