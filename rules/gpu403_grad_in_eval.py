@@ -65,10 +65,11 @@ gradients off (`no_grad`, or `torch.set_grad_enabled(False)` before the call), n
 that is handed on, as a factory of step functions does. Pipelines of diffusers and
 transformers switch gradients off themselves, as do modules whose `forward` runs all its
 parts under `no_grad`, and a model none of whose parameters asks for one
-(`requires_grad_(False)`) builds no graph. So are models that may take derivatives of
-what they give, as forces of energies: the project does somewhere, and which model it is
-is not known, or it does in the model's files. A single pass that is made once, such as
-a last test behind the training, is of low confidence.
+(`requires_grad_(False)`) builds no graph; one of which only the parameters of some list
+do builds that of a layer. So are models that may take derivatives of what they give, as
+forces of energies: the project does somewhere, and which model it is is not known, or
+it does in the model's files. A single pass that is made once, such as a last test
+behind the training, is of low confidence.
 
 ## Source
 "Autograd mechanics, Locally disabling gradient computation" in the PyTorch

@@ -25,11 +25,13 @@ _READ_FROZEN = (
 )
 _OF_NUMBERS = ("int", "float", "len", "max", "min", "round", "range")
 _REGISTERS = ("register_parameter", "register_module", "add_module")
+_PARAMETERS = ("parameters", "named_parameters")
+_FEW = 4  # parameters of the last layers
 _SWITCH = re.compile(r"\brequires_grad")
 
 
 def is_frozen(script: Script, model: ast.expr) -> bool:
-    """Whether a file switches the gradients of all parameters of a model off.
+    """Whether a file switches the gradients of a model off, or of all but few layers.
 
     `net.requires_grad_(False)`, a loop over `net.parameters()`, or a function of the
     project that has one; and nothing of the file switches any on again.
@@ -133,9 +135,25 @@ def _switched(script: Script, model: ast.expr) -> Iterator[bool]:
             yield from _by_function(script, call)
     for loop in script.index.all(ast.For):
         called = loop.iter.func if isinstance(loop.iter, ast.Call) else None
-        its = called.value if getattr(called, "attr", "") == "parameters" else None  # type: ignore[union-attr]
-        if its is not None and _is_it(script, its, model):
+        if not isinstance(called, ast.Attribute) or called.attr not in _PARAMETERS:
+            continue
+        whole = called.attr == "parameters" or _leaves_few(loop)
+        if whole and _is_it(script, called.value, model):
             yield from _in(script, loop)
+
+
+def _leaves_few(loop: ast.For) -> bool:
+    """`for name, p in net.named_parameters(): if name not in ["fc.weight", …]: …`.
+
+    What is left builds the graph of a layer or two.
+    """
+    branch = loop.body[0]
+    test = branch.test if isinstance(branch, ast.If) else None
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.NotIn):
+        return False
+    names = test.comparators[0]
+    few = isinstance(names, (ast.List, ast.Tuple, ast.Set)) and len(names.elts) <= _FEW
+    return few and len(loop.body) == 1
 
 
 def _is_it(script: Script, node: ast.expr, model: ast.expr) -> bool:
