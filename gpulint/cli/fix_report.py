@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from gpulint.engine import Fixed
     from gpulint.source import Source
     from gpulint.vendor.files import VendoredFile
+
+# A script that imports the package's runtime, not a copy of it.
+_RUNTIME = re.compile(
+    r"^\s*(from gpulint import .*\bruntime\b|import gpulint\b)", re.MULTILINE
+)
 
 
 def write_report(run: Run, results: Results, file: Path | None) -> None:
@@ -74,7 +80,8 @@ def show_diff(run: Run, results: Results, vendored: list[VendoredFile]) -> bool:
     out.flush()
     if not run.flags.quiet:
         text = f"Would fix {total(fixed)}" if fixed else "Nothing to fix"
-        click.echo(text, err=True)
+        for line in (text, *_needs(results)):
+            click.echo(line, err=True)
     return bool(fixed)
 
 
@@ -103,9 +110,27 @@ def tell(run: Run, results: Results, stderr: bool) -> None:
         lines += [line(report, entry, finding) for finding in entry.shown]
     if not run.flags.quiet:
         lines += [f"Fixed {total(fixed)}"] if fixed else []
+        lines += _needs(results)
         lines += summary(report, "Remaining:")
     for text in lines:
         click.echo(text, err=stderr)
+
+
+def _needs(results: Results) -> list[str]:
+    """What scripts that import the runtime now need where they train."""
+    changed = [result for _, result in results if is_changed(result)]
+    new = [
+        result
+        for result in changed
+        if _RUNTIME.search(result.text) and not _RUNTIME.search(result.source.text)
+    ]
+    if not new:
+        return []
+    files, train = f"{len(new)} files import", "they train"
+    if len(new) == 1:
+        files, train = "1 file imports", "it trains"
+    needs = f"`pip install 'gpulint[runtime]'` where {train}"
+    return [f"{files} gpulint.runtime now: {needs}, or fix with `--runtime vendor`"]
 
 
 def _applied(report: Report, source: Source, finding: Finding) -> str:

@@ -488,6 +488,19 @@ class TestFix:
         one, other = Path("a.py").read_text(), Path("b.py").read_text()
         assert one.replace(PACKAGE, VENDORED) == other != one
 
+    def test_it_says_what_scripts_need_from_now_on(
+        self, run: Call, write: Write
+    ) -> None:
+        needs = "import gpulint.runtime now: `pip install 'gpulint[runtime]'` where"
+        write({"a.py": SLOW, "b.py": SLOW})
+        assert f"2 files {needs} they train, or" in run("fix", "--diff").stderr
+        assert needs not in run("fix", "--diff", "-q").stderr
+        assert needs not in run("fix", "--diff", "--runtime", "vendor").stderr
+        shown = run("fix", "a.py").stdout
+        one = needs.replace("import g", "imports g")
+        assert f"1 file {one} it trains, or fix with `--runtime vendor`" in shown
+        assert needs not in run("fix", "a.py").stdout
+
     def test_the_diff_makes_both(self, run: Call, write: Write, folder: Path) -> None:
         write({"train.py": SLOW})
         shown = run("fix", "--runtime", "vendor", "--diff", "-q").stdout
