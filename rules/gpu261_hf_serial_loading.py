@@ -162,7 +162,7 @@ def _why_not(made: TrainerCall) -> str | None:
             return f"`{name}` is given, or may be"
     if made.argument(NUMBER).given and made.written(NUMBER) is None:
         return "the number comes with `**`"
-    return REPEATS if repeats_draws(made.script) is not None else None
+    return REPEATS if repeats_draws(made.script) else None
 
 
 def _message(made: TrainerCall, samples: Samples) -> str:

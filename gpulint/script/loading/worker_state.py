@@ -41,7 +41,7 @@ def why_not_shared(script: Script, loader: Loader) -> str | None:
     starts = _cannot_start(script, loader)
     if starts is not None:
         return f"`{starts}` raises an error, and is called where there are workers"
-    if repeats_draws(script) is not None:
+    if repeats_draws(script):
         return REPEATS
     for change in dataset_changes(script, loader):
         if _during_an_epoch(script, change, loader):

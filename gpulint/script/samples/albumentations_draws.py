@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpulint.index import FileIndex
     from gpulint.script.model import Script
 
-OWN_DRAWS = (1, 4)  # the first release with some that may have generators of its own
+OWN_DRAWS = (1, 4)  # of which some releases have generators of their own
 REPEATS = "albumentations draws the same numbers in all workers, in each epoch"
 _SEEDS = "set_random_seed("  # of a `Compose`, in a `worker_init_fn`
 # Operations that draw nothing.
@@ -29,16 +29,16 @@ _FIXED = frozenset(
 )
 
 
-def repeats_draws(script: Script) -> ast.Call | None:
-    """A `Compose` of a program whose random operations workers would repeat."""
+def repeats_draws(script: Script) -> bool:
+    """Whether workers would repeat the random operations of a program's `Compose`."""
     newest = script.releases("albumentations").highest
     if newest is not None and newest < OWN_DRAWS:
-        return None
+        return False
     files = [i for i in run_together(script) if "albumentations" in i.packages]
     if any(_SEEDS in index.source.text for index in files):
-        return None
+        return False
     made = (call for index in files for call in index.calls_by_name.get("Compose", ()))
-    return next((call for call in made if _draws(script.index.home(call), call)), None)
+    return any(_draws(script.index.home(call), call) for call in made)
 
 
 def _draws(index: FileIndex, compose: ast.Call) -> bool:

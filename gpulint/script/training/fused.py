@@ -41,7 +41,8 @@ _QUANTIZED = re.compile(
 _SPARSE = re.compile(r"sparse\s*=\s*True")
 # Of an optimizer: `optimizer.load_state_dict(…)`, `opt.load_state_dict(…)`.
 _RESUMES = re.compile(
-    r"\b\w*opt\w*(\[[^\]\n]*\])?\.load_state_dict\(|\.load_state_dict\([^\n]*opt",
+    r"\b\w*opt\w*(\[[^\]\n]*\])?\.load_state_dict\("
+    r"|\.load_state_dict\([^\n]*['\"]\w*opt\w*['\"]",
     re.IGNORECASE,
 )
 _WEIGHTS = frozenset({"parameters", "named_parameters"})
