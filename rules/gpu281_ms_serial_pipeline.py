@@ -67,7 +67,8 @@ are drawn at random, as each worker draws its own numbers, else `exact`.
 
 No fix where the number is a default that a caller or user may replace, where a sample
 changes the dataset, which each process would do to its own copy, or where it is made
-with a random generator that the dataset keeps.
+with a random generator that the dataset keeps, or may be made with NumPy's own, which
+MindSpore does not seed in its workers, as it does Python's.
 
 ## When not
 Stages other than a source in Python have eight workers where nothing is said. A source
@@ -82,6 +83,8 @@ confidence.
 ## Source
 MindSpore documentation, `mindspore.dataset.GeneratorDataset` (`num_parallel_workers`
 is 1) and `mindspore.dataset.config.set_num_parallel_workers` (8, at most the CPUs).
+Measured with MindSpore 2.10: two workers of a `GeneratorDataset`, or of `map`, give
+each number of `numpy.random.rand()` twice, and the same numbers in the next epoch.
 """
 
 from __future__ import annotations
@@ -100,6 +103,7 @@ from gpulint.script.frameworks.ms_workers import (
     is_one,
     is_stream,
     operations,
+    repeats_numpy,
     source_of,
     unread_parameter,
     values_of,
@@ -110,6 +114,7 @@ from gpulint.script.rewriting.syntax import code, set_keywords
 from gpulint.script.samples.datasets import Work
 
 TITLE = "Let the runtime choose the workers"
+REPEATS = "all workers would draw the same numbers from NumPy's generator"
 MANY = 8  # more CPUs than most machines with a GPU give to one process
 SET_WORKERS = f"{DATA}.config.set_num_parallel_workers"
 
@@ -147,6 +152,8 @@ class MsSerialPipeline(Rule):
         if dataset.generator is not None:
             withheld = "all workers would have a copy of the dataset's generator"
         exact = dataset.random is False
+        if not exact and repeats_numpy(script):
+            withheld = withheld or REPEATS
         unread = unread_parameter(stage)
         related: list[tuple[ast.AST, str]] = []
         if unread is not None:
@@ -171,6 +178,8 @@ class MsSerialPipeline(Rule):
         python = its is None or not all(is_native(script, o) for o in its)
         exact = its is not None and not any(draws(script, o) for o in its)
         withheld = _why_not(stage)
+        if not exact and repeats_numpy(script):
+            withheld = withheld or REPEATS
         return self.finding(
             script,
             stage.call.func,
@@ -205,11 +214,14 @@ class MsSerialPipeline(Rule):
             what = "MindSpore raises on a machine with fewer CPUs"
         runtime, imports = script.names.runtime
         chosen = f"{runtime}.ms.workers({script.text(given)})"
+        withheld = REPEATS if number <= MANY and repeats_numpy(script) else None
+        fix = Rewrite(TITLE, (Replace(given, code(chosen)),), imports)
         yield self.finding(
             script,
             call.func,
             f"the number of workers of all stages is {number}: {what}",
-            fix=Rewrite(TITLE, (Replace(given, code(chosen)),), imports),
+            fix=None if withheld else fix,
+            withheld=withheld,
             effect=Effect.EXACT if number > MANY else Effect.RANDOM,
         )
 

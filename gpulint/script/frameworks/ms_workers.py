@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Value
 from gpulint.index.walk import walk
 from gpulint.script.frameworks.ms_pipelines import DATA, GENERATOR, WORKERS, Stage
+from gpulint.script.neighbours import run_together
 from gpulint.script.samples.datasets import Dataset, Work, first_work, read_class
 from gpulint.script.samples.reachable import reachable
 
@@ -146,6 +147,19 @@ def draws(script: Script, operation: ast.expr) -> bool:
     name = script.index.qualified(operation.func) or ""
     nested = any(isinstance(n, ast.Call) for a in operation.args for n in walk(a))
     return nested or "Rand" in name or "Cut" in name or "Mix" in name
+
+
+def repeats_numpy(script: Script) -> bool:
+    """Whether a program draws from NumPy's generator, of which each worker has a copy.
+
+    MindSpore seeds Python's own in its workers, not NumPy's: all draw the same numbers,
+    and the same again in each epoch.
+    """
+    return any(
+        name.startswith("numpy.random.") and not name.endswith(".seed")
+        for index in run_together(script)
+        for name in index.calls
+    )
 
 
 def python_work(script: Script, operation: ast.expr) -> tuple[ast.AST, str] | None:
