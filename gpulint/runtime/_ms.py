@@ -149,12 +149,19 @@ class ms:
 
 
 def _set_device(target: str, device_id: int | None) -> None:
-    """With the function of newer releases, or what there was before 2.5."""
+    """With the function of newer releases, or what there was before 2.5.
+
+    Which still does where something has been computed; the new one says so then.
+    """
     mindspore = importlib.import_module("mindspore")
     if hasattr(mindspore, "set_device"):
         chosen = () if device_id is None else (device_id,)
-        mindspore.set_device(target, *chosen)
-        return
+        try:
+            mindspore.set_device(target, *chosen)
+            return
+        except RuntimeError as error:
+            if "initialized" not in str(error):
+                raise
     also = {} if device_id is None else {"device_id": device_id}
     mindspore.set_context(device_target=target, **also)
 

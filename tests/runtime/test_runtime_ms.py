@@ -91,6 +91,24 @@ def test_the_others_follow_and_each_refusal_is_told(mindspore: Fake) -> None:
     assert told in runtime.explain()
 
 
+def test_a_device_can_be_set_when_something_was_computed(
+    mindspore: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mindspore("GPU")
+    fake, calls = sys.modules["mindspore"], []
+
+    def refuse(*given: object) -> None:
+        raise RuntimeError("The runtime has been initialized, set it before")
+
+    def set_context(**given: object) -> None:
+        calls.append(given)
+
+    monkeypatch.setattr(fake, "set_device", refuse)
+    monkeypatch.setattr(fake, "set_context", set_context, raising=False)
+    assert runtime.ms.setup("GPU", 1) == "GPU"
+    assert calls == [{"device_target": "GPU", "device_id": 1}]
+
+
 def test_where_nothing_can_be_set_the_device_stays(
     mindspore: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
