@@ -55,7 +55,8 @@ for its workers is drawn once instead of once an epoch. A `loader_kwargs` that G
 has written before, without a change of draws, gets `persistent=True`.
 
 No fix where samples change the dataset, since workers that live on would keep those
-changes, and where its class has a `set_epoch` that another file may call.
+changes, where its class has a `set_epoch` that another file may call, and where batches
+may be on the device already, which the runtime would pin.
 
 ## When not
 A dataset or transform that the script changes between epochs (`dataset.set_epoch`,
@@ -99,6 +100,7 @@ from gpulint.script.loading.loader_options import (
     trains_on_cpu,
     written_options,
 )
+from gpulint.script.loading.pinning import yields_device
 from gpulint.script.loading.rare_passes import passes_are_rare
 from gpulint.script.reaching.old_torch import runs_only_before
 from gpulint.script.rewriting.edits import Replace, Rewrite
@@ -130,6 +132,9 @@ class RestartingWorkers(Rule):
 
     def _finding(self, script: Script, loader: Loader, old: bool) -> Finding:
         withheld = KEEPS_LATER if old else why_not_kept(script, loader)
+        unpinned = loader.argument("pin_memory").absent and not loader.runtime_call
+        if unpinned and yields_device(script, loader):
+            withheld = withheld or "the runtime would pin what is on the device already"
         fix = None
         if withheld is None and loader.runtime_call is not None:
             keep = Replace(loader.runtime_call, set_keywords(persistent="True"))
