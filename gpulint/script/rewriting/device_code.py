@@ -43,13 +43,20 @@ def may_be_none(script: Script, device: ast.expr) -> bool:
     ):
         return False
     scope = script.index.scope(device)
-    asks = (ast.Compare, ast.UnaryOp, ast.BoolOp, ast.If, ast.IfExp)
     return not any(
         dotted(node) == name
-        and isinstance(script.index.parent(node), asks)
+        and _asks(script.index.parent(node))
         and script.index.scope(node) is scope
         for node in script.index.all(type(device))
     )
+
+
+def _asks(above: ast.AST | None) -> bool:
+    """`device is None`, `if device`, `device or "cpu"`; not `device == "cpu"`."""
+    if isinstance(above, ast.Compare):
+        sides = (above.left, *above.comparators)
+        return any(isinstance(s, ast.Constant) and s.value is None for s in sides)
+    return isinstance(above, (ast.UnaryOp, ast.BoolOp, ast.If, ast.IfExp))
 
 
 def _is_none(script: Script, origin: Origin) -> bool:
