@@ -100,7 +100,6 @@ from gpulint.script.loading.loader_options import (
     trains_on_cpu,
     written_options,
 )
-from gpulint.script.loading.pinning import yields_device
 from gpulint.script.loading.rare_passes import passes_are_rare
 from gpulint.script.reaching.old_torch import runs_only_before
 from gpulint.script.rewriting.edits import Replace, Rewrite
@@ -132,9 +131,6 @@ class RestartingWorkers(Rule):
 
     def _finding(self, script: Script, loader: Loader, old: bool) -> Finding:
         withheld = KEEPS_LATER if old else why_not_kept(script, loader)
-        unpinned = loader.argument("pin_memory").absent and not loader.runtime_call
-        if unpinned and yields_device(script, loader):
-            withheld = withheld or "the runtime would pin what is on the device already"
         fix = None
         if withheld is None and loader.runtime_call is not None:
             keep = Replace(loader.runtime_call, set_keywords(persistent="True"))

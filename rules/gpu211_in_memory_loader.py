@@ -74,9 +74,10 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
+from gpulint.script.loading.device_batches import yields_device
 from gpulint.script.loading.in_memory import Gathered, gathered, why_not_gathered
 from gpulint.script.loading.loader_options import DERIVED, trains_on_cpu
-from gpulint.script.loading.pinning import goes_to_gpu, yields_device
+from gpulint.script.loading.pinning import goes_to_gpu
 from gpulint.script.modelling.networks import attends
 from gpulint.script.reaching.old_torch import runs_only_before
 from gpulint.script.rewriting.edits import Replace, ReplaceCode, Rewrite

@@ -17,8 +17,8 @@ from gpulint.script.augmenting.image_operations import (
     written_by_hand,
 )
 from gpulint.script.branches import branches_of
+from gpulint.script.loading.device_batches import yields_device
 from gpulint.script.loading.loaders import Loader
-from gpulint.script.loading.pinning import yields_device
 from gpulint.script.loading.training_loaders import loaders_around, trains_on_gpu_with
 from gpulint.script.samples.reachable import reachable
 

@@ -13,9 +13,10 @@ from gpulint.index.calls import TENSOR_METHODS
 from gpulint.index.values import LOADER_OPTIONS
 from gpulint.index.walk import walk
 from gpulint.script.loading.batch_objects import EXPANDED, holds_expanded
+from gpulint.script.loading.device_batches import ON_DEVICE, yields_device
 from gpulint.script.loading.loaders import POSITIONS, Loader
 from gpulint.script.loading.worker_state import main_guard
-from gpulint.script.rewriting.device_code import device_at, device_condition
+from gpulint.script.rewriting.device_code import device_at
 from gpulint.script.rewriting.edits import Replace, Rewrite
 from gpulint.script.rewriting.syntax import move_to_spread
 
@@ -168,6 +169,8 @@ def into_loader_kwargs(
         return None, DERIVED
     if holds_expanded(script, loader):
         return None, EXPANDED
+    if loader.argument("pin_memory").absent and yields_device(script, loader):
+        return None, ON_DEVICE
     if any(isinstance(argument, ast.Starred) for argument in call.args):
         return None, "arguments are unpacked from a sequence"
     spreads = [k.value for k in call.keywords if k.arg is None]
@@ -184,31 +187,13 @@ def into_loader_kwargs(
         items = (f'"{name}": {_text(script, node)}' for name, node in was.items())
         parts.append(f"was={{{', '.join(items)}}}")
     for name, node in given.items():
-        if name in was or (name == "pin_memory" and _is_decided(script, node, device)):
-            continue
-        parts.append(f"{name}={_text(script, node)}")
+        if name not in was:
+            parts.append(f"{name}={_text(script, node)}")
     parts += [f"**{_text(script, spread)}" for spread in spreads]
     runtime, imports = script.names.runtime
     code = f"{runtime}.loader_kwargs({', '.join(parts)})"
     build = move_to_spread(code, LOADER_OPTIONS, tuple(POSITIONS))
     return Rewrite(title, (Replace(call, build),), imports), None
-
-
-def _is_decided(script: Script, node: ast.expr, device: ast.expr | None) -> bool:
-    """Whether a `pin_memory` asks for what the runtime decides on, as GPU202 has it.
-
-    What a script says itself, such as True, stays: the runtime may be switched off.
-    """
-    asks = script.index.qualified(getattr(node, "func", None))
-    if asks == "torch.cuda.is_available":
-        return True
-    if device is None:
-        return False
-    same = (
-        device_condition(script, device)[0],
-        f'{script.text(device)}.type == "cuda"',
-    )
-    return ast.unparse(node) in [ast.unparse(ast.parse(c, mode="eval")) for c in same]
 
 
 def _text(script: Script, node: ast.expr) -> str:

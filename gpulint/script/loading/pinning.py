@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from gpulint.index import Move, Origin, Target, Value, Values, Where
+from gpulint.index import Move, Origin, Target, Value, Values
 from gpulint.index.walk import children, dotted, walk
 from gpulint.script.branches import all_of, in_body
 from gpulint.script.frameworks.trainers import feeds_no_gpu
@@ -20,6 +20,7 @@ from gpulint.script.loading.batches_taken import (
     taken_once,
 )
 from gpulint.script.loading.beyond import loops_beyond
+from gpulint.script.loading.device_batches import yields_device
 from gpulint.script.loading.few_batches import takes_few
 from gpulint.script.loading.handed_batches import hands_to_mover
 from gpulint.script.loading.in_memory import gathered
@@ -34,7 +35,7 @@ from gpulint.script.reaching.started import stays_on_host
 from gpulint.script.rewriting.device_code import device_at, device_condition
 from gpulint.script.samples.dataset_size import has_tiny_batches
 from gpulint.script.samples.datasets import Work
-from gpulint.script.samples.generated import made_by_acting, made_on_device
+from gpulint.script.samples.generated import made_by_acting
 from gpulint.script.settings.setting_values import comes_from_settings
 
 if TYPE_CHECKING:
@@ -47,11 +48,7 @@ _REASON = re.compile(
     re.IGNORECASE,
 )
 _DEVICE_WORD = re.compile(r"(^|[_.])(cuda|gpu|gpus|device)($|_)", re.IGNORECASE)
-_MODEL = re.compile(r"(^|[_.])(model|net|network|encoder|module)$")
 _COUNTERS = ("range", "itertools.count", "tqdm.trange")
-_DEFAULT_DEVICE = frozenset(
-    ["torch.set_default_device", "torch.set_default_tensor_type"]
-)
 
 
 def written_off(script: Script, loader: Loader) -> bool:
@@ -66,51 +63,6 @@ def written_off(script: Script, loader: Loader) -> bool:
                 _REASON.search(own) or _REASON.search(above)
             )
     return False
-
-
-def yields_device(script: Script, loader: Loader) -> bool:
-    """Whether its batches may be on the device already: pinning them would raise."""
-    dataset = loader.dataset
-    if dataset.device is not None or dataset.placed is not None:
-        return True
-    if made_on_device(script, loader):
-        return True
-    if script.index.called_names & _DEFAULT_DEVICE:
-        return True
-    for name in ("dataset", "collate_fn"):
-        for node in loader.argument(name).nodes:
-            if any(_sends(script, o) for o in script.resolver.origins(node)):
-                return True
-    return False
-
-
-def _sends(script: Script, origin: Origin) -> bool:
-    """Whether a dataset or collate function puts tensors on the device."""
-    node = origin.node
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-        calls = [n for n in walk(node) if isinstance(n, ast.Call)]
-        moves = any(script.devices.move(c) is not None for c in calls)
-        return moves or any(map(_asks_a_model, calls))
-    if isinstance(node, ast.Call):
-        values = [*node.args, *(k.value for k in node.keywords)]
-        if any(k.arg == "device" for k in node.keywords):
-            return True
-        owner = script.resolver.classes.named(node.func)
-        if owner is not None:
-            methods = script.resolver.classes.methods(owner)
-            if "__call__" in methods:
-                call = Origin(methods["__call__"], "function")
-                return _sends(script, call)
-        return any(Where.DEVICE in script.where(v) for v in values)
-    return False
-
-
-def _asks_a_model(call: ast.Call) -> bool:
-    """`collate(batch, model)`, `model.prepare(batch)`: on its device, perhaps."""
-    holder = call.func.value if isinstance(call.func, ast.Attribute) else None
-    values = [holder, *call.args, *(k.value for k in call.keywords)]
-    names = (dotted(value) or "" for value in values if value is not None)
-    return any(_MODEL.search(name) for name in names)
 
 
 def changed_in_dataset(script: Script, loader: Loader) -> ast.AST | None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpulint.index import Value, Values
+from gpulint.script.loading.device_batches import yields_device
 from gpulint.script.loading.kept_workers import stays_the_same
 from gpulint.script.loading.loader_options import trains_on_cpu
-from gpulint.script.loading.pinning import goes_to_gpu, yields_device
+from gpulint.script.loading.pinning import goes_to_gpu
 from gpulint.script.loading.serial import wants_workers
 from gpulint.script.settings.setting_values import is_meant, option_settings
 

@@ -1,0 +1,66 @@
+"""Whether a loader's batches may be on the device already, where nobody pins them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from gpulint.index import Origin, Where
+from gpulint.index.walk import dotted, walk
+from gpulint.script.samples.generated import made_on_device
+
+if TYPE_CHECKING:
+    from gpulint.script.loading.loaders import Loader
+    from gpulint.script.model import Script
+
+ON_DEVICE = "the runtime would pin batches, which may be on the device already"
+_MODEL = re.compile(r"(^|[_.])(model|net|network|encoder|module)$")
+_DEFAULT_DEVICE = frozenset(
+    ["torch.set_default_device", "torch.set_default_tensor_type"]
+)
+
+
+def yields_device(script: Script, loader: Loader) -> bool:
+    """Whether its batches may be on the device already: pinning them would raise."""
+    dataset = loader.dataset
+    if dataset.device is not None or dataset.placed is not None:
+        return True
+    if made_on_device(script, loader):
+        return True
+    if script.index.called_names & _DEFAULT_DEVICE:
+        return True
+    for name in ("dataset", "collate_fn"):
+        for node in loader.argument(name).nodes:
+            if any(_sends(script, o) for o in script.resolver.origins(node)):
+                return True
+    return False
+
+
+def _sends(script: Script, origin: Origin) -> bool:
+    """Whether a dataset or collate function puts tensors on the device."""
+    node = origin.node
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        calls = [n for n in walk(node) if isinstance(n, ast.Call)]
+        moves = any(script.devices.move(c) is not None for c in calls)
+        return moves or any(map(_asks_a_model, calls))
+    if isinstance(node, ast.Call):
+        values = [*node.args, *(k.value for k in node.keywords)]
+        if any(k.arg == "device" for k in node.keywords):
+            return True
+        owner = script.resolver.classes.named(node.func)
+        if owner is not None:
+            methods = script.resolver.classes.methods(owner)
+            if "__call__" in methods:
+                call = Origin(methods["__call__"], "function")
+                return _sends(script, call)
+        return any(Where.DEVICE in script.where(v) for v in values)
+    return False
+
+
+def _asks_a_model(call: ast.Call) -> bool:
+    """`collate(batch, model)`, `model.prepare(batch)`: on its device, perhaps."""
+    holder = call.func.value if isinstance(call.func, ast.Attribute) else None
+    values = [holder, *call.args, *(k.value for k in call.keywords)]
+    names = (dotted(value) or "" for value in values if value is not None)
+    return any(_MODEL.search(name) for name in names)
