@@ -75,6 +75,15 @@ def short(text: str) -> str:
     return line if len(line) <= 60 else line[:57] + "…"
 
 
+class _Reads(NamedTuple):
+    """What the parts of a step read or wait for, in their order."""
+
+    waiting: list[tuple[int, ast.expr, ast.expr]]  # number, what waits, for what
+    collected: list[Part]  # needed by the program
+    stopping: list[Part]  # without a read
+    perhaps: list[Part]  # of what may be on the device
+
+
 def find_waits(script: Script, loop: Loop) -> list[Wait]:
     """The waits in each step of a training or evaluation loop, worst first.
 
@@ -85,52 +94,63 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
     calls = [p.node for p in parts if isinstance(p.node, ast.Call)]
     if acts(calls) or measures_time(script, calls):
         return []
-    collected: list[Part] = []
-    stopping: list[Part] = []  # without a read
-    perhaps: list[Part] = []  # reads of what may be on the device
-    waiting: list[tuple[int, ast.expr, ast.expr]] = []
-    for number, part in enumerate(parts):
-        collects = loop.eval and _is_collected(script, part, loop)
-        if collects or _is_barrier(script, part.node):
-            collected.append(part)
-        if steps_engine(script, part.node) or measures_size(script, part.node):
-            stopping.append(part)
-        if _may_read(script, part.node, _FETCHES):
-            perhaps.append(part)
-        for node, value in waiting_in(script, part, loop):
-            if not _waits_in(script, loop, part, value):
-                continue
-            if _ends_loop(script, loop, part, node) or _asks_to_train(script, node):
-                collected.append(part)  # needed, as what an evaluation collects
-            else:
-                waiting.append((number, node, value))
-    reported = {node for _, node, _ in waiting}
-    perhaps = [part for part in perhaps if part.node not in reported]
-    copies = [p for p in perhaps if _may_read(script, p.node, _COPIES)]
+    reads = _reads(script, loop, parts)
     found: dict[ast.AST, Wait] = {}
-    for number, node, value in waiting:
+    for number, node, value in reads.waiting:
         part = parts[number]
-        over = is_drained(script, loop, part, value, collected)
-        over = over or is_read_again(script, parts, number, collected)
-        over = over or is_all_but_drained(script, parts, number, collected)
-        over = over or follows_stop(script, parts, number, stopping)
+        over = is_drained(script, loop, part, value, reads.collected)
+        over = over or is_read_again(script, parts, number, reads.collected)
+        over = over or is_all_but_drained(script, parts, number, reads.collected)
+        over = over or follows_stop(script, parts, number, reads.stopping)
         if over or node in found or _saved(script, node):
             continue
         if loop.train and _is_of_evaluation(part.branches):
             continue  # one function trains and evaluates
         at = part.call or _shown(script, node)
-        sure = not (
-            follows_hidden_read(script, parts, number)
-            or is_drained(script, loop, part, value, perhaps)
-            or is_all_but_drained(script, parts, number, perhaps)
-            or is_read_again(script, parts, number, copies)
-        )
+        perhaps = is_drained(script, loop, part, value, reads.perhaps)
+        sure = not perhaps and not _may_be_over(script, parts, number, reads.perhaps)
         found[node] = wait = Wait(
             node, value, at, part.inner, part.helper, part.branches, sure
         )
         for call, at in forced_before(script, parts, number):
             found[call] = wait._replace(node=call, value=call, at=at, sure=True)
     return sorted(found.values(), key=lambda w: w.rank)
+
+
+def _reads(script: Script, loop: Loop, parts: list[Part]) -> _Reads:
+    found = _Reads([], [], [], [])
+    for number, part in enumerate(parts):
+        collects = loop.eval and _is_collected(script, part, loop)
+        if collects or _is_barrier(script, part.node):
+            found.collected.append(part)
+        if steps_engine(script, part.node) or measures_size(script, part.node):
+            found.stopping.append(part)
+        if _may_read(script, part.node, _FETCHES):
+            found.perhaps.append(part)
+        for node, value in waiting_in(script, part, loop):
+            if not _waits_in(script, loop, part, value):
+                continue
+            if _ends_loop(script, loop, part, node) or _asks_to_train(script, node):
+                found.collected.append(part)  # needed, as what an evaluation collects
+            else:
+                found.waiting.append((number, node, value))
+    reported = {node for _, node, _ in found.waiting}
+    return found._replace(perhaps=[p for p in found.perhaps if p.node not in reported])
+
+
+def _may_be_over(
+    script: Script, parts: list[Part], number: int, perhaps: list[Part]
+) -> bool:
+    """Whether another call may wait where a part does, or has waited before it.
+
+    `.item()` behind it says nothing: it can go as well.
+    """
+    copies = [p for p in perhaps if _may_read(script, p.node, _COPIES)]
+    return (
+        follows_hidden_read(script, parts, number)
+        or is_all_but_drained(script, parts, number, perhaps)
+        or is_read_again(script, parts, number, copies)
+    )
 
 
 def _waits_in(script: Script, loop: Loop, part: Part, value: ast.expr) -> bool:
