@@ -53,6 +53,8 @@ def _import_edits(source: Source, fixes: Sequence[Fix]) -> Iterator[TextEdit]:
 def _importing_cell(source: Source, body: list[ast.stmt], fix: Fix) -> int:
     """The last cell up to a fix that imports a framework; 0 where there is none."""
     last = max((source.position(e.start).row for e in fix.edits), default=0)
+    if not _cell_of(source, last):
+        return 0  # no notebook
     cells = (
         _cell_of(source, statement.lineno)
         for statement in body

@@ -45,18 +45,20 @@ def may_be_none(script: Script, device: ast.expr) -> bool:
     scope = script.index.scope(device)
     return not any(
         dotted(node) == name
-        and _asks(script.index.parent(node))
+        and _asks(script.index.parent(node), node)
         and script.index.scope(node) is scope
         for node in script.index.all(type(device))
     )
 
 
-def _asks(above: ast.AST | None) -> bool:
+def _asks(above: ast.AST | None, device: ast.AST) -> bool:
     """`device is None`, `if device`, `device or "cpu"`; not `device == "cpu"`."""
     if isinstance(above, ast.Compare):
         sides = (above.left, *above.comparators)
         return any(isinstance(s, ast.Constant) and s.value is None for s in sides)
-    return isinstance(above, (ast.UnaryOp, ast.BoolOp, ast.If, ast.IfExp))
+    if isinstance(above, (ast.If, ast.IfExp)):
+        return above.test is device
+    return isinstance(above, (ast.UnaryOp, ast.BoolOp))
 
 
 def _is_none(script: Script, origin: Origin) -> bool:
