@@ -20,7 +20,8 @@ dataset = dataset.map(operations=[crop], input_columns=["image"])
 
 ## Fix
 None: use operations of `mindspore.dataset.vision` and `transforms`, which need no
-Python, or `python_multiprocessing=True`, which runs it in processes.
+Python, or `python_multiprocessing=True`, which runs it in processes: not for one that
+draws from NumPy's generator, of which each process has a copy (GPU281).
 
 ## When not
 `python_multiprocessing` is set. Stages behind `.batch`, which run once for a batch. A
