@@ -12,6 +12,7 @@ from gpulint.index.build import last_name
 from gpulint.index.walk import FUNCTIONS, dotted, walk
 from gpulint.script.neighbours import run_together
 from gpulint.script.rewriting.edits import CannotFix
+from gpulint.script.saving.path_mappings import lookups, taken_whole, values_for
 from gpulint.script.saving.path_parts import (
     beginnings,
     differ,
@@ -106,10 +107,20 @@ class Paths:
             self._check_owner(start)
             self._sources(start, definitions, tail, whole)
             self._judge_all(self._read(start.attr, ast.Attribute), tail, whole)
-        elif (word := key(start)) and self._is_new(("[", word)):
-            nodes = (n for i in self._files for n in i.all(ast.Subscript))
-            reads = (n for n in nodes if key(n) == word and _is_read(n))
-            self._judge_all(reads, tail, whole)
+        elif isinstance(start, ast.Subscript) and self._is_new(("[", key(start))):
+            self._looked_up(start, tail, whole)
+
+    def _looked_up(self, start: ast.Subscript, tail: str | None, whole: bool) -> None:
+        """Follow what a dict has for a key, and all who read the key or the dict."""
+        values = values_for(self.script, start)
+        for value in values:
+            self._follow(value, tail, whole)
+        if values:
+            taken = taken_whole(self.script, self._files, start.value, _QUIET)
+            if taken is not None:
+                text = self.script.text(taken)
+                raise CannotFix(f"`{text}` has the path as well")
+        self._judge_all(lookups(self._files, key(start)), tail, whole)
 
     def _is_new(self, what: object) -> bool:
         if what in self._seen:
@@ -368,10 +379,6 @@ class Paths:
             return False
         before: bool = node.lineno < loop.lineno  # type: ignore[attr-defined]
         return before and not self.script.of(loop).loops_around(loop)
-
-
-def _is_read(node: ast.Subscript) -> bool:
-    return isinstance(node.ctx, ast.Load)
 
 
 def _is_options(value: ast.expr) -> bool:

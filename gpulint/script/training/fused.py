@@ -45,6 +45,8 @@ _RESUMES = re.compile(
     r"|\.load_state_dict\([^\n]*['\"]\w*opt\w*['\"]",
     re.IGNORECASE,
 )
+# What scales gradients, or has a scaler of its own.
+_SCALES = re.compile(r"GradScaler|\b(Accelerator|Fabric)\(")
 _WEIGHTS = frozenset({"parameters", "named_parameters"})
 _LOOKED_AT = frozenset("param_groups state_dict state defaults zero_grad".split())
 _ON_GPU = (Target.ANY, Target.CUDA)
@@ -190,7 +192,7 @@ def _resumes_with_scaler(script: Script) -> bool:
     files = run_together(script)
     if not any(_RESUMES.search(index.source.text) for index in files):
         return False
-    scales = any("GradScaler" in index.source.text for index in files)
+    scales = any(_SCALES.search(index.source.text) for index in files)
     return scales or script.precision.amp is None
 
 
