@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import gc
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gpulint.index.build import FileIndex, build_index, number_of
 from gpulint.index.consulted import Consulted, Entry, standing
+from gpulint.index.importable import importable
 from gpulint.index.module_search import ModuleSearch
 from gpulint.index.settings_file import Dialect, parse_settings, read_settings
 from gpulint.index.texts import Texts
@@ -321,9 +322,22 @@ class Project:
         key = (path or self.root, search)
         if key not in self._asked:
             files = frozenset().union(*map(self.words.search, searches))
-            self._asked[key] = tuple(sorted(files - {path}))
+            self._asked[key] = tuple(sorted(self._in_reach(path, files - {path})))
         found = self._asked[key]
         return found if len(found) <= MAX_IMPORTERS else None
+
+    def _in_reach(self, path: Path | None, files: frozenset[Path]) -> Collection[Path]:
+        """Those of too many files that can import one at all."""
+        if path is None or len(files) <= MAX_IMPORTERS:
+            return files
+        self.noted.files.update(files)
+        return importable(
+            path,
+            files,
+            self.root,
+            lambda file: self.words.of(file, "imports"),
+            lambda file: "sys.path" in (self.text(file) or ""),
+        )
 
     def _through_package(self, path: Path | None, search: Search) -> Iterator[Search]:
         """The search for who has a module's names by its package: `models.Net()`."""

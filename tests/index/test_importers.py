@@ -9,6 +9,7 @@ import pytest
 
 from gpulint.index import FileIndex
 from gpulint.index.build import build_index
+from gpulint.index.project import MAX_IMPORTERS
 from gpulint.index.projects import Projects
 from gpulint.source import parse, read_source
 
@@ -31,3 +32,22 @@ def test_nobody_imports_a_notebook(tmp_path: Path, name: str, users: list[str]) 
     assert index.project is not None
     found = index.project.importers(index, "size", "size")
     assert [its.source.path.name for its in found or ()] == users
+
+
+def test_many_projects_with_modules_of_one_name(tmp_path: Path) -> None:
+    """Each `train.py` imports the `utils.py` beside it, or the package around it."""
+    (tmp_path / ".git").mkdir()
+    for number in range(MAX_IMPORTERS + 5):
+        folder = tmp_path / f"project_{number}"
+        (folder / "tools").mkdir(parents=True)
+        (folder / "tools" / "__init__.py").write_text("from .fitting import fit\n")
+        (folder / "tools" / "fitting.py").write_text("def fit():\n    pass\n")
+        (folder / "train.py").write_text("from tools import fit\n\nfit()\n")
+    (tmp_path / "all.py").write_text("from project_7.tools import fit\n\nfit()\n")
+    added = "import sys\nsys.path.append('project_7')\nfrom tools import fit\n\nfit()\n"
+    (tmp_path / "added.py").write_text(added)
+    index = index_of(tmp_path / "project_7" / "tools" / "fitting.py")
+    assert index.project is not None
+    found = index.project.importers(index, "fit", "fit(")
+    names = {its.source.path.relative_to(tmp_path).as_posix() for its in found or ()}
+    assert names == {"project_7/train.py", "all.py", "added.py"}
