@@ -32,9 +32,10 @@ from gpulint.releases import (
 
 _INSTALLS = re.compile(
     r"""^[ \t]*[!%]?[ ]*(?:[!\w./-]*python[\d.]*[ ]-m[ ])?(?:uv[ ])?
-    (?:pip[\d.]*|conda|mamba)[ ]install\b(?P<packages>(?:\\\n|[^\n#])*)""",
+    (?:pip[\d.]*|conda|mamba)[ ](?:install|create)\b(?P<packages>(?:\\\n|[^\n#])*)""",
     re.MULTILINE | re.VERBOSE,
 )
+_CONDA_PIN = re.compile(r"^([\w-]+)=(\d[\d.]*\d|\d)(?:\.\*)?(?:=.*)?$")
 # Folders beside the scripts in which lists of dependencies are kept.
 _INNER = ("requirements", "scripts", "conda", "docker", "envs", "env")
 _CONDA_FILE = re.compile(
@@ -93,7 +94,8 @@ def installed_by(commands: str) -> dict[str, Range]:
 def _installed(commands: str) -> Iterator[tuple[str, Range]]:
     """Each package that commands install, with its bounds."""
     words = [w for c in _INSTALLS.finditer(commands) for w in c["packages"].split()]
-    for name, its, _ in each_of(word.strip("\"'") for word in words):
+    plain = (_CONDA_PIN.sub(r"\1==\2.*", word.strip("\"'")) for word in words)
+    for name, its, _ in each_of(plain):
         yield name, its
 
 

@@ -36,6 +36,7 @@ PACKAGES = {
     "mindspore-ascend": "mindspore",
     "mindspore-cpu": "mindspore",
     "mindspore-gpu": "mindspore",
+    "python": "python",
 }
 _ANY = "|".join(sorted(PACKAGES, key=len, reverse=True)).replace("-", "[-_]")
 _NAME = re.compile(rf"^({_ANY})(?![\w.-])", re.IGNORECASE)
@@ -129,6 +130,7 @@ def _pyproject(text: str) -> list[Bound]:
     data = parse_toml(text.encode("utf-8"))
     project = data.get("project", {})
     bounds = each_of(project.get("dependencies", ()))
+    bounds += _python(project.get("requires-python"))
     groups = {"a": project.get("optional-dependencies", {})}
     groups["b"] = data.get("dependency-groups", {})
     for group in groups.values():
@@ -156,6 +158,11 @@ def _poetry(package: str, value: Any) -> list[Bound]:
     return [(package, its, f'"{value}"')] if its else []
 
 
+def _python(specifier: object) -> list[Bound]:
+    """The bound on Python that `requires-python` gives."""
+    return each_of([f"python{specifier}"]) if isinstance(specifier, str) else []
+
+
 def _setup_cfg(text: str) -> list[Bound]:
     parser = configparser.ConfigParser(interpolation=None)
     parser.read_string(text)
@@ -163,7 +170,8 @@ def _setup_cfg(text: str) -> list[Bound]:
     if parser.has_section("options.extras_require"):
         for _, value in parser.items("options.extras_require"):
             lines += value.splitlines()
-    return each_of(lines)
+    python = parser.get("options", "python_requires", fallback=None)
+    return each_of(lines) + _python(python)
 
 
 def _setup_py(text: str) -> list[Bound]:
@@ -171,10 +179,13 @@ def _setup_py(text: str) -> list[Bound]:
 
     One without a bound may be a keyword, or a part of the package.
     """
-    strings = (
-        n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant)
-    )
-    return [bound for bound in each_of(strings) if bound[1]]
+    nodes = list(ast.walk(ast.parse(text)))
+    strings = (n.value for n in nodes if isinstance(n, ast.Constant))
+    found = each_of(strings)
+    for node in nodes:
+        if isinstance(node, ast.keyword) and node.arg == "python_requires":
+            found += _python(getattr(node.value, "value", None))
+    return [bound for bound in found if bound[1]]
 
 
 def _toml_lock(text: str) -> list[Bound]:

@@ -7,7 +7,26 @@ from pathlib import Path
 import pytest
 
 from gpulint.dependencies import find_torch_version, find_versions, forget
+from gpulint.engine import Options, check_source
+from gpulint.registry import find_rule
 from gpulint.releases import ANY_MINOR, Declared, Range, allowed, lower_bound
+from gpulint.source import Source
+
+SUMS = """
+import torch
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = torch.nn.Linear(8, 8).to(device)
+for epoch in range(5):
+    total = 0.0
+    for x in loader:
+        loss = model(x.to(device)).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    print(total)
+"""
 
 
 @pytest.mark.parametrize(
@@ -340,6 +359,34 @@ def test_commits_of_trainers_are_of_no_known_release(tmp_path: Path) -> None:
     unknown = Range((0, 0), (0, 0))
     assert find_versions(tmp_path) == {"transformers": unknown, "accelerate": unknown}
     assert find_torch_version(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "name, text, highest",
+    [
+        ("environment.yml", "dependencies:\n  - python=3.8.13=h1\n", (3, 8)),
+        ("README.md", "```\nconda create -n seg python=3.9 -y\n```\n", (3, 9)),
+        ("pyproject.toml", '[project]\nrequires-python = ">=3.8,<3.9"\n', (3, 8)),
+        ("pyproject.toml", '[project]\nrequires-python = ">=3.8"\n', None),
+        ("setup.cfg", "[options]\npython_requires = ==3.9.*\n", (3, 9)),
+        ("setup.py", 'setup(python_requires="==3.9.*")\n', (3, 9)),
+        ("requirements.txt", "python-dateutil==2.8\n", None),
+    ],
+)
+def test_a_python_that_the_runtime_does_not_run_on(
+    tmp_path: Path, name: str, text: str, highest: tuple[int, int] | None
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / name).write_text(text)
+    found = find_versions(tmp_path).get("python", Range())
+    assert found.highest == highest
+    rules = (find_rule("GPU106"),)
+    options = Options(rules, packages=tuple(find_versions(tmp_path).items()))
+    (result,) = check_source(Source(tmp_path / "train.py", SUMS), options).findings
+    old = highest is not None
+    its = ".".join(map(str, highest or ()))
+    why = f"needs Python 3.10, the project has {its}" if old else None
+    assert (result.fix is None, result.fix_withheld) == (old, why)
 
 
 @pytest.mark.parametrize("name", ["tf-nightly", "tf_nightly-gpu", "intel-tensorflow"])

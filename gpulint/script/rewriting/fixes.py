@@ -20,7 +20,9 @@ NOT_LISTED = (
     "the packages that the script lists in its own metadata have no gpulint: add it "
     "there, or use `--runtime vendor`"
 )
-RUNTIME_TORCH = (2, 3)  # the lowest release that `gpulint.runtime` works with
+# The lowest releases that `gpulint.runtime` works with.
+RUNTIME_TORCH = (2, 3)
+RUNTIME_PYTHON = (3, 10)
 
 
 def compile_fix(
@@ -34,10 +36,15 @@ def compile_fix(
     )
     if ours and leaves_out(script.source.text, "gpulint"):
         return None, NOT_LISTED
+    runtime = any(i in script.names.runtime[1] for i in rewrite.imports)
+    python = script.releases("python").highest
+    if runtime and python is not None and python < RUNTIME_PYTHON:
+        wanted, has = (".".join(map(str, v)) for v in (RUNTIME_PYTHON, python))
+        return None, f"needs Python {wanted}, the project has {has}"
     if rule.framework == "mindspore":
         return _compiled(script, rewrite, effect)
     needed = rewrite.torch or rule.torch
-    if any(i in script.names.runtime[1] for i in rewrite.imports):
+    if runtime:
         needed = max(needed, RUNTIME_TORCH)
     wanted = ".".join(map(str, needed))
     oldest = script.torch_version or script.newest_torch
