@@ -36,7 +36,14 @@ _NO_PRODUCT = re.compile(
 _OTHER_SHAPE = re.compile(r"Pool|Pad|Unflatten|GLU|Sequential|ModuleList|Loss")
 _CONTAINERS = (".Sequential", ".ModuleList")
 _NO_LAYERS = frozenset(
-    "super range len int float max min append extend to cuda isinstance".split()
+    "super range len int float max min append extend to cuda isinstance print str "
+    "enumerate zip list tuple dict set sum abs round format".split()
+)
+# Methods of every module, which make no weights.
+_OF_MODULES = frozenset(
+    "modules named_modules children named_children parameters named_parameters buffers "
+    "apply register_buffer register_forward_hook train eval state_dict "
+    "load_state_dict half double save_hyperparameters".split()
 )
 # Methods of tensors, and what makes them.
 _NO_WEIGHTS = frozenset(
@@ -47,6 +54,7 @@ _TENSORS = re.compile(
     r"torch\.((cuda\.)?\w+Tensor|tensor|zeros|ones|full|arange|linspace|eye|empty|"
     r"rand|randn|randint|from_numpy|as_tensor|cat|stack|triu|tril)$"
 )
+_FILLED = re.compile(r"torch\.(zeros|ones|empty|rand|randn)$")
 _TRAINED = ("Parameter", "nn.Parameter", "torch.nn.Parameter")
 _SPACES = frozenset(["observation_space", "action_space"])
 
@@ -170,10 +178,23 @@ def _makes_no_layer(script: Script, call: ast.Call) -> bool:
     name = getattr(call.func, "attr", None) or dotted(call.func) or ""
     if name in _NO_LAYERS or name.endswith("_"):  # in place
         return True
-    if isinstance(call.func, ast.Attribute) and name in _NO_WEIGHTS:
-        return True
+    if isinstance(call.func, ast.Attribute) and name in _NO_WEIGHTS | _OF_MODULES:
+        return _own_method(script, call) is None
     qualified = script.index.qualified(call.func) or ""
     return qualified.startswith("math.") or bool(_TENSORS.match(qualified))
+
+
+def _trained(script: Script, call: ast.Call) -> Size | None:
+    """The weights of `nn.Parameter(torch.zeros(8, 5))`, where their number is known."""
+    if _FILLED.match(script.index.qualified(call.func) or "") is None:
+        return None
+    given: list[ast.expr] = list(call.args)
+    if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
+        given = given[0].elts
+    sizes = [at_most(script, side) for side in given]
+    if not sizes or inf in sizes:
+        return None
+    return Size(prod(sizes), linear=True, width=max(sizes))
 
 
 def _calls_around(script: Script, call: ast.Call) -> Iterator[ast.Call]:
@@ -208,6 +229,8 @@ def _part(script: Script, call: ast.Call, whole: ast.AST, depth: int) -> Size | 
             size = total([NOTHING, *_held(script, call, whole, depth + 1)])
     elif _makes_no_layer(script, call):
         return NOTHING
+    elif (trained := _trained(script, call)) is not None:
+        size = trained
     elif (method := _own_method(script, call)) is not None:
         size = _layers_in(script, method, depth + 1)
     else:

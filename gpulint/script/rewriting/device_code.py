@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import Origin, Target, Where
-from gpulint.index.walk import dotted
+from gpulint.index.walk import FUNCTIONS, dotted
 from gpulint.script.loops import Loop
 from gpulint.script.set_before import is_set_at
 
@@ -36,19 +36,35 @@ def device_condition(
 
 
 def may_be_none(script: Script, device: ast.expr) -> bool:
-    """Whether a device is None on some path, and the script never asks."""
+    """Whether a device is None on some path, and the script never asks.
+
+    Nor where it asks on some paths only: under a condition that is not one of the use.
+    """
     name = dotted(device)
     if name is None or not any(
         _is_none(script, origin) for origin in script.resolver.origins(device)
     ):
         return False
     scope = script.index.scope(device)
+    around = set(script.index.ancestors(device))
     return not any(
         dotted(node) == name
         and _asks(script.index.parent(node), node)
         and script.index.scope(node) is scope
+        and around.issuperset(_conditions(script, node))
         for node in script.index.all(type(device))
     )
+
+
+def _conditions(script: Script, question: ast.AST) -> Iterator[ast.AST]:
+    """The statements that decide whether a question is asked at all."""
+    below = question
+    for above in script.index.ancestors(question):
+        if isinstance(above, FUNCTIONS):
+            return
+        if isinstance(above, (ast.If, ast.While)) and below is not above.test:
+            yield above
+        below = above
 
 
 def _asks(above: ast.AST | None, device: ast.AST) -> bool:
