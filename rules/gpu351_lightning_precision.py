@@ -41,7 +41,7 @@ trainer.fit(Classifier(), loader)
 ## Fix
 `runtime.lightning_precision()` says when the script runs: "bf16-mixed" where the GPU
 has bfloat16, "16-mixed" on compute capability 7.x (Lightning scales the loss), else
-"32-true", as before.
+32, Lightning's default, as before.
 
 Withheld where the program calls what autocast refuses (`BCELoss`) or what needs float32
 (Fourier transforms, linear algebra), where its modules do what half precision breaks
@@ -70,7 +70,7 @@ fewer alone, and those with an optimizer of their own that asks for no gradients
 
 ## Source
 Lightning documentation, "N-Bit Precision". The values are those that Lightning 2.6
-takes; the CPU keeps "32-true".
+takes; the CPU keeps 32.
 """
 
 from __future__ import annotations

@@ -19,13 +19,30 @@ from ._settings import settings
 LAUNCHED = "ACCELERATE_MIXED_PRECISION"
 
 
-def lightning_precision(was: str = "32-true") -> str:
+def lightning_precision(was: str | int = 32) -> str | int:
     """Return `precision` for Lightning's `Trainer` and `Fabric`.
 
     "bf16-mixed" where the GPU has bfloat16, "16-mixed" on compute capability 7.x, as
-    `amp_dtype` decides; `was` where it finds no gain, as on a CPU, and when off.
+    `amp_dtype` decides; "bf16" and 16 where the Lightning that the script has imported
+    is of release 1, which knows no others. `was` where it finds no gain, as on a CPU,
+    and when off: 32, the default of both releases.
     """
-    return {"bf16": "bf16-mixed", "fp16": "16-mixed"}.get(_format() or "", was)
+    found = _format()
+    if found is None:
+        return was
+    names: dict[str, str | int] = (
+        {"bf16": "bf16", "fp16": 16}
+        if _is_lightning_1()
+        else {"bf16": "bf16-mixed", "fp16": "16-mixed"}
+    )
+    return names[found]
+
+
+def _is_lightning_1() -> bool:
+    """Whether Lightning 1 is imported; `lightning` 2022 came with one."""
+    modules = (sys.modules.get(n) for n in ("pytorch_lightning", "lightning"))
+    versions = [str(getattr(m, "__version__", "")) for m in modules if m is not None]
+    return any(v.startswith(("0.", "1.", "2022.")) for v in versions)
 
 
 def accelerate_precision(was: str | None = None) -> str | None:

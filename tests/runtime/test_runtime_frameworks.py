@@ -19,14 +19,17 @@ Machine = Callable[..., None]
 @pytest.mark.parametrize(
     "capability, lightning, accelerate",
     [
-        ((6, 1), "32-true", None),
+        ((6, 1), 32, None),
         ((7, 5), "16-mixed", "fp16"),
         ((8, 0), "bf16-mixed", "bf16"),
         ((12, 0), "bf16-mixed", "bf16"),
     ],
 )
 def test_precision_by_the_gpu(
-    capability: tuple[int, int], lightning: str, accelerate: str | None, cuda: Cuda
+    capability: tuple[int, int],
+    lightning: str | int,
+    accelerate: str | None,
+    cuda: Cuda,
 ) -> None:
     cuda(capability)
     assert runtime.lightning_precision() == lightning
@@ -35,9 +38,26 @@ def test_precision_by_the_gpu(
     assert runtime.hf_args(precision=True) == wanted
 
 
+@pytest.mark.parametrize("capability, precision", [((9, 0), "bf16"), ((7, 5), 16)])
+@pytest.mark.parametrize(
+    "module, version", [("pytorch_lightning", "1.9.5"), ("lightning", "2022.10.20")]
+)
+def test_lightning_1_has_names_of_its_own(
+    module: str,
+    version: str,
+    capability: tuple[int, int],
+    precision: str | int,
+    cuda: Cuda,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, module, SimpleNamespace(__version__=version))
+    cuda(capability)
+    assert runtime.lightning_precision() == precision
+
+
 def test_nothing_changes_without_a_gpu(machine: Machine) -> None:
     machine(cpus=1)
-    assert runtime.lightning_precision() == "32-true"
+    assert runtime.lightning_precision() == 32
     assert runtime.lightning_precision("bf16-true") == "bf16-true"
     assert runtime.accelerate_precision() is None
     assert runtime.hf_args(precision=True, tf32=True) == {}
@@ -48,7 +68,7 @@ def test_off_gives_what_the_script_said(
 ) -> None:
     monkeypatch.setenv("GPULINT_RUNTIME", "off")
     cuda((9, 0))
-    assert runtime.lightning_precision() == "32-true"
+    assert runtime.lightning_precision() == 32
     assert runtime.accelerate_precision() is None
     explicit = {"dataloader_num_workers": 2}
     args = runtime.hf_args(explicit, precision=True, tf32=True, loading=True)
@@ -60,7 +80,7 @@ def test_debugging_trains_in_float32(
 ) -> None:
     monkeypatch.setenv("GPULINT_DEBUG", "1")
     cuda((9, 0))
-    assert runtime.lightning_precision() == "32-true"
+    assert runtime.lightning_precision() == 32
     args = runtime.hf_args(precision=True, tf32=True, loading=True)
     assert args == {"dataloader_num_workers": 0}
 
