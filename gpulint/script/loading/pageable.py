@@ -410,4 +410,4 @@ def _unpinned_of_graphs(script: Script, call: ast.Call | None) -> str | None:
     pins = script.evaluator.argument(call, "pin_memory")
     off = [script.evaluator.values(n).all_in(False, 0) for n in pins.nodes]
     unpinned = pins.absent or (pins.given and all(off))
-    return last if last.endswith("Loader") and unpinned else None
+    return last if last.endswith(("Loader", "Sampler")) and unpinned else None

@@ -21,7 +21,10 @@ _AMP = re.compile(
     re.IGNORECASE,
 )
 _MATMUL = re.compile(r"float32_matmul_precision|fp32_precision")
-_DETERMINISTIC = re.compile(r"use_deterministic_algorithms|^deterministic$")
+# Also by a function of MONAI, and one of transformers.
+_DETERMINISTIC = re.compile(
+    r"use_deterministic_algorithms|^deterministic$|^(set|enable_full)_determinism$"
+)
 
 
 _SETTERS = ("allow_tf32", "float32_matmul_precision", "fp32_precision")
