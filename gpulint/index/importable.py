@@ -2,52 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 MAX_COMPARED = 1000  # files that name the same module
 
 
 def importable(
-    path: Path,
+    starts: Collection[Path],
     files: Collection[Path],
     root: Path,
     imported: Callable[[Path], Collection[str]],
-    extends: Callable[[Path], bool],
+    most: int,
 ) -> Collection[Path]:
-    """The files that may import one, also through others of them that import it.
+    """The files that may import a start, also through others of them that import it.
 
     Each of them names it in its imports, but forty projects of one repository may have
-    a `utils.py` each. `imported`: the names in a file's imports; `extends`: whether it
-    puts folders on Python's path, so that all modules of the repository are in reach.
+    a `utils.py` each. `imported`: the names in a file's imports. `files` themselves if
+    that leaves more than `most`.
     """
     if len(files) > MAX_COMPARED:
         return files
-    rest, waiting = set(files), [path]
-    while waiting:
-        module = waiting.pop()
-        near = {f for f in rest if extends(f) or _reaches(f, module, root, imported(f))}
-        rest -= near
+    rest = {file: _folders(file, root) for file in files}
+    found: list[Path] = []
+    waiting = list(starts)
+    while waiting and len(found) <= most:
+        folders, inside = _leading_to(waiting.pop())
+        near = [
+            file
+            for file, around in rest.items()
+            if inside in around
+            or any(folders.get(folder) in imported(file) for folder in around)
+        ]
+        for file in near:
+            del rest[file]
+        found += near
         waiting += near
-    return [f for f in files if f not in rest]
+    return found if len(found) <= most else files
 
 
-def _reaches(file: Path, module: Path, root: Path, imported: Collection[str]) -> bool:
-    """Whether a file's imports may lead to a module from a folder around the file."""
+def _leading_to(module: Path) -> tuple[dict[str, str], str | None]:
+    """By the folders around a module what an import from there begins with.
+
+    And the folder of a package, whose own files say `from . import`.
+    """
     target = module.parent if module.name == "__init__.py" else module
-    if target in file.parents:
-        return True  # `from . import` in the package itself
-    return any(
-        target.relative_to(folder).parts[0].removesuffix(".py") in imported
-        for folder in _folders(file, root)
-        if folder in target.parents
-    )
+    name = target.name.removesuffix(".py")
+    found = {}
+    for folder in target.parents:
+        found[str(folder)] = name
+        name = folder.name
+    return found, str(target) if target is not module else None
 
 
-def _folders(file: Path, root: Path) -> Iterator[Path]:
+def _folders(file: Path, root: Path) -> tuple[str, ...]:
     """Folders in which Python may look for what a file imports."""
-    for folder in file.parents:
-        yield folder
-        if folder == root:
-            yield root / "src"
-            return
+    around = [str(folder) for folder in file.parents]
+    inner = around.index(str(root)) + 1 if str(root) in around else 1
+    return (*around[:inner], str(root / "src"))

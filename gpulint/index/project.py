@@ -331,13 +331,17 @@ class Project:
         if path is None or len(files) <= MAX_IMPORTERS:
             return files
         self.noted.files.update(files)
-        return importable(
-            path,
-            files,
+        adding = {file for file in files if "sys.path" in (self.text(file) or "")}
+        if len(adding) > MAX_IMPORTERS:
+            return files
+        near = importable(
+            {path, *adding},
+            files - adding,
             self.root,
             lambda file: self.words.of(file, "imports"),
-            lambda file: "sys.path" in (self.text(file) or ""),
+            MAX_IMPORTERS - len(adding),
         )
+        return {*adding, *near}
 
     def _through_package(self, path: Path | None, search: Search) -> Iterator[Search]:
         """The search for who has a module's names by its package: `models.Net()`."""
