@@ -36,9 +36,9 @@ def device_condition(
 
 
 def may_be_none(script: Script, device: ast.expr) -> bool:
-    """Whether a device is None on some path, and the script never asks.
+    """Whether a device is None on some path, and the script does not ask first.
 
-    Nor where it asks on some paths only: under a condition that is not one of the use.
+    A question counts for nothing under a condition that the use is not under.
     """
     name = dotted(device)
     if name is None or not any(
