@@ -428,7 +428,7 @@ INSTALLS = [
     ("# pip install torch==1.0 was what it took", {}),
     ("!pip uninstall transformers==4.30", {}),
     ("!pip install a  # transformers==4.30", {}),
-    ("!conda install -y pytorch=1.12", {}),
+    ("!conda install -y pytorch=1.12", {"torch": ((1, 12), (1, 12))}),
 ]
 
 
