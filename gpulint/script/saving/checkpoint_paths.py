@@ -12,7 +12,7 @@ from gpulint.index.build import last_name
 from gpulint.index.walk import FUNCTIONS, dotted, walk
 from gpulint.script.neighbours import run_together
 from gpulint.script.rewriting.edits import CannotFix
-from gpulint.script.saving.path_mappings import lookups, taken_whole, values_for
+from gpulint.script.saving.path_mappings import PathMapping, lookups
 from gpulint.script.saving.path_parts import (
     beginnings,
     differ,
@@ -112,14 +112,8 @@ class Paths:
 
     def _looked_up(self, start: ast.Subscript, tail: str | None, whole: bool) -> None:
         """Follow what a dict has for a key, and all who read the key or the dict."""
-        values = values_for(self.script, start)
-        for value in values:
+        for value in PathMapping(self.script, self._files, start, _QUIET).values:
             self._follow(value, tail, whole)
-        if values:
-            taken = taken_whole(self.script, self._files, start.value, _QUIET)
-            if taken is not None:
-                text = self.script.text(taken)
-                raise CannotFix(f"`{text}` has the path as well")
         self._judge_all(lookups(self._files, key(start)), tail, whole)
 
     def _is_new(self, what: object) -> bool:
