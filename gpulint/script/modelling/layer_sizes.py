@@ -39,11 +39,11 @@ _NO_LAYERS = frozenset(
     "super range len int float max min append extend to cuda isinstance print str "
     "enumerate zip list tuple dict set sum abs round format".split()
 )
-# Methods of every module, which make no weights.
+# Methods of every module, which make no weights; the first give what another has.
+_GIVES_PARTS = frozenset("modules named_modules children named_children".split())
 _OF_MODULES = frozenset(
-    "modules named_modules children named_children parameters named_parameters buffers "
-    "apply register_buffer register_forward_hook train eval state_dict "
-    "load_state_dict half double save_hyperparameters".split()
+    "parameters named_parameters buffers apply register_buffer register_forward_hook "
+    "train eval state_dict load_state_dict half double save_hyperparameters".split()
 )
 # Methods of tensors, and what makes them.
 _NO_WEIGHTS = frozenset(
@@ -162,13 +162,17 @@ def _layers_in(script: Script, function: Function, depth: int) -> Size | None:
 
 def _own_method(script: Script, call: ast.Call) -> Function | None:
     """The method that `self.init_weights()` calls."""
-    func, owner = call.func, script.index.owner(call)
-    if owner is None or not isinstance(func, ast.Attribute):
+    owner = script.index.owner(call)
+    if owner is None or not _is_on_self(script, call):
         return None
+    assert isinstance(call.func, ast.Attribute)
+    return script.resolver.classes.methods(owner).get(call.func.attr)
+
+
+def _is_on_self(script: Script, call: ast.Call) -> bool:
+    receiver = getattr(call.func, "value", None)
     own = script.resolver.self_name(script.index.scope(call))
-    if not isinstance(func.value, ast.Name) or func.value.id != own:
-        return None
-    return script.resolver.classes.methods(owner).get(func.attr)
+    return isinstance(receiver, ast.Name) and receiver.id == own
 
 
 def _makes_no_layer(script: Script, call: ast.Call) -> bool:
@@ -179,6 +183,8 @@ def _makes_no_layer(script: Script, call: ast.Call) -> bool:
     if name in _NO_LAYERS or name.endswith("_"):  # in place
         return True
     if isinstance(call.func, ast.Attribute) and name in _NO_WEIGHTS | _OF_MODULES:
+        return _own_method(script, call) is None
+    if name in _GIVES_PARTS and _is_on_self(script, call):
         return _own_method(script, call) is None
     qualified = script.index.qualified(call.func) or ""
     return qualified.startswith("math.") or bool(_TENSORS.match(qualified))
