@@ -82,13 +82,13 @@ No fix where workers would change what is trained on, or could not start: an ite
 dataset without `get_worker_info`, a dataset that changes itself, a random generator
 kept on it (all workers would draw the same), a lambda, lock or local function handed
 over, samples that require gradients or are made on a device that a caller may name, a
-dataset of which only the tokenizing collate function is known, a loader built in a
-loop, a dataset or sampler that the training loop steers, global variables that change
-or stand under the main guard, a `worker_init_fn` that raises an error whenever it is
-called, and a number that is the default of an option, parameter or class: who sets that
-must be obeyed. Nor with random operations of albumentations from 1.4.21 on, which keeps
-generators of its own: forked workers have copies that nothing seeds, unless the program
-calls `set_random_seed`.
+dataset of which only the tokenizing collate function is known, batches of which loops
+only read arrays, a loader built in a loop, a dataset or sampler that the training loop
+steers, global variables that change or stand under the main guard, a `worker_init_fn`
+that raises an error whenever it is called, and a number that is the default of an
+option, parameter or class: who sets that must be obeyed. Nor with random operations of
+albumentations from 1.4.21 on, which keeps generators of its own: forked workers have
+copies that nothing seeds, unless the program calls `set_random_seed`.
 
 ## When not
 In-memory data are copied between processes for nothing, also where an option that
@@ -98,26 +98,26 @@ GPU, whatever file they are in. A pass that is one batch of all samples, or that
 after a few batches, leaves workers nothing to make ahead, as does a training that ends
 after a few steps, a number that is written out or an option's default. Where each step
 begins a pass of its own, `next(iter(loader))`, workers would start with each batch.
-Samples that a notebook, a file of data
-or a program without any device only shows. A dataset whose samples are all the same is
-for a profile or a trial. Files that import Lightning have GPU251; nothing waits for
-what its trainers take on the CPU alone. Batches that a dataset makes on the GPU, and
-files opened in `__init__` (HDF5, LMDB), must not be shared with workers. A 0 with a
-comment that gives a reason (debugging, Windows, notebooks) is meant. One worker may
-well keep up with a process that trains or evaluates: low confidence, as where nothing
-is known of what a sample takes, or only that it loops in Python or computes with arrays
-(receiving a batch of two dozen small tensors from workers took 5 ms, making one of
-windows of an array 1.4 ms), where the number is the default of several functions,
-each for its callers to replace, or of an option that a command of the README or of a
-shell script gives, where all batches are put into a list once, where nobody takes
-batches of a loader that is handed on or kept, where one of the datasets has a single
-batch, or all have at most 64 samples (2000 of MNIST or CIFAR), made before workers
-would have started, where the class of the samples is called one of mock or dummy data,
-where a batch is at most 8 pictures of at most 64 x 64 (on two cores 4 of CIFAR took 0.7
-ms to make and 1.0 ms from two workers, 32 took 2.9 and 1.9 ms), where every worker
-would yield all samples of an iterable dataset, where samples change the dataset, of
-which each worker would have its own, and where a PyTorch before 1.9 runs a dataset that
-draws from NumPy's global generator.
+Samples that a notebook, a file of data or a program without any device only shows. A
+dataset whose samples are all the same is for a profile or a trial. Files that import
+Lightning have GPU251; nothing waits for what its trainers take on the CPU alone.
+Batches that a dataset makes on the GPU, and files opened in `__init__` (HDF5, LMDB),
+must not be shared with workers. A 0 with a comment that gives a reason (debugging,
+Windows, notebooks) is meant. One worker may well keep up with a process that trains or
+evaluates: low confidence, as where nothing is known of what a sample takes, or only
+that it loops in Python or computes with arrays (receiving a batch of two dozen small
+tensors from workers took 5 ms, making one of windows of an array 1.4 ms), where the
+number is the default of several functions, each for its callers to replace, or of an
+option that a command of the README or of a shell script gives, where all batches are
+put into a list once, or its loops only read arrays of them (a mean of all pictures),
+where nobody takes batches of a loader that is handed on or kept, where one of the
+datasets has a single batch, or all have at most 64 samples (2000 of MNIST or CIFAR),
+made before workers would have started, where the class of the samples is called one of
+mock or dummy data, where a batch is at most 8 pictures of at most 64 x 64 (on two cores
+4 of CIFAR took 0.7 ms to make and 1.0 ms from two workers, 32 took 2.9 and 1.9 ms),
+where every worker would yield all samples of an iterable dataset, where samples change
+the dataset, of which each worker would have its own, and where a PyTorch before 1.9
+runs a dataset that draws from NumPy's global generator.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, Single- and Multi-process Data Loading; the
@@ -139,6 +139,7 @@ from gpulint.script.loading.batches_taken import kept_once, shown_once
 from gpulint.script.loading.loader_options import (
     feeds_cpu,
     into_loader_kwargs,
+    stays_on_host,
     trains_on_cpu,
     written_options,
 )
@@ -185,12 +186,15 @@ class SerialLoading(Rule):
                 sure = sure and not is_stand_in(loader)
                 sure = sure and not hands_over_little(script, loader)
                 sure = sure and not may_be_light(loader)
+                sure = sure and not stays_on_host(script, loader)
                 yield self._finding(script, loader, values, sure)
 
     def _finding(
         self, script: Script, loader: Loader, values: tuple[Value, ...], sure: bool
     ) -> Finding:
         withheld = why_no_workers(script, loader, values)
+        if withheld is None and stays_on_host(script, loader):
+            withheld = "nothing on a GPU waits for batches that are only read"
         fix = None
         if withheld is None:
             given = written_options(loader)

@@ -51,7 +51,9 @@ for epoch in range(90):
 `runtime.loader_kwargs` sets it only where there are some. The script's number and its
 other options move into the call and stay as they are. From the second epoch on the
 random draws differ, the order of a shuffled loader too: the seed that a loader draws
-for its workers is drawn once instead of once an epoch. A `loader_kwargs` that GPU201
+for its workers is drawn once instead of once an epoch. Where samples draw from a
+generator that the dataset keeps, workers that start anew begin with the same numbers in
+every epoch; those that live on go on with it. A `loader_kwargs` that GPU201
 has written before, without a change of draws, gets `persistent=True`.
 
 No fix where samples change the dataset, since workers that live on would keep those
@@ -65,14 +67,15 @@ made from, or the dict that holds it, or a global variable that samples read: wo
 that live on do not see it. Nor do they see how far a training has come, where samples
 read `current_epoch` or `global_step`, or the dataset holds the object that makes it. A
 loader that is iterated once, also as one of several in `for phase in ("train", "val")`,
-built in a loop (GPU205), in a training that ends after a few steps, or whose iterators
-are kept or nested: persistent workers serve one iterator at a time. One that a training
-passes over once in 500 steps or more, in a number of steps that is not known, or in
-five epochs or more. Of low confidence and never rewritten: samples that change the
-dataset, also by a function or transform that writes into a view of its arrays
-(`drop(self.points[i])`): workers that start anew forget that. So is a project that
-allows no torch from 1.8 on: 1.7, the first with persistent workers, raises in the
-second epoch where memory is pinned. Files that import Lightning have GPU251.
+built in a loop (GPU205), in a training that ends after a few steps, where nothing
+trains and each pass ends with its first batch, or whose iterators are kept or nested:
+persistent workers serve one iterator at a time. One that a training passes over once in
+500 steps or more, in a number of steps that is not known, or in five epochs or more. Of
+low confidence and never rewritten: samples that change the dataset, also by a function
+or transform that writes into a view of its arrays (`drop(self.points[i])`): workers
+that start anew forget that. So is a project that allows no torch from 1.8 on: 1.7, the
+first with persistent workers, raises in the second epoch where memory is pinned. Files
+that import Lightning have GPU251.
 
 ## Source
 PyTorch documentation, `torch.utils.data.DataLoader`, `persistent_workers`; for 1.7,
@@ -86,6 +89,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
+from gpulint.script.loading.few_batches import is_tried_out
 from gpulint.script.loading.kept_workers import (
     KEEPS_LATER,
     KEEPS_SINCE,
@@ -124,7 +128,7 @@ class RestartingWorkers(Rule):
                 continue  # GPU901
             if not restarts(script, loader) or not stays_the_same(script, loader):
                 continue
-            if passes_are_rare(script, loader):
+            if passes_are_rare(script, loader) or is_tried_out(script, loader):
                 continue
             old = runs_only_before(script, KEEPS_SINCE)
             yield self._finding(script, loader, old)

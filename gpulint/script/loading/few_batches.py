@@ -79,8 +79,21 @@ def stops_early(script: Script, loop: Loop) -> bool:
         meant = values.complete or all(v.default for v in values.known)
         return meant and bool(numbers) and few
 
-    at_once = isinstance(loop.node.body[-1], (ast.Break, ast.Return))
-    return at_once or stops_after(script.resolver, loop, is_few)
+    return ends_at_once(loop) or stops_after(script.resolver, loop, is_few)
+
+
+def is_tried_out(script: Script, loader: Loader) -> bool:
+    """Whether nothing trains, and each pass over a loader ends with its first batch."""
+    return (
+        not script.training_loops
+        and bool(loader.loops)
+        and all(ends_at_once(loop) for loop in loader.loops)
+    )
+
+
+def ends_at_once(loop: Loop) -> bool:
+    """Whether the last statement of a loop always leaves it."""
+    return isinstance(loop.node.body[-1], (ast.Break, ast.Return))
 
 
 def _is_given_few(script: Script, limit: ast.expr) -> bool:

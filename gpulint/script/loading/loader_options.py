@@ -85,6 +85,14 @@ def trains_on_cpu(script: Script) -> bool:
     return runs and not script.uses_gpu
 
 
+def stays_on_host(script: Script, loader: Loader) -> bool:
+    """Whether no loop trains or evaluates, and all only look at what they get."""
+    return bool(loader.loops) and all(
+        not (loop.train or loop.eval) and _is_on_host(script, loop)
+        for loop in loader.loops
+    )
+
+
 def feeds_cpu(script: Script, loader: Loader) -> bool:
     """Whether what runs over a loader is known, and none of it asks for a GPU."""
     runs = [loop for loop in loader.loops if loop.train or loop.eval]

@@ -158,12 +158,19 @@ class Compiler:
 
     def _insert_after(self, edit: InsertAfter) -> TextEdit:
         self._line_start(edit.statement)
-        end = self._line_end(edit.statement)
         indent = self._indent(edit.statement)
+        end = self._comments_end(self._line_end(edit.statement), indent)
         text = indent + self._lines(edit.code, indent) + self.source.newline
         if end and self.source.text[end - 1] not in "\r\n":
             text = self.source.newline + text
         return TextEdit(end, end, text)
+
+    def _comments_end(self, end: int, indent: str) -> int:
+        """Offset behind the comments that a block ends with, deeper than its header."""
+        deeper = re.compile(rf"(?:[ \t]*\r?\n)*{indent}[ \t]+#[^\r\n]*(?:\r?\n|$)")
+        while comment := deeper.match(self.source.text, end):
+            end = comment.end()
+        return end
 
     def _remove(self, edit: Remove) -> TextEdit:
         return TextEdit(
