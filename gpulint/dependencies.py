@@ -27,6 +27,7 @@ from gpulint.releases import (
     TORCH,
     Declared,
     Range,
+    allowed,
     newest,
 )
 
@@ -170,6 +171,7 @@ def _find_commands(folder: Path, rooted: bool) -> dict[str, Range]:
     Torch has a search of its own; here only releases that all commands pin count, from
     the oldest to the newest of them.
     """
+    from gpulint.python_prose import pythons
     from gpulint.torch_prose import prose, tensorflow_images, text_of
 
     texts = prose(folder)
@@ -179,6 +181,8 @@ def _find_commands(folder: Path, rooted: bool) -> dict[str, Range]:
             named.setdefault(name, []).append(its)
         if images := tensorflow_images(text):
             named.setdefault("tensorflow", []).extend(images)
+        if releases := [allowed(f"=={its}.*") for its in pythons(text)]:
+            named.setdefault("python", []).extend(releases)
     found: dict[str, Range] = {}
     for name, ranges in named.items():
         lows = [its.lowest for its in ranges if its.lowest is not None]

@@ -1,0 +1,28 @@
+"""The Python that people are told to run a project with: images and environments."""
+
+from __future__ import annotations
+
+import re
+
+_RELEASE = r"(3\.\d{1,2})(?!\d)"
+_SAID = re.compile(
+    rf"""
+    ^[ \t]*FROM[ ](?:--platform=\S+[ ])?(?:[\w.-]+/)*python:{_RELEASE}
+    |\bpython{_RELEASE}[ ]-m[ ](?:venv|virtualenv)\b
+    |\bvirtualenv\b[^\n`]*[ ](?:-p|--python)[ =](?:\S*/)?(?:python)?{_RELEASE}
+    |\buv[ ](?:venv|sync|run)\b[^\n`]*[ ](?:-p|--python)[ =](?:python)?{_RELEASE}
+    |\bpyenv[ ](?:local|global|install|shell|virtualenv)[ ](?:-\w[ ])?{_RELEASE}
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+
+
+def pythons(text: str) -> list[str]:
+    """The releases that a Dockerfile starts from, or that commands make environments of.
+
+    `FROM python:3.8-slim`, `python3.8 -m venv env`, `virtualenv -p python3.8 env`,
+    `uv venv --python 3.8`, `pyenv local 3.8.10`. `3.8` of each.
+    """
+    return [
+        release for said in _SAID.finditer(text) for release in said.groups() if release
+    ]
