@@ -18,7 +18,7 @@ _SAID = re.compile(
 
 
 def pythons(text: str) -> list[str]:
-    """The releases that a Dockerfile starts from, or that commands make environments of.
+    """The releases of images and of environments that commands make.
 
     `FROM python:3.8-slim`, `python3.8 -m venv env`, `virtualenv -p python3.8 env`,
     `uv venv --python 3.8`, `pyenv local 3.8.10`. `3.8` of each.

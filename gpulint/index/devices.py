@@ -179,6 +179,11 @@ class Devices:
             self._targets[node] = result
         return self._targets[node]
 
+    def is_surely_cuda(self, node: ast.expr) -> bool:
+        """Whether it names CUDA, and no caller or user may name another device."""
+        origins = self.resolver.origins(node)
+        return self.target(node) is Target.CUDA and not any(o.default for o in origins)
+
     def _origin_target(self, origin: Origin) -> Target:
         node = origin.node
         if origin.kind == "parameter":

@@ -79,7 +79,12 @@ def hindrance(script: Script, move: Move, made: Creation) -> str | None:
     ):
         return "the copy has options of its own"
     casts = made.methods or move.dtype
-    if casts and move.target is not Target.CUDA and _is_double(keywords.get("dtype")):
+    free = move.device is not None and not script.devices.is_surely_cuda(move.device)
+    if (
+        casts
+        and (free or move.target is not Target.CUDA)
+        and _is_double(keywords.get("dtype"))
+    ):
         return "MPS has no float64, which the host casts"
     return _device_guard(script, move)
 

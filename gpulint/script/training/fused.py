@@ -200,7 +200,7 @@ def _condition(
     script: Script, move: Move, call: ast.Call
 ) -> tuple[str, tuple[str, ...]] | None:
     """Code that is true where a model was moved to a GPU; None: it has no name."""
-    if move.target is Target.CUDA or move.device is None:
+    if move.device is None or script.devices.is_surely_cuda(move.device):
         return "True", ()
     wanted = {origin.node for origin in script.resolver.origins(move.device)}
     found = named_devices(script, script.index.statement(call))

@@ -78,7 +78,7 @@ def sum_on_device(script: Script, loop: Loop, waits: Iterable[Wait]) -> Rewrite:
 
 
 def _device(script: Script, loop: Loop, starts: list[ast.Assign]) -> tuple[str, bool]:
-    """Code for the device of the sums, and whether it is CUDA for certain."""
+    """Code for the device of the sums, and whether it is CUDA: MPS has no float64."""
     loops, moves = _batch_moves(script, loop)
     holder = accelerator_of(script, loop) if not moves else None
     if holder is not None and _is_set(script, holder, loop, starts):
@@ -95,7 +95,7 @@ def _device(script: Script, loop: Loop, starts: list[ast.Assign]) -> tuple[str, 
         raise CannotFix(f"`{script.text(device)}` may be None")
     if not all(_same_device(script, m.device, starts[0]) for m in moves if m.device):
         raise CannotFix("no device can be named before the loop")
-    return script.text(device), script.devices.target(device) is Target.CUDA
+    return script.text(device), script.devices.is_surely_cuda(device)
 
 
 def _is_set(
