@@ -65,10 +65,11 @@ bfloat16 is 1, and its gradient 0), custom `autograd.Function`s, Fourier transfo
 linear algebra, `DataParallel`, FSDP, gradient hooks and `.grad`, optimizers that share
 parameters, get no gradient in some steps or leave gradients of another scale,
 iterations that end before the scaler's update, numbers that float16 cannot hold,
-differences of neighbours, checkpoints of another form, functions that the setting
-`protect` names, programs that round their weights to integers while they train (of low
-confidence), and programs with recurrent layers (`LSTM`, `GRU`, `RNN`): cuDNN runs them
-in float16 under any autocast, while with bfloat16 no loss would be scaled.
+logarithms of what a model gives (a sigmoid may round to 0), also in a loss of the
+project, differences of neighbours, checkpoints of another form, functions that the
+setting `protect` names, programs that round their weights to integers while they train
+(of low confidence), and programs with recurrent layers (`LSTM`, `GRU`, `RNN`): cuDNN
+runs them in float16 under any autocast, while with bfloat16 no loss would be scaled.
 
 ## When not
 Mixed or half precision in any form is there already, also behind a switch that is off.

@@ -183,11 +183,25 @@ def _is_probability(script: Script, formats: Formats, node: ast.expr) -> bool:
                 if runs_a_model(script, part) and not formats.float32(part):
                     return True
             elif len(todo) < 30:
-                todo += [
-                    d.value
-                    for d in script.resolver.definitions(part)
-                    if d.value is not None and d.value not in todo
-                ]
+                for found in script.resolver.definitions(part):
+                    if found.value is not None and found.value not in todo:
+                        todo.append(found.value)
+                    elif found.kind == "parameter" and _gives_output(script, part):
+                        return True
+    return False
+
+
+def _gives_output(script: Script, parameter: ast.Name) -> bool:
+    """Whether a caller gives what a model returns, as the unseen ones of losses do."""
+    for origin in script.resolver.origins(parameter):
+        made = origin.call
+        owner = script.index.home(parameter).owner(parameter)
+        if origin.kind == "parameter" and owner and "loss" in owner.name.lower():
+            return True
+        if made is not None:
+            its = script.of(made)
+            if runs_a_model(its, made) and not Formats(its).float32(made):
+                return True
     return False
 
 
