@@ -159,13 +159,21 @@ def test_options_that_may_be_there(
         ("width", LOW),
         ("more", HIGH),
         ("None or args", HIGH),
+        ("{'width': 3}", LOW),
+        ("kept", LOW),
+        ("[kept]", LOW),
+        ("dict(kept, width=3)", HIGH),
+        ("several", LOW),
+        ("changed", HIGH),
     ],
 )
 def test_numbers_where_settings_are_read(
     tmp_path: Path, given: str, sure: Confidence
 ) -> None:
     lines = (
-        f"    width = 16\n    more = 3 if width else args\n    network = Net({given})"
+        "    width = 16\n    more = 3 if width else args\n    kept = {'width': width}\n"
+        "    several = [kept]\n    changed = kept\n    if width:\n"
+        f"        changed = args\n    network = Net({given})"
     )
     assert of_files(tmp_path, ("main.py", "    network = build(args)", lines)) is sure
 

@@ -50,6 +50,23 @@ def test_modules_that_were_left_out(
     assert found[11 + statement.count("\n") + 1] is sure
 
 
+@pytest.mark.parametrize(
+    "statement, sure",
+    [
+        ("from parts import small, large", LOW),
+        ("from parts import large", HIGH),
+        ("from parts import small", HIGH),
+    ],
+)
+def test_a_module_beside_the_one_that_is_there(
+    tmp_path: Path, statement: str, sure: Confidence
+) -> None:
+    """Where `parts` is empty, another package may be meant, but not with `small`."""
+    files = {"parts/__init__.py": "", "parts/small.py": ""}
+    given = {"engine.py": f"{statement}\n{LOOP}", "main.py": MAIN}
+    assert confidences(tmp_path, README | given | files)[12] is sure
+
+
 COPY = "import sys\nfrom pathlib import Path\n{}\nimport prepare\n"
 ABOVE = "sys.path.insert(0, str(Path(__file__).parent.parent))"
 STARTS = "\nif __name__ == '__main__':\n    Trainer().fit(prepare.model, [], None)\n"

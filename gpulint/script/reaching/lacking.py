@@ -1,7 +1,8 @@
 """Objects that surely lack an attribute: reading it raises.
 
-Options of a command line that has none of that name, numbers and texts, objects of the
-project's own classes, and settings read from files none of which has such a key.
+Options of a command line that has none of that name, numbers, texts, dicts and lists,
+objects of the project's own classes, and settings read from files none of which has
+such a key.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _SETS_ANY = re.compile(
 _FROM_FILE = re.compile(r"self\.__dict__\.update\(")
 _OTHERWISE = re.compile(r"\bsetattr\(|__dict__\s*(=|\[|\|)|\bvars\(|__slots__")
 _LOADS = frozenset("json.load json.loads yaml.load yaml.safe_load".split())
+_DISPLAYS = (ast.Constant, ast.Dict, ast.List)
 MIN_KEYS = 2  # that the files with the settings have, of what is read of them
 
 
@@ -51,6 +53,9 @@ def raises_by_reading(script: Script, node: ast.Attribute) -> bool:
     kept = holder.value if isinstance(holder, ast.Attribute) else None
     if kept is not None and not (isinstance(kept, ast.Name) and is_self(script, kept)):
         return False
+    plain = _plain_values(script, holder)
+    if plain and not any(hasattr(its, node.attr) for its in plain):
+        return True
     if not _OPTIONS.search(named):
         return False
     return _has_no_option(script, holder, node.attr) or _has_no_key(
@@ -67,7 +72,7 @@ def raises_by_giving(script: Script, call: ast.Call, functions: list[Function]) 
         any(
             _lacks_any(script, value, function, parameter)
             for parameter, value in given_to(script, call, function)
-            if isinstance(value, (ast.Name, ast.Attribute, ast.Constant))
+            if isinstance(value, (ast.Name, ast.Attribute, *_DISPLAYS))
         )
         for function in functions
     )
@@ -80,10 +85,10 @@ def _lacks_any(
     if script.evaluator.command_line.all_of(value) is not None:
         names = needed(script, function, parameter)
         return any(_has_no_option(script, value, name) for name in names)
-    constants = _constants(script, value)
-    if constants:
+    plain = _plain_values(script, value)
+    if plain:
         names = needed(script, function, parameter)
-        return any(not any(hasattr(c, n) for c in constants) for n in names)
+        return any(not any(hasattr(its, n) for its in plain) for n in names)
     owner = _class_of(script, value)
     names = needed(script, function, parameter) if owner is not None else frozenset()
     return owner is not None and any(
@@ -92,22 +97,28 @@ def _lacks_any(
     )
 
 
-def _constants(script: Script, node: ast.expr) -> list[object]:
-    """The numbers and texts that a name may hold; none where it may hold others."""
-    if isinstance(node, ast.Constant):
-        nodes: list[ast.AST] = [node]
-    elif isinstance(node, ast.Name):
+def _plain_values(script: Script, node: ast.expr) -> list[object]:
+    """The numbers, texts, dicts and lists that a name may hold, the last two empty.
+
+    None where it may hold others.
+    """
+    nodes: list[ast.AST] = [node]
+    if isinstance(node, ast.Name):
         origins = script.resolver.origins(node)
         if any(o.kind != "expression" or o.path or o.default for o in origins):
             return []
         nodes = [origin.node for origin in origins]
-    else:
+    values = [_plain_value(node) for node in nodes]
+    return [] if None in values else values
+
+
+def _plain_value(node: ast.AST) -> object:
+    if isinstance(node, (ast.Dict, ast.DictComp)):
+        return {}
+    if isinstance(node, (ast.List, ast.ListComp)):
         return []
-    if not all(isinstance(n, ast.Constant) for n in nodes):
-        return []
-    values = [n.value for n in nodes if isinstance(n, ast.Constant)]
-    plain = all(isinstance(value, (int, float, str)) for value in values)
-    return list(values) if plain else []
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if isinstance(value, (int, float, str)) else None
 
 
 # Options

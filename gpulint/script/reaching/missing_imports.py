@@ -152,11 +152,12 @@ def _imports_nothing(
         )
     ):
         return True
-    return any(
-        _is_missing(index, f"{module}.{alias.name}", written=True)
-        for alias in statement.names
-        if statement.module is not None
-    )
+    if statement.module is None:
+        return False
+    names = [f"{module}.{alias.name}" for alias in statement.names]
+    # A package with one of the modules is the one that is meant.
+    known = any((member := index.member(n)) and not member[1] for n in names)
+    return any(_is_missing(index, name, written=not known) for name in names)
 
 
 def _is_not_beside(index: FileIndex, statement: ast.ImportFrom) -> bool:
