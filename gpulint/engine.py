@@ -20,7 +20,7 @@ from gpulint.finding import (
 )
 from gpulint.index import SETTINGS, FileIndex, Project, Projects, build_index
 from gpulint.registry import find_rule
-from gpulint.releases import FIRST_TORCH, TORCH, Range
+from gpulint.releases import FIRST_TORCH, TORCH, Range, for_python
 from gpulint.rule import Present, Rule
 from gpulint.source import (
     FRAMEWORKS,
@@ -178,6 +178,8 @@ def _run(
     releases = {TORCH: torch, **dict(options.packages)}
     releases |= {n: its for n, its in source.installed.items() if n not in options.said}
     torch = releases.pop(TORCH)
+    if TORCH not in options.said:
+        torch = for_python(torch, releases.get("python", Range()))
     script = Script(
         source,
         index,

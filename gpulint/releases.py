@@ -13,6 +13,15 @@ TORCH = "torch"
 FIRST_TORCH = (1, 0)  # the first release of torch that gpulint speaks of
 ANY_MINOR = 999  # `<3` allows 2 with whatever comes after it
 
+# The last torch that was built for a Python; PyPI's files of each release.
+_LAST_FOR_PYTHON = {
+    (3, 5): (1, 5),
+    (3, 6): (1, 10),
+    (3, 7): (1, 13),
+    (3, 8): (2, 4),
+    (3, 9): (2, 8),
+}
+
 _LOWER_OPERATORS = ("==", "===", "~=", ">=", ">")
 _SHORT = re.compile(
     r"(\^|~(?!=)|(?<![<>=!~])=(?!=))\s*(\d+)(?:\.(\d+))?[\d.*]*(?:\+\w+)?"
@@ -43,6 +52,19 @@ class Declared:
     row: int
     highest: Version | None = field(default=None, compare=False)
     here: Version | None = field(default=None, compare=False)
+
+
+def for_python(torch: Range, python: Range) -> Range:
+    """The releases of torch that the newest Python of a project can have.
+
+    Unchanged where none of them is allowed: the two are of different environments.
+    """
+    last = _LAST_FOR_PYTHON.get(python.highest or (0, 0))
+    if last is None or (torch.highest is not None and torch.highest <= last):
+        return torch
+    if torch.lowest is not None and torch.lowest > last:
+        return torch
+    return Range(torch.lowest, last)
 
 
 def lower_bound(text: str) -> Version | None:

@@ -9,9 +9,18 @@ import pytest
 from gpulint.dependencies import find_torch_version, find_versions, forget
 from gpulint.engine import Options, check_source
 from gpulint.registry import find_rule
-from gpulint.releases import ANY_MINOR, Declared, Range, allowed, lower_bound
+from gpulint.releases import (
+    ANY_MINOR,
+    TORCH,
+    Declared,
+    Range,
+    allowed,
+    for_python,
+    lower_bound,
+)
 from gpulint.source import Source
 
+ATTENTION = Path("fixtures/gpu505_handwritten_attention/bad.py")
 SUMS = """
 import torch
 
@@ -375,6 +384,8 @@ def test_commits_of_trainers_are_of_no_known_release(tmp_path: Path) -> None:
         ("setup.sh", "uv venv --seed --python 3.9\n", (3, 9)),
         ("install.md", "pyenv install 3.8.10\npyenv local 3.8.10\n", (3, 8)),
         ("README.md", "Tested with python3.8; python3.8 train.py\n", None),
+        ("README.md", "- PyTorch\n- python == 3.7\n", (3, 7)),
+        ("README.md", "- python >= 3.7\n", None),
         ("pyproject.toml", '[project]\nrequires-python = ">=3.8,<3.9"\n', (3, 8)),
         ("pyproject.toml", '[project]\nrequires-python = ">=3.8"\n', None),
         ("setup.cfg", "[options]\npython_requires = ==3.9.*\n", (3, 9)),
@@ -396,6 +407,35 @@ def test_a_python_that_the_runtime_does_not_run_on(
     its = ".".join(map(str, highest or ()))
     why = f"needs Python 3.10, the project has {its}" if old else None
     assert (result.fix is None, result.fix_withheld) == (old, why)
+
+
+@pytest.mark.parametrize(
+    "python, torch, found",
+    [
+        ((3, 7), Range(), (1, 13)),
+        ((3, 9), Range((1, 8)), (2, 8)),
+        ((3, 9), Range((1, 8), (1, 9)), (1, 9)),
+        ((3, 8), Range((2, 6)), None),
+        ((3, 12), Range((1, 8)), None),
+        (None, Range((1, 8)), None),
+    ],
+)
+def test_the_last_torch_of_a_python(
+    python: tuple[int, int] | None, torch: Range, found: tuple[int, int] | None
+) -> None:
+    """An old Python is a bound on torch, unless the two do not go together."""
+    its = for_python(torch, Range(None, python))
+    assert (its.lowest, its.highest) == (torch.lowest, found)
+
+
+def test_advice_that_no_torch_of_the_python_can_follow(tmp_path: Path) -> None:
+    rules = (find_rule("GPU505"),)
+    source = Source(tmp_path / "model.py", ATTENTION.read_text(encoding="utf-8"))
+    old = Options(rules, packages=(("python", Range(None, (3, 7))),))
+    assert len(check_source(source, Options(rules)).findings) == 1
+    assert not check_source(source, old).findings
+    said = old._replace(newest_torch=(2, 4), said=frozenset({TORCH}))
+    assert len(check_source(source, said).findings) == 1
 
 
 @pytest.mark.parametrize("name", ["tf-nightly", "tf_nightly-gpu", "intel-tensorflow"])
