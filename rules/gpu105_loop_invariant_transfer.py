@@ -41,9 +41,10 @@ iteration had a fresh copy.
 ## When not
 A tensor that takes part in the gradient, changes in the loop, is made in it or comes
 from the batch; a model that is made in the loop or moved back to the host; moves behind
-`if step % n`, and to the device of a tensor that is on the host. Without a fix:
-attributes, moves in a function that the loop calls, a device that is known only in the
-loop.
+`if step % n`, and to the device of a tensor that is on the host. Of low confidence: a
+model that is moved once an epoch, which looks at each weight and copies none. Without a
+fix: attributes, moves in a function that the loop calls, a device that is known only in
+the loop.
 
 ## Source
 PyTorch performance tuning guide, "Avoid unnecessary CPU-GPU synchronization";
@@ -54,7 +55,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.copying.hoists import find_hoists
@@ -78,12 +79,14 @@ class LoopInvariantTransfer(Rule):
         first = hoist.moves[0]
         name = script.text(first.receiver)
         what = "is moved" if hoist.module else "is copied to the device"
+        again = "epoch" if hoist.epoch else "step"
         return self.finding(
             script,
             first.call,
-            f"`{name}` {what} in every step, and does not change",
+            f"`{name}` {what} in every {again}, and does not change",
             fix=hoist.rewrite,
             withheld=hoist.withheld,
             related=[(move.call, "moved here as well") for move in hoist.moves[1:]],
-            evidence=[(hoist.runner, "runs in every step")],
+            evidence=[(hoist.runner, f"runs in every {again}")],
+            confidence=Confidence.LOW if hoist.epoch else None,
         )

@@ -24,7 +24,7 @@ class Hoist(NamedTuple):
     """Moves of one value that one iteration of a loop repeats.
 
     `runner` is the loop, or the function that the loop calls; `module` whether a
-    model or loss is moved, not a tensor.
+    model or loss is moved, not a tensor; `epoch` whether once an epoch, not a step.
     """
 
     moves: tuple[Move, ...]
@@ -32,6 +32,7 @@ class Hoist(NamedTuple):
     module: bool
     rewrite: Rewrite | None = None
     withheld: str | None = None
+    epoch: bool = False
 
 
 def module_loop(script: Script, move: Move) -> Loop | None:
@@ -92,12 +93,13 @@ def _conditional(script: Script, statement: ast.stmt, loop: Loop) -> bool:
 def module_hoist(script: Script, move: Move, loop: Loop) -> Hoist:
     """The finding's facts for a moved model, with a rewrite where it is exact."""
     reason = _module_hindrance(script, move, loop)
+    found = Hoist((move,), loop.node, True, epoch=loop.kind == "epoch")
     if reason is not None:
-        return Hoist((move,), loop.node, True, withheld=reason)
+        return found._replace(withheld=reason)
     statement = script.index.statement(move.call)
     insert = InsertBefore(loop.node, script.text(statement))
     title = f"Move `{script.text(move.receiver)}` once, before the loop"
-    return Hoist((move,), loop.node, True, Rewrite(title, (insert, Remove(statement))))
+    return found._replace(rewrite=Rewrite(title, (insert, Remove(statement))))
 
 
 def _module_hindrance(script: Script, move: Move, loop: Loop) -> str | None:

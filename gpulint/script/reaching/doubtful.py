@@ -63,7 +63,8 @@ def _handles_failure(script: Script, handler: ast.ExceptHandler) -> bool:
         return True
     tried = script.index.parent(handler)
     return isinstance(tried, ast.Try) and not any(
-        isinstance(node, (ast.Import, ast.ImportFrom, ast.Subscript))
+        isinstance(node, (ast.Import, ast.ImportFrom))
+        or (isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice))
         or (isinstance(node, ast.Call) and dotted(node.func) in _ENDS)
         for node in walk(*tried.body)
     )
