@@ -42,13 +42,13 @@ without `pin_memory`.
 
 ## When not
 Copies to the host, models and other things moved once, batches that a framework moves,
-batches made from lists and arrays in the loop (their memory is not pinned), loaders
-that are not pinned and that GPU202 leaves so. Batches of loaders that are told a device
-(`BucketIterator.splits(…, device=device)`), of timm's `create_loader` with its
-prefetcher, of objects whose `__iter__` moves something to the device, of DGL graphs,
-those of a class whose own `to` does not take the option, and parts of a dict all of
-whose values were moved and put back before. Slices of one tensor that
-are moved one by one are GPU101.
+batches made from lists and arrays in the loop, or of those samples that a condition
+holds for (their memory is not pinned), loaders that are not pinned and that GPU202
+leaves so. Batches of loaders that are told a device (`BucketIterator.splits(…,
+device=device)`), of timm's `create_loader` with its prefetcher, of objects whose
+`__iter__` moves something to the device, of DGL graphs, those of a class whose own `to`
+does not take the option, and parts of a dict all of whose values were moved and put
+back before. Slices of one tensor that are moved one by one are GPU101.
 
 Of low confidence: parts with gaps (`x[:, 3:]`), which PyTorch lays out anew in ordinary
 memory before it copies them, loaders without workers that are not pinned, as the
@@ -61,7 +61,9 @@ behind a model that was given all of it, and may have moved it in place; and an
 evaluation that takes the time around waits for the device: it waits anyway, and a copy
 that is only queued would count as work of the model. And batches right behind which the
 step copies something else from ordinary memory (`torch.from_numpy(weights).cuda()`),
-which the device could not make itself, or asks what they hold before a model runs
+which the device could not make itself, be it an index of NumPy's (`points[:,
+numpy.random.choice(n, k)]`), what the model's `forward` begins with, or a part of the
+batch that a function of another file moves, or asks what they hold before a model runs
 (`if torch.isnan(images).any():`): the host waits there as long.
 
 ## Source

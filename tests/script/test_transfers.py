@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpulint.engine import Options, check_source, fix_source
-from gpulint.finding import Effect
+from gpulint.finding import Confidence, Effect
 from gpulint.index import Projects
 from gpulint.registry import find_rule
 from gpulint.source import Source
@@ -198,3 +198,61 @@ def test_parts_of_batches_with_their_own_to_are_left_as_they_are(
         [sys.executable, path], check=False, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stderr
+
+
+WRAPPER = """
+import torch
+from torch import nn
+
+
+class Wrapper:
+    def __init__(self, device):
+        self.device = device
+        self.words = nn.Linear(300, 512).to(device)
+        self.moves = nn.Linear(256, 512).to(device)
+
+    def embed(self, texts, motions):
+        {}
+        motions = motions.to(self.device)
+        return self.words(texts), self.moves(motions)
+"""
+EVALUATED = """
+import torch
+from torch.utils.data import DataLoader
+from wrapper import Wrapper
+
+
+@torch.no_grad()
+def evaluate(loader, wrapper):
+    for texts, motions in loader:
+        motions = motions.cuda()
+        print(wrapper.embed({}, motions))
+
+
+def main(dataset):
+    loader = DataLoader(dataset, batch_size=32, num_workers=4, pin_memory=True)
+    evaluate(loader, Wrapper("cuda"))
+"""
+
+
+@pytest.mark.parametrize(
+    "line, given, sure",
+    [
+        ("texts = texts.detach().to(self.device)", "texts", Confidence.LOW),
+        ("texts = texts.to(self.device, non_blocking=True)", "texts", Confidence.HIGH),
+        ("texts = texts.to(self.device)", "texts.cuda()", Confidence.HIGH),
+        ("texts = texts.to('cpu')", "texts", Confidence.HIGH),
+    ],
+    ids=["stays", "queued", "moved before", "to the host"],
+)
+def test_a_copy_of_another_file_that_stays(
+    line: str, given: str, sure: Confidence, tmp_path: Path
+) -> None:
+    (tmp_path / "wrapper.py").write_text(WRAPPER.format(line), "utf-8")
+    path = tmp_path / "evaluate.py"
+    path.write_text(EVALUATED.format(given), "utf-8")
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options((find_rule("GPU102"),), projects=projects)
+    source = Source(path, path.read_text("utf-8"))
+    (found,) = check_source(source, options).findings
+    assert found.confidence is sure

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gpulint.index import Target, Where
+from gpulint.index import Function, Target, Where
 from gpulint.index.walk import walk
 from gpulint.script.copying.creations import creation
 from gpulint.script.every_step import EveryStep, Part
+from gpulint.script.reaching.evaluated import evaluated_in
+from gpulint.script.training.evaluation import called_module
 from gpulint.script.waiting.drained import is_pass, is_single, runs_with
 from gpulint.script.waiting.reading import waiting_in
+
+# Not `numpy.random.randint(n)`, which may be one number.
+_ARRAY = re.compile(
+    r"numpy\.(random\.(choice|permutation)|arange|array|where|argsort)$"
+)
 
 if TYPE_CHECKING:
     from gpulint.script.copying.transfers import Transfer
@@ -23,8 +31,9 @@ def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
     """Whether the host waits for the stream behind the copies, before a model runs.
 
     By a copy of something else from ordinary memory, such as a tensor made of a list in
-    each step: it takes its turn behind the batch's, queued or not. Or by a read, as in
-    `if torch.isnan(images).any():`.
+    each step: it takes its turn behind the batch's, queued or not. That may be an index
+    of NumPy's, a part of the batch that another function moves, or what the model's
+    `forward` begins with. Or by a read, as in `if torch.isnan(images).any():`.
     """
     found = list(transfers)
     calls = {transfer.call for transfer in found}
@@ -38,13 +47,91 @@ def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
     for part in parts[numbers[-1] + 1 :]:
         call = part.node if isinstance(part.node, ast.Call) else None
         if call is not None and is_pass(script, call):
-            return False
+            return runs_with(script, part, last) and _begins_with_copy(script, call)
         waits = call is not None and _copies(script, call)
+        waits = waits or _sends_more(script, part, loop)
+        waits = waits or _is_picked_by_array(script, part.node)
         waits = waits or (not works and _reads(script, part, loop))
         if waits and runs_with(script, part, last):
             return True
         works = works or (call is not None and not is_single(script, call))
     return False
+
+
+def _begins_with_copy(script: Script, call: ast.Call) -> bool:
+    """Whether the `forward` of all models that a call may run copies first of all."""
+    owners = script.resolver.classes.of(called_module(call))
+    methods = [script.resolver.classes.methods(o).get("forward") for o in owners]
+    return bool(methods) and all(
+        method is not None and _copies_first(script.of(method), method)
+        for method in methods
+    )
+
+
+def _copies_first(script: Script, function: Function, depth: int = 1) -> bool:
+    """Whether a function copies from the host before it runs a module, in any case."""
+    for node in evaluated_in(script, function.body):
+        if not isinstance(node, ast.Call):
+            continue
+        if script.modules.is_module(called_module(node)):
+            return False
+        if _copies(script, node):
+            return True
+        inner = script.resolver.calls.callee(node) if depth else None
+        if inner is not None and _copies_first(script.of(inner), inner, depth - 1):
+            return True
+    return False
+
+
+def _sends_more(script: Script, part: Part, loop: Loop) -> bool:
+    """Whether another file's function moves a part of the batch, and nothing says so.
+
+    `texts.detach().to(self.device)`, of what the loop hands on as it comes.
+    """
+    call, its = part.node, script.of(part.node)
+    move = its.devices.move(call) if isinstance(call, ast.Call) else None
+    if move is None or move.non_blocking is not None or move.target is Target.CPU:
+        return False
+    root: ast.expr = move.receiver
+    while isinstance(root, ast.Call) and isinstance(root.func, ast.Attribute):
+        root = root.func.value
+    if part.call is None or part.helper is None or not isinstance(root, ast.Name):
+        return False
+    if any(d.kind != "parameter" for d in its.definitions(root)):
+        return False
+    given, clear = script.resolver.calls.given(part.call, part.helper, root.id)
+    return (
+        clear
+        and len(given) == 1
+        and script.batches.loop_of(given[0]) is loop
+        and script.where(given[0]) == Where.HOST
+        and call not in {transfer.call for transfer in its.transfers}
+    )
+
+
+def _is_picked_by_array(script: Script, node: ast.AST) -> bool:
+    """`points[:, numpy.random.choice(n, k), :]`: the index is copied to the device."""
+    if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
+        return False
+    cut = node.slice
+    parts = cut.elts if isinstance(cut, ast.Tuple) else [cut]
+    its = script.of(node)
+    made = [o.call for part in parts for o in its.resolver.origins(part)]
+    arrays = (its.index.qualified(call.func) or "" for call in made if call is not None)
+    return any(map(_ARRAY.match, arrays)) and _is_of_device(its, node.value)
+
+
+def _is_of_device(script: Script, node: ast.expr) -> bool:
+    """Whether a tensor is on the device, or made by a call that is given one there."""
+    if script.where(node) == Where.DEVICE:
+        return True
+    made = [origin.call for origin in script.resolver.origins(node)]
+    return bool(made) and all(
+        call is not None
+        and script.where(call) == Where.UNKNOWN
+        and any(script.where(value) == Where.DEVICE for value in call.args)
+        for call in made
+    )
 
 
 def _reads(script: Script, part: Part, loop: Loop) -> bool:

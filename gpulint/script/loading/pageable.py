@@ -58,10 +58,16 @@ def made(script: Script, node: ast.expr, depth: int = 0) -> bool:
             return made(script, node.func.value, depth)
         return False
     if isinstance(node, ast.Subscript):
-        return made(script, node.value, depth)
+        return made(script, node.value, depth) or _is_mask(node.slice)
     if isinstance(node, ast.Name) and depth < 6:
         return any(_defined(script, d, depth) for d in script.definitions(node))
     return False
+
+
+def _is_mask(cut: ast.expr) -> bool:
+    """`index >= 0` of `images[index >= 0]`, which are put together anew."""
+    plain = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+    return isinstance(cut, ast.Compare) and isinstance(cut.ops[0], plain)
 
 
 def sends_made(script: Script, loop: Loop) -> bool:
@@ -279,7 +285,7 @@ def _is_joined(script: Script, node: ast.expr, depth: int) -> bool:
             return any(script.batches.loop_of(n) is not None for n in names)
         if _picks(script, part) or _casts(script, part) or _joins(script, part, depth):
             return True
-        if _rearranges(script, part):
+        if _rearranges(script, part) or _is_filtered(script, part):
             return True
     if not isinstance(node, ast.Name) or depth > 3:
         return False
@@ -359,6 +365,13 @@ def _rearranges(script: Script, node: ast.AST) -> bool:
         for part in walk(source)
         if isinstance(part, ast.Name)
     )
+
+
+def _is_filtered(script: Script, node: ast.AST) -> bool:
+    """`images[index >= 0]` of a batch."""
+    if not isinstance(node, ast.Subscript) or not _is_mask(node.slice):
+        return False
+    return script.batches.loop_of(node.value) is not None
 
 
 def _casts(script: Script, node: ast.AST) -> bool:
