@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gpulint.index import Where
 from gpulint.index.build import last_name
-from gpulint.index.walk import dotted, walk, walk_scope
+from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk, walk_scope
 from gpulint.script.branches import Branches, cover
 from gpulint.script.every_step import Part
 from gpulint.script.given import is_always_given
@@ -37,6 +38,8 @@ _MEASURING = frozenset(
     f"torch.{name}"
     for name in "nonzero argwhere where unique unique_consecutive bincount".split()
 )
+_SAMPLES = re.compile(r"\.(size\(0\)|shape\[0\])$")
+_ROUNDS = (*LOOPS, *COMPREHENSIONS)
 MAX_CALLS = 2  # of own functions, one in the other
 
 
@@ -59,7 +62,7 @@ def is_drained(
     before = [
         read
         for read in reads
-        if _is_beside(read, part)
+        if _is_beside(script, read, part)
         and _stands_before(read.node, part.node)
         and all(_stands_before(n, read.node) for n in inside)
     ]
@@ -270,7 +273,7 @@ def any_runs_with(script: Script, reads: Iterable[Part], part: Part) -> bool:
     ways = (
         _ways(script, read)
         for read in reads
-        if _is_beside(read, part) or (part.helper is None and not read.inner)
+        if _is_beside(script, read, part) or (part.helper is None and not read.inner)
     )
     return cover(ways, part.branches)
 
@@ -315,10 +318,32 @@ def steps_engine(script: Script, node: ast.AST) -> bool:
     )
 
 
-def _is_beside(read: Part, part: Part) -> bool:
-    """Whether a read stands in the same function as a part, and in no loop of it."""
-    same = read.helper is part.helper and read.call is part.call
-    return same and not read.inner
+def _is_beside(script: Script, read: Part, part: Part) -> bool:
+    """Whether a read stands in the function of a part, and in no loop without it.
+
+    Or in one that makes a round for each sample of a batch.
+    """
+    if read.helper is not part.helper or read.call is not part.call:
+        return False
+    if not read.inner:
+        return True
+    index = script.index.home(read.node)
+    above = next(
+        (a for a in index.ancestors(read.node) if isinstance(a, _ROUNDS)), None
+    )
+    if not isinstance(above, LOOPS):
+        return False
+    return index.inside(part.node, above) or (not part.inner and _is_of_samples(above))
+
+
+def _is_of_samples(loop: ast.AST) -> bool:
+    """`for i in range(outputs.size(0))`, or `range(outputs.shape[0])`."""
+    call = loop.iter if isinstance(loop, ast.For) else None
+    if not isinstance(call, ast.Call) or dotted(call.func) != "range":
+        return False
+    return (
+        len(call.args) == 1 and _SAMPLES.search(ast.unparse(call.args[0])) is not None
+    )
 
 
 def _ways(script: Script, read: Part) -> Branches:
