@@ -23,7 +23,8 @@ _MAKES_HOST = frozenset(
 _COPIES = frozenset(
     f"torch.{n}"
     for n in "cat concat stack hstack vstack tensor Tensor FloatTensor LongTensor "
-    "from_numpy gather index_select masked_select clamp clip where".split()
+    "from_numpy gather index_select masked_select clamp clip where "
+    "nn.functional.pad".split()
 )
 _PICKS = frozenset("gather index_select masked_select clamp clip".split())  # methods
 _TURNS = frozenset("transpose permute t T mT swapaxes swapdims movedim".split())
@@ -247,13 +248,35 @@ def _becomes_array(script: Script, node: ast.expr) -> bool:
 
 
 def _sent(script: Script, loops: Iterable[Loop]) -> Iterator[tuple[Script, ast.expr]]:
-    """What loops send to a device, with the script of each."""
+    """What loops send to a device, with the script of each.
+
+    Where none of them does itself, what the functions send that they call.
+    """
+    near = list(loops)
+    for bodies in ([x.node for x in near], list(_helpers(script, near))):
+        found = [
+            (its, move.receiver)
+            for body in bodies
+            for its in [script.of(body)]
+            for move in its.moves
+            if move.target is not Target.CPU and its.index.inside(move.call, body)
+        ]
+        if found:
+            yield from found
+            return
+
+
+def _helpers(script: Script, loops: Iterable[Loop]) -> Iterator[ast.AST]:
+    """The functions to which loops hand their batches, or what these become."""
     for loop in loops:
         its = script.of(loop.node)
-        for move in its.moves:
-            if move.target is Target.CPU or not its.index.inside(move.call, loop.node):
-                continue
-            yield its, move.receiver
+        for call in its.index.calls_below(loop.node):
+            function = its.resolver.calls.callee(call)
+            if function is not None and any(
+                its.batches.loop_of(given) is not None or _is_joined(its, given, 0)
+                for given in call.args
+            ):
+                yield function
 
 
 def _is_cast(script: Script, node: ast.expr, depth: int) -> bool:
@@ -287,10 +310,26 @@ def _is_joined(script: Script, node: ast.expr, depth: int) -> bool:
             return True
         if _rearranges(script, part) or _is_filtered(script, part):
             return True
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return depth < 4 and _is_joined(script, node.func.value, depth + 1)
     if not isinstance(node, ast.Name) or depth > 3:
         return False
-    values = [d.value for d in script.definitions(node) if d.kind == "assign"]
+    made = script.definitions(node)
+    if made and all(d.kind == "parameter" for d in made):
+        return _is_given_joined(script, node, depth)
+    values = [d.value for d in made if d.kind == "assign"]
     return any(v is not None and _is_joined(script, v, depth + 1) for v in values)
+
+
+def _is_given_joined(script: Script, parameter: ast.Name, depth: int) -> bool:
+    """Whether all callers of a function give it what is made anew of a batch."""
+    function = script.index.function(parameter)
+    if function is None:
+        return False
+    given = script.resolver.calls.arguments(function, parameter.id)
+    return bool(given) and all(
+        _is_joined(script.of(value), value, depth + 1) for value in given or ()
+    )
 
 
 def _is_one(script: Script, node: ast.expr, depth: int = 0) -> bool:
