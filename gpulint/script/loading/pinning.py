@@ -31,6 +31,7 @@ from gpulint.script.loading.prepared import prepared_loaders
 from gpulint.script.loading.serial import gains_by_workers
 from gpulint.script.loops import iterated
 from gpulint.script.modelling.graphs import iterates_graphs
+from gpulint.script.neighbours import run_together
 from gpulint.script.reaching.started import stays_on_host
 from gpulint.script.rewriting.device_code import device_at, device_condition
 from gpulint.script.samples.dataset_size import has_tiny_batches
@@ -48,6 +49,7 @@ _REASON = re.compile(
     re.IGNORECASE,
 )
 _DEVICE_WORD = re.compile(r"(^|[_.])(cuda|gpu|gpus|device)($|_)", re.IGNORECASE)
+_LOADERS = re.compile(r"DataLoader\(")
 _COUNTERS = ("range", "itertools.count", "tqdm.trange")
 
 
@@ -189,8 +191,18 @@ def stays_unpinned(script: Script, loop: Loop) -> bool:
 
 
 def loads_unpinned_alone(script: Script, loop: Loop) -> bool:
-    """Whether all batches of a loop are made, unpinned, by the process that copies."""
-    loaders = _known_unpinned(script, loop)
+    """Whether all batches of a loop are made, unpinned, by the process that copies.
+
+    Of a loader that is not known, whether all loaders of the program make them so.
+    """
+    if loaders_of(script, loop):
+        loaders = _known_unpinned(script, loop)
+    else:
+        files = run_together(script)
+        found = (script.of(f.tree).loaders for f in files if f.source.has(_LOADERS))
+        loaders = [loader for its in found for loader in its]
+        if any(unpinned(loader) is None for loader in loaders):
+            return False
     return bool(loaders) and all(loads_alone(script.of(x.call), x) for x in loaders)
 
 
