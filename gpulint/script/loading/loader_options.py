@@ -86,9 +86,9 @@ def trains_on_cpu(script: Script) -> bool:
 
 
 def stays_on_host(script: Script, loader: Loader) -> bool:
-    """Whether no loop trains or evaluates, and all only look at what they get."""
+    """Whether no loop trains or evaluates, and all read arrays of what they get."""
     return bool(loader.loops) and all(
-        not (loop.train or loop.eval) and _is_on_host(script, loop)
+        not (loop.train or loop.eval) and _reads_arrays(script, loop)
         for loop in loader.loops
     )
 
@@ -103,7 +103,12 @@ def feeds_cpu(script: Script, loader: Loader) -> bool:
 
 
 def _is_on_host(script: Script, loop: Loop) -> bool:
-    """Whether batches are only looked at, or read as arrays: `tokens.numpy()`."""
+    """Whether batches are only looked at, or read as arrays."""
+    return _reads_arrays(script, loop) or _only_counts(script, loop)
+
+
+def _reads_arrays(script: Script, loop: Loop) -> bool:
+    """`tokens.numpy()` of a batch."""
     its = script.of(loop.node)
     read = [
         call.func.value
@@ -112,8 +117,7 @@ def _is_on_host(script: Script, loop: Loop) -> bool:
         and isinstance(call.func, ast.Attribute)
         and call.func.attr == "numpy"
     ]
-    as_array = any(its.batches.loop_of(x) is loop for x in read)
-    return as_array or _only_counts(script, loop)
+    return any(its.batches.loop_of(x) is loop for x in read)
 
 
 def _only_counts(script: Script, loop: Loop) -> bool:
