@@ -60,6 +60,22 @@ class Origin:
         return node if isinstance(node, ast.Call) else None
 
 
+def _without_replaced(
+    module: ast.Module, definitions: list[Definition]
+) -> list[Definition]:
+    """Without the imports of a name that a class or function takes further down.
+
+    `class Dataset(Dataset):`, whose base is imported.
+    """
+    taken = [d.node.lineno for d in definitions if d.node in module.body]
+    last = max(taken, default=0)
+    return [
+        d
+        for d in definitions
+        if d.kind != "import" or getattr(d.node, "lineno", last) >= last
+    ]
+
+
 class Resolver:
     """Follows names from one file, and through what it imports, on demand.
 
@@ -232,6 +248,7 @@ class Resolver:
             its: list[Definition] = []
             if target is not None and len(target[1]) == 1:
                 its = list(self._globals(target[0].tree, target[1][0]))
+                its = _without_replaced(target[0].tree, its)
             if not its:
                 yield definition
             for inner in its:

@@ -128,3 +128,25 @@ def test_an_attribute_that_a_copy_of_itself_is_put_back_into(tmp_path: Path) -> 
     resolver = Resolver(index)
     tensors = Tensors(resolver, Evaluator(resolver))
     assert Where.DEVICE not in tensors.where(call.args[0])
+
+
+@pytest.mark.parametrize(
+    "text, known",
+    [
+        ("from base import Data\nclass Data(Data):\n    pass\n", ["Data"]),
+        ("class Data:\n    pass\nfrom base import Data\n", []),
+        ("from base import Data\nif old:\n    class Data(Data):\n        pass\n", []),
+    ],
+    ids=["taken", "imported later", "perhaps"],
+)
+def test_a_class_that_takes_the_name_of_an_import(
+    tmp_path: Path, text: str, known: list[str]
+) -> None:
+    (tmp_path / "data.py").write_text(text)
+    path = tmp_path / "main.py"
+    path.write_text("from data import Data\nuse(Data())\n")
+    index = Project(tmp_path, lambda folder: folder.rglob("*.py")).index(path)
+    assert index is not None
+    (call,) = index.calls["use"]
+    owners = Resolver(index).classes.of(call.args[0])
+    assert [owner.name for owner in owners] == known

@@ -17,8 +17,15 @@ _OF_GPUS = re.compile(
 
 
 def sent_to_device(code: ast.AST) -> ast.AST | None:
-    """A move to the device for a sample: CUDA in worker processes fails."""
+    """A move to the device for a sample, or a tensor made there.
+
+    CUDA in worker processes fails.
+    """
     for node in walk(code):
+        if isinstance(node, ast.Call) and any(
+            k.arg == "device" and _is_a_device(k.value) for k in node.keywords
+        ):
+            return node
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr == "cuda":
                 return node
@@ -28,6 +35,16 @@ def sent_to_device(code: ast.AST) -> ast.AST | None:
             ):
                 return node
     return None
+
+
+def _is_a_device(node: ast.expr) -> bool:
+    """`self.device`, `"cuda"`, `torch.device("cuda")`; not that of a sample's tensor."""
+    if isinstance(node, ast.Call):
+        named = (dotted(node.func) or "").rpartition(".")[2] == "device"
+        return named and any(map(_is_a_device, node.args))
+    name = dotted(node) or ""
+    of_tensor = name.endswith(".device") and not name.startswith("self.")
+    return is_cuda(node) or (not of_tensor and _DEVICE.search(name) is not None)
 
 
 def run_on_gpu(function: Function, evaluator: Evaluator) -> Iterator[ast.AST]:
