@@ -101,9 +101,10 @@ begins a pass of its own, `next(iter(loader))`, workers would start with each ba
 Samples that a notebook, a file of data or a program without any device only shows. A
 dataset whose samples are all the same is for a profile or a trial. Files that import
 Lightning have GPU251; nothing waits for what its trainers take on the CPU alone.
-Batches that a dataset makes on the GPU, and files opened in `__init__` (HDF5, LMDB),
-must not be shared with workers. A 0 with a comment that gives a reason (debugging,
-Windows, notebooks) is meant. One worker may well keep up with a process that trains or
+Batches that a dataset makes on the GPU, or reads without `map_location` from files that
+the same program saved there, and files opened in `__init__` (HDF5, LMDB), must not be
+shared with workers. A 0 with a comment that gives a reason (debugging, Windows,
+notebooks) is meant. One worker may well keep up with a process that trains or
 evaluates: low confidence, as where nothing is known of what a sample takes, or only
 that it loops in Python or computes with arrays (receiving a batch of two dozen small
 tensors from workers took 5 ms, making one of windows of an array 1.4 ms), where the

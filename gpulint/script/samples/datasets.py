@@ -22,6 +22,7 @@ from gpulint.script.samples.reachable import functions_of, looks_up, reachable
 from gpulint.script.samples.sample_device import (
     is_to_cpu,
     kept_on_device,
+    loaded_there,
     run_on_gpu,
     sent_to_device,
 )
@@ -274,6 +275,7 @@ def read_class(
         handle=open_handle(owner, evaluator),
         device=next(filter(None, map(sent_to_device, [*bodies, *given])), None)
         or next((n for f in bodies for n in run_on_gpu(f, evaluator)), None)
+        or next((n for f in bodies for n in loaded_there(f, evaluator)), None)
         or (None if on_host else kept),
         iterable=iterable,
         mutated=cached or change_their_object(bodies, evaluator),

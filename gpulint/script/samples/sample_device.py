@@ -10,6 +10,9 @@ from gpulint.index import Evaluator, Function
 from gpulint.index.walk import dotted, walk
 
 _DEVICE = re.compile(r"(?i)device|cuda|\bgpu")
+_ON_HOST = frozenset("cpu numpy from_numpy state_dict".split())
+_STATE = re.compile(r"(?i)(^|_)(model|net\w*|generator|discriminator|ckpt|state)|check")
+_PLACES = ("device", "map_location")
 _OF_GPUS = re.compile(
     r"(cupy|cudf|cuml|cugraph)\.|numba\.cuda\."
     r"|warp\.(init|launch|Mesh|array|zeros|empty|from_numpy|from_torch)$"
@@ -23,7 +26,7 @@ def sent_to_device(code: ast.AST) -> ast.AST | None:
     """
     for node in walk(code):
         if isinstance(node, ast.Call) and any(
-            k.arg == "device" and _is_a_device(k.value) for k in node.keywords
+            k.arg in _PLACES and _is_a_device(k.value) for k in node.keywords
         ):
             return node
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -38,7 +41,7 @@ def sent_to_device(code: ast.AST) -> ast.AST | None:
 
 
 def _is_a_device(node: ast.expr) -> bool:
-    """`self.device`, `"cuda"`, `torch.device("cuda")`; not that of a sample's tensor."""
+    """`self.device`, `"cuda"`, `torch.device("cuda")`; not that of some tensor."""
     if isinstance(node, ast.Call):
         named = (dotted(node.func) or "").rpartition(".")[2] == "device"
         return named and any(map(_is_a_device, node.args))
@@ -58,6 +61,35 @@ def run_on_gpu(function: Function, evaluator: Evaluator) -> Iterator[ast.AST]:
             index.qualified(node.func) or ""
         ):
             yield node
+
+
+def loaded_there(function: Function, evaluator: Evaluator) -> Iterator[ast.AST]:
+    """`torch.load(path)` of files that the same program may save from the device.
+
+    Without `map_location` each tensor comes back to where it was.
+    """
+    index = evaluator.index.home(function)
+    calls = [n for n in walk(function) if isinstance(n, ast.Call)]
+    loads = [c for c in calls if index.qualified(c.func) == "torch.load"]
+    anywhere = [c for c in loads if len(c.args) == 1 and not c.keywords]
+    if anywhere and any(
+        save.args and _may_be_there(save.args[0], evaluator)
+        for save in index.calls.get("torch.save", ())
+    ):
+        yield from anywhere
+
+
+def _may_be_there(saved: ast.expr, evaluator: Evaluator) -> bool:
+    """Whether nothing shows that a saved tensor is on the host; no state or model."""
+    if _STATE.search((dotted(saved) or "").rpartition(".")[2]):
+        return False
+    made = [saved, *(o.node for o in evaluator.resolver.origins(saved))]
+    return not any(
+        isinstance(node, (ast.Dict, ast.Constant))
+        or (isinstance(node, ast.Attribute) and node.attr in _ON_HOST)
+        for origin in made
+        for node in walk(origin)
+    )
 
 
 def is_cuda(node: ast.expr) -> bool:
