@@ -61,7 +61,8 @@ networks of words do not count, nor do models of less than 10 000 weights. The t
 runs on the CPU, or in Lightning or the Hugging Face Trainer. Models known to have less
 than 100 000 weights (2 000 000, most of them in linear layers, for pictures of at most
 64 x 64), those of pictures of at most 28 x 28, and those that a GPU of 20 TFLOP/s
-computes in less time than the host needs to launch them, are of low confidence.
+computes in less time than the host needs to launch them, are of low confidence, as are
+files with environments of reinforcement learning, whose states are seldom pictures.
 
 ## Source
 PyTorch Performance Tuning Guide, "Enable cuDNN auto-tuner"; PyTorch documentation,
@@ -75,6 +76,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
+from gpulint.script.environments import imports_environments
 from gpulint.script.modelling.autotuning import autotuning_is_set, pictures_are_alike
 from gpulint.script.modelling.model_size import (
     is_modest,
@@ -117,7 +119,7 @@ class CudnnAutotuneOff(Rule):
         if autotuning_is_set(script) or not convolves_pictures(script):
             return
         withheld = _guard(script)
-        small = all(
+        small = imports_environments(script.index) or all(
             is_modest(script, x) or waits_for_launches(script, x) for x in steps
         )
         yield self.finding(

@@ -59,7 +59,7 @@ rates and state are asked for. Quantized weights, for which some releases of PyT
 refuse a fused update. The newest PyTorch that the project allows has no fused form.
 Lightning, which refuses fused optimizers together with gradient clipping. Networks that
 do not surely have many weights (attention over tokens, linear layers of 256 features
-and more) are of low confidence.
+and more) are of low confidence, as is the head of a model alone (`model.head`).
 
 ## Source
 PyTorch documentation, `torch.optim`: "Algorithms" (for-loop, foreach and fused forms).
@@ -91,6 +91,7 @@ class UnfusedOptimizer(Rule):
         if not script.training_loops or "lightning" in script.frameworks:
             return
         for optimizer in unfused_optimizers(script):
+            little = optimizer.of_head or not likely_multiplies(script)
             yield self.finding(
                 script,
                 optimizer.call.func,
@@ -98,5 +99,5 @@ class UnfusedOptimizer(Rule):
                 "`fused` is not set",
                 fix=optimizer.rewrite,
                 withheld=optimizer.withheld,
-                confidence=None if likely_multiplies(script) else Confidence.LOW,
+                confidence=Confidence.LOW if little else None,
             )

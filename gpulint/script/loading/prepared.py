@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Definition, FileIndex
 from gpulint.index.walk import dotted, walk
+from gpulint.script.branches import branches_of
 from gpulint.script.frameworks.trainer_calls import Maker, names_of
 from gpulint.script.loading.loaders import Loader
 
@@ -119,16 +120,30 @@ def preparations(
     if not isinstance(node, (ast.Name, ast.Attribute)) or depth > MAX_DEPTH:
         return ()
     found: dict[ast.Call, None] = {}
-    kept = False  # an attribute that still is what it was before `prepare`
+    kept = []  # where an attribute gets what it was before `prepare`
     for definition in script.definitions(node):
         calls = _of_definition(script, definition, depth)
         if not calls and isinstance(node, ast.Name):
             return ()
-        kept = kept or not calls
+        if not calls:
+            kept.append(definition.node)
         found.update(dict.fromkeys(calls))
-    if kept and not any(_given(call, dotted(node)) for call in found):
+    given = [call for call in found if _given(call, dotted(node))]
+    if any(all(_is_beside(script, place, c) for c in given) for place in kept):
         return ()
     return tuple(found)
+
+
+def _is_beside(script: Script, node: ast.AST, other: ast.AST) -> bool:
+    """Whether two places stand in the two branches of one `if`."""
+    index = script.index.home(node)
+    taken = dict(branches_of(index, node))
+    if index is not script.index.home(other):
+        return False
+    return any(
+        taken.get(branch, holds) is not holds
+        for branch, holds in branches_of(index, other)
+    )
 
 
 def _of_definition(

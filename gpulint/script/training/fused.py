@@ -49,6 +49,8 @@ _RESUMES = re.compile(
 _SCALES = re.compile(r"GradScaler|\b(Accelerator|Fabric)\(")
 _WEIGHTS = frozenset({"parameters", "named_parameters"})
 _LOOKED_AT = frozenset("param_groups state_dict state defaults zero_grad".split())
+# Not `self.classifier`, which may be all of a model.
+_HEAD = re.compile(r"(?<!^self)\.(head|classifier|fc|linear|probe)$")
 _ON_GPU = (Target.ANY, Target.CUDA)
 MAX_STEPS = 4  # names between an optimizer and the models whose weights it holds
 
@@ -56,13 +58,15 @@ MAX_STEPS = 4  # names between an optimizer and the models whose weights it hold
 class Unfused(NamedTuple):
     """An optimizer of models that are trained on a GPU.
 
-    `kind`: `Adam` or `AdamW`; `rewrite`, or why there is none.
+    `kind`: `Adam` or `AdamW`; `rewrite`, or why there is none; `of_head`: only of the
+    last layer of a model.
     """
 
     call: ast.Call
     kind: str
     rewrite: Rewrite | None
     withheld: str | None
+    of_head: bool
 
 
 def unfused_optimizers(script: Script) -> Iterator[Unfused]:
@@ -86,7 +90,16 @@ def unfused_optimizers(script: Script) -> Iterator[Unfused]:
                 found[2],
                 rewrite if isinstance(rewrite, Rewrite) else None,
                 None if its else str(rewrite),
+                _is_of_head(call),
             )
+
+
+def _is_of_head(optimizer: ast.Call) -> bool:
+    """`Adam(model.head.parameters())`: a few tensors beside a model that stays."""
+    given = optimizer.args[0] if optimizer.args else None
+    func = given.func if isinstance(given, ast.Call) else None
+    held = func.value if isinstance(func, ast.Attribute) else None
+    return held is not None and _HEAD.search(dotted(held) or "") is not None
 
 
 def _sends(script: Script, move: Move) -> bool:
