@@ -4,8 +4,9 @@
 The host queues work for the device and runs ahead of it. `.item()`, `.cpu()`,
 `float(x)`, a print or a test of a tensor needs the number itself, so the host stops
 until the device has finished all queued work; meanwhile it queues nothing, and the
-device then waits in turn. One wait a step costs little when the device is busy for
-long. Several a step, and models of many small kernels, lose much.
+device then waits in turn. Python's own `max(lengths)` compares number by number, and
+waits for each two. One wait a step costs little when the device is busy for long.
+Several a step, and models of many small kernels, lose much.
 
 ## Example
 ```python

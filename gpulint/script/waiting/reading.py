@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 READS = frozenset("item tolist cpu".split())  # `numpy` of a GPU's tensor raises
 _SCALARS = frozenset("float int bool str repr format math.isnan math.isfinite".split())
+_COMPARES = ("max", "min")  # Python's own: a wait for each two
+_PAIRS = ("items", "keys")  # whose names are compared first
 _LOGS = frozenset("add_scalar add_scalars add_histogram set_postfix".split())
 _TENSOR_TESTS = frozenset("torch.equal torch.allclose torch.is_nonzero".split())
 _TRUTHS = frozenset("any all isnan isinf isfinite gt lt ge le eq ne".split())
@@ -73,7 +75,11 @@ def _called(script: Script, call: ast.Call, loop: Loop) -> Iterator[ast.expr]:
         if move.target is Target.CPU and waits and not loop.eval:
             yield move.receiver
         return
-    if name in _SCALARS or name == "print" or name in _TENSOR_TESTS or last == "format":
+    if name in _COMPARES and not call.keywords:
+        yield from (v for v in call.args if _method(v) not in _PAIRS)
+    elif (
+        name in _SCALARS or name == "print" or name in _TENSOR_TESTS or last == "format"
+    ):
         yield from map(bare, call.args)
         yield from (k.value for k in call.keywords)
     elif last in _LOGS or name == "wandb.log":
@@ -81,6 +87,12 @@ def _called(script: Script, call: ast.Call, loop: Loop) -> Iterator[ast.expr]:
             yield from (
                 (v for v in given.values) if isinstance(given, ast.Dict) else [given]
             )
+
+
+def _method(node: ast.expr) -> str:
+    """The name of the method that a call runs."""
+    func = node.func if isinstance(node, ast.Call) else None
+    return func.attr if isinstance(func, ast.Attribute) else ""
 
 
 def bare(value: ast.expr) -> ast.expr:
