@@ -71,31 +71,45 @@ def _handles_failure(script: Script, handler: ast.ExceptHandler) -> bool:
 
 
 def _by_default(script: Script, test: ast.expr) -> bool | None:
-    """What `x`, `not x`, `x is None` and `x is not None` are if nothing sets `x`."""
+    """What `x`, `not x`, `x is None`, `len(x) > 0` are if nothing sets `x`."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _by_default(script, test.operand)
         return None if inner is None else not inner
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        last = test.comparators[0]
-        if not (isinstance(last, ast.Constant) and last.value is None):
-            return None
-        if not _is_unset(script, test.left, (None,)):
+        last = getattr(test.comparators[0], "value", ...)
+        counted = test.left.args if isinstance(test.left, ast.Call) else []
+        if last == 0 and isinstance(test.ops[0], ast.Gt) and len(counted) == 1:
+            its = dotted(test.left.func) if isinstance(test.left, ast.Call) else ""
+            return False if its == "len" and _is_unset(script, counted[0]) else None
+        if last is not None or not _is_unset(script, test.left, none=True):
             return None
         return isinstance(test.ops[0], ast.Is)
-    return False if _is_unset(script, test, (None, False)) else None
+    return False if _is_unset(script, test) else None
 
 
-def _is_unset(script: Script, node: ast.expr, values: tuple[object, ...]) -> bool:
-    """Whether a parameter, also one kept on `self`, is left as it is by default."""
+def _is_unset(script: Script, node: ast.expr, none: bool = False) -> bool:
+    """Whether a parameter, also one kept on `self`, is left as it is by default.
+
+    None, or but for `none` False or an empty list.
+    """
     if not isinstance(node, (ast.Name, ast.Attribute)):
         return False
     origins = script.resolver.origins(node)
     return bool(origins) and all(
-        origin.default
-        and isinstance(origin.node, ast.Constant)
-        and any(origin.node.value is value for value in values)
+        origin.default and (_is_none(origin.node) or not (none or _is_set(origin.node)))
         for origin in origins
     )
+
+
+def _is_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_set(node: ast.AST) -> bool:
+    """Whether a default is something other than False and an empty list."""
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return bool(node.elts)
+    return not (isinstance(node, ast.Constant) and node.value is False)
 
 
 def _asks_for_type(script: Script, node: ast.AST) -> bool:

@@ -53,9 +53,10 @@ def raises_by_reading(script: Script, node: ast.Attribute) -> bool:
     kept = holder.value if isinstance(holder, ast.Attribute) else None
     if kept is not None and not (isinstance(kept, ast.Name) and is_self(script, kept)):
         return False
-    plain = _plain_values(script, holder)
-    if plain and not any(hasattr(its, node.attr) for its in plain):
-        return True
+    if not any(d.kind == "parameter" for d in script.definitions(holder)):
+        plain = _plain_values(script, holder)  # what callers give is of these alone
+        if plain and not any(hasattr(its, node.attr) for its in plain):
+            return True
     if not _OPTIONS.search(named):
         return False
     return _has_no_option(script, holder, node.attr) or _has_no_key(

@@ -99,7 +99,9 @@ def is_cuda(node: ast.expr) -> bool:
 
 def is_to_cpu(move: ast.AST, evaluator: Evaluator) -> bool:
     """Whether all devices that a move is known to be given are the CPU."""
-    given = [n for n in ast.iter_child_nodes(move) if n is not getattr(move, "func", 0)]
+    if not isinstance(move, ast.Call):
+        return False
+    given = [*move.args, *(k.value for k in move.keywords)]
     origins = [o for n in given for o in evaluator.resolver.origins(n)]
     return bool(origins) and all(
         o.expression is not None
