@@ -73,7 +73,7 @@ the host, what is read after them though the device had it before (that wait is 
 and what is read before them with no model run in between (without it they would wait as
 long), nor is what stands before `dist.barrier()` so, nor one read behind
 `engine.step()` of DeepSpeed, whose throughput timer waits, or behind what asks for the
-number of values (`mask.nonzero()`, `torch.bincount(labels)`), where only single
+number of values (`mask.nonzero()`, `losses[labels > 0]`), where only single
 operations are queued in between. A read right behind `torch.cuda.synchronize()` is
 reported with it: both go, or the host waits. Comparisons with lists and what torch says
 of a tensor without a look at its values (`torch.is_tensor`) wait for nothing. Of low

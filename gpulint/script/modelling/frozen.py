@@ -34,9 +34,10 @@ def is_frozen(script: Script, model: ast.expr) -> bool:
     """Whether a file switches the gradients of a model off, or of all but few layers.
 
     `net.requires_grad_(False)`, a loop over `net.parameters()`, or a function of the
-    project that has one; and nothing of the file switches any on again.
+    project that has one; and nothing of the file switches any on again. Or the model
+    does so when it is made.
     """
-    if _is_read_frozen(script, model):
+    if _is_read_frozen(script, model) or _freezes_itself(script, model):
         return True
     if not dotted(model) or "requires_grad" not in script.source.text:
         return False
@@ -54,6 +55,29 @@ def _is_read_frozen(script: Script, model: ast.expr) -> bool:
         and len(call.args) == 1
         for call in made
     )
+
+
+def _freezes_itself(script: Script, model: ast.expr) -> bool:
+    """Whether the `__init__` of a model ends gradients for all of `self`."""
+    owners = script.resolver.classes.of(model)
+    methods = [script.resolver.classes.methods(o).get("__init__") for o in owners]
+    return bool(methods) and all(
+        init is not None and _freezes_self(script.of(init), init) for init in methods
+    )
+
+
+def _freezes_self(script: Script, init: Function) -> bool:
+    for statement in init.body:
+        if isinstance(statement, ast.For) and isinstance(statement.iter, ast.Call):
+            over = dotted(statement.iter.func) or ""
+            if over in ("self.parameters", "self.named_parameters"):
+                found = list(_in(script, statement))
+                if found and not any(found) and len(statement.body) == 1:
+                    return True
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if isinstance(call, ast.Call) and dotted(call.func) == "self.requires_grad_":
+            return not _is_on(script, [*call.args, *(k.value for k in call.keywords)])
+    return False
 
 
 def runs_apart(script: Script, model: ast.expr) -> bool:

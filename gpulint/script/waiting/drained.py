@@ -40,6 +40,7 @@ _MEASURING = frozenset(
 )
 _SAMPLES = re.compile(r"\.(size\(0\)|shape\[0\])$")
 _ROUNDS = (*LOOPS, *COMPREHENSIONS)
+_ORDERS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 MAX_CALLS = 2  # of own functions, one in the other
 
 
@@ -281,9 +282,12 @@ def any_runs_with(script: Script, reads: Iterable[Part], part: Part) -> bool:
 def measures_size(script: Script, node: ast.AST) -> bool:
     """Whether a call waits for values of the device, to know how much it gives.
 
-    `mask.nonzero()`, `torch.bincount(labels)`; what is joined with others by
-    `torch.where(mask, x, y)` has a known size.
+    `mask.nonzero()`, `torch.bincount(labels)`, `losses[labels > 0]`; what is joined
+    with others by `torch.where(mask, x, y)` has a known size.
     """
+    if isinstance(node, ast.Subscript):
+        read = isinstance(node.ctx, ast.Load)
+        return read and _is_mask(script, node.slice) and _is_there(script, node.value)
     if not isinstance(node, ast.Call):
         return False
     name = script.index.qualified(node.func) or ""
@@ -296,7 +300,29 @@ def measures_size(script: Script, node: ast.AST) -> bool:
         given = [] if func.attr == "where" else [func.value]
     else:
         return False
-    return any(Where.DEVICE in script.where(value) for value in given)
+    return any(_is_there(script, value) for value in given)
+
+
+def _is_there(script: Script, node: ast.expr) -> bool:
+    return Where.DEVICE in script.where(node)
+
+
+def _is_mask(script: Script, node: ast.expr, depth: int = 2) -> bool:
+    """Whether an index is a comparison of a tensor on the device, or made of some."""
+    if isinstance(node, ast.Compare):
+        return isinstance(node.ops[0], _ORDERS) and _is_there(script, node.left)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+        return _is_mask(script, node.operand, depth)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.BitOr)):
+        return _is_mask(script, node.left, depth)
+    made = script.definitions(node) if isinstance(node, ast.Name) and depth else ()
+    return bool(made) and all(
+        d.kind == "assign"
+        and d.value is not None
+        and not d.path
+        and _is_mask(script, d.value, depth - 1)
+        for d in made
+    )
 
 
 def steps_engine(script: Script, node: ast.AST) -> bool:
