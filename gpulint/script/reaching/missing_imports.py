@@ -273,16 +273,15 @@ def _lies_elsewhere(index: FileIndex, module: str) -> bool:
     project, head = index.project, module.partition(".")[0]
     if project is None or not is_run(index) or index.owns(module):
         return False
-    if not set(head.split("_")) <= _PLAIN_WORDS or _is_required(index, head, True):
-        return False
     there = [path for path in project.files if path.name == f"{head}.py"]
+    if not there or _is_required(index, head, True):
+        return False
     if adds_known_folders(index, project.root):
-        return bool(there)
+        return True
     if module != head or _names_folders(index, project):
         return False
-    return bool(there) and all(
-        project.mentions(f"from {path.parent.name}.{head} import") for path in there
-    )
+    packages = (".", *(f"{path.parent.name}." for path in there))
+    return any(project.mentions(f"from {p}{head} import") for p in packages)
 
 
 def _names_folders(index: FileIndex, project: Project) -> bool:

@@ -63,7 +63,7 @@ def is_drained(
     before = [
         read
         for read in reads
-        if _is_beside(script, read, part)
+        if (_is_beside(read, part) or _is_of_round(script, read, part))
         and _stands_before(read.node, part.node)
         and all(_stands_before(n, read.node) for n in inside)
     ]
@@ -274,7 +274,7 @@ def any_runs_with(script: Script, reads: Iterable[Part], part: Part) -> bool:
     ways = (
         _ways(script, read)
         for read in reads
-        if _is_beside(script, read, part) or (part.helper is None and not read.inner)
+        if _is_beside(read, part) or (part.helper is None and not read.inner)
     )
     return cover(ways, part.branches)
 
@@ -344,25 +344,31 @@ def steps_engine(script: Script, node: ast.AST) -> bool:
     )
 
 
-def _is_beside(script: Script, read: Part, part: Part) -> bool:
-    """Whether a read stands in the function of a part, and in no loop without it.
+def _is_beside(read: Part, part: Part) -> bool:
+    """Whether a read stands in the same function as a part, and in no loop of it."""
+    same = read.helper is part.helper and read.call is part.call
+    return same and not read.inner
 
-    Or in one that makes a round for each sample of a batch.
+
+def _is_of_round(script: Script, read: Part, part: Part) -> bool:
+    """Whether each round that comes to a part makes a read that stands in a loop.
+
+    Or the read's loop makes a round for each sample of a batch, and ends before.
     """
     if read.helper is not part.helper or read.call is not part.call:
         return False
-    if not read.inner:
-        return True
-    index = script.index.home(read.node)
-    above = next(
-        (a for a in index.ancestors(read.node) if isinstance(a, _ROUNDS)), None
-    )
-    if not isinstance(above, LOOPS):
-        return False
-    return index.inside(part.node, above) or (not part.inner and _is_of_samples(above))
+    around = [_loop_around(script, each) for each in (read, part)]
+    if around[0] is around[1]:
+        return isinstance(around[0], LOOPS)
+    return not part.inner and _is_of_samples(around[0])
 
 
-def _is_of_samples(loop: ast.AST) -> bool:
+def _loop_around(script: Script, part: Part) -> ast.AST | None:
+    above = script.index.home(part.node).ancestors(part.node)
+    return next((a for a in above if isinstance(a, _ROUNDS)), None)
+
+
+def _is_of_samples(loop: ast.AST | None) -> bool:
     """`for i in range(outputs.size(0))`, or `range(outputs.shape[0])`."""
     call = loop.iter if isinstance(loop, ast.For) else None
     if not isinstance(call, ast.Call) or dotted(call.func) != "range":
