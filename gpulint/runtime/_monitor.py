@@ -46,7 +46,7 @@ class EpochFigures:
         rate = self.samples_per_second
         parts = [
             f"{self.seconds:.1f} s",
-            f"{NOT_AVAILABLE if rate is None else format(rate, '.0f')} samples/s",
+            *([] if rate is None else [f"{rate:.0f} samples/s"]),
             f"memory {_memory(self.memory_peak, self.memory_total)}",
             f"GPU in use {_percent(self.utilisation)} of the time",
         ]

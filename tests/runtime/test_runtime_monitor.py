@@ -265,7 +265,7 @@ def test_samples_of_a_batch(batch: object, samples: int | None) -> None:
 def test_rate_is_unknown_without_samples() -> None:
     figures = EpochFigures(2.0, 0, 0.0, None, None, None)
     assert figures.samples_per_second is None
-    assert str(figures).startswith("2.0 s, n/a samples/s")
+    assert str(figures).startswith("2.0 s, memory n/a")
 
 
 def test_no_batch_is_kept_alive() -> None:
