@@ -27,6 +27,10 @@ OPTION = (
         ("run.sh", "torchrun --nproc 8 train.py --amp\n", Confidence.LOW),
         ("scripts/run.sh", "CMD=x\npython train.py ${MORE} --amp\n", Confidence.LOW),
         ("scripts/run.txt", "python train.py --amp\n", Confidence.HIGH),
+        ("run.py", "os.system('python src/train.py --amp=1')\n", Confidence.LOW),
+        ("run.py", "run(f'src/train.py --amp {amp} --epochs 9')\n", Confidence.LOW),
+        ("run.py", "print('give --amp to train faster')\n", Confidence.HIGH),
+        ("run.py", "parser.add_argument('--amp', type=int)\n", Confidence.HIGH),
     ],
 )  # fmt: skip
 def test_options_that_commands_pass(

@@ -1,4 +1,4 @@
-"""The commands that start a project's programs, as its prose and shell scripts say."""
+"""The commands that start a project's programs, as its prose and scripts say."""
 
 from __future__ import annotations
 
@@ -64,7 +64,14 @@ def passes_option(script: Script, node: ast.AST, option: str) -> bool:
         commands = _COMMAND.finditer(text_of(path))
         if any(given.search(command[0]) for command in commands):
             return True
-    return False
+    return _launches_with(project, option)
+
+
+def _launches_with(project: Project, option: str) -> bool:
+    """Whether a Python file writes a command: `f"train.py --workers=16 {name}"`."""
+    written = re.compile(rf"(?<![\w-]){re.escape(option)}(=|[ ]+)[\d{{]")
+    found = [index for p in project.mentioning(option) if (index := project.index(p))]
+    return any(index.source.has(written) for index in found)
 
 
 def name_one_card(script: Script) -> bool:
