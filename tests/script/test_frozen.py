@@ -41,6 +41,11 @@ def validate(loader):
 """
 EACH = "for parameter in self.parameters():\n            parameter.requires_grad = {}"
 
+SOME = (
+    "for name, parameter in self.named_parameters():\n"
+    "            if 'bias' in name:\n                parameter.requires_grad = False"
+)
+
 
 @pytest.mark.parametrize(
     "line, found",
@@ -49,11 +54,21 @@ EACH = "for parameter in self.parameters():\n            parameter.requires_grad
         (EACH.format("False"), 0),
         (EACH.format("True"), 1),
         (EACH.format("train"), 0),
+        (SOME, 1),
         ("self.requires_grad_(False)", 0),
         ("self.requires_grad_()", 1),
         ("self.layers.requires_grad_(False)", 1),
     ],
-    ids=["plain", "each", "each on", "off by default", "all", "all on", "a part"],
+    ids=[
+        "plain",
+        "each",
+        "each on",
+        "off by default",
+        "some",
+        "all",
+        "all on",
+        "a part",
+    ],
 )
 def test_a_model_without_gradients(tmp_path: Path, line: str, found: int) -> None:
     (tmp_path / "distance.py").write_text(DISTANCE.format(line), "utf-8")

@@ -72,7 +72,8 @@ def _freezes_self(script: Script, init: Function) -> bool:
             over = dotted(statement.iter.func) or ""
             if over in ("self.parameters", "self.named_parameters"):
                 found = list(_in(script, statement))
-                if found and not any(found) and len(statement.body) == 1:
+                each = isinstance(statement.body[0], (ast.Assign, ast.Expr))
+                if each and found and not any(found):
                     return True
         call = statement.value if isinstance(statement, ast.Expr) else None
         if isinstance(call, ast.Call) and dotted(call.func) == "self.requires_grad_":

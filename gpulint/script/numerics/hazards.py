@@ -193,6 +193,9 @@ def _is_probability(script: Script, formats: Formats, node: ast.expr) -> bool:
 
 def _gives_output(script: Script, parameter: ast.Name) -> bool:
     """Whether a caller gives what a model returns, as the unseen ones of losses do."""
+    scope = script.index.home(parameter).scope(parameter)
+    if script.resolver.self_name(scope) == parameter.id:
+        return False
     for origin in script.resolver.origins(parameter):
         made = origin.call
         owner = script.index.home(parameter).owner(parameter)
