@@ -109,7 +109,7 @@ evaluates: low confidence, as where nothing is known of what a sample takes, or 
 that it loops in Python or computes with arrays (receiving a batch of two dozen small
 tensors from workers took 5 ms, making one of windows of an array 1.4 ms), where the
 number is the default of several functions, each for its callers to replace, or of an
-option that a command of the README or of a shell script gives, where all batches are
+option that a command of the README or of a script gives, where all batches are
 put into a list once, or its loops only read arrays of them (a mean of all pictures),
 where nobody takes batches of a loader that is handed on or kept, where one of the
 datasets has a single batch, or all have at most 64 samples (2000 of MNIST or CIFAR),

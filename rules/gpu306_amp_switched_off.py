@@ -64,7 +64,7 @@ only, on the CPU, or under Lightning, Accelerate, DeepSpeed, fastai, Ignite and 
 Hugging Face Trainer. A default that a command line or a caller may replace, and a
 setting for debugging, are notes. What may train a network of Fourier transforms, which
 float16 fails in but for lengths that are powers of two, is of low confidence, and so is
-an option that a command in the README or a shell script passes.
+an option that a command in the README or in a script passes.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package": with `enabled=False`
