@@ -63,8 +63,9 @@ that is only queued would count as work of the model. And batches right behind w
 step copies something else from ordinary memory (`torch.from_numpy(weights).cuda()`),
 which the device could not make itself, be it an index of NumPy's (`points[:,
 numpy.random.choice(n, k)]`), what the model's `forward` begins with, or a part of the
-batch that a function of another file moves, or asks what they hold before a model runs
-(`if torch.isnan(images).any():`): the host waits there as long.
+batch that a function of another file moves, asks what they hold before a model runs
+(`if torch.isnan(images).any():`), or fetches sample by sample: the host waits there as
+long.
 
 ## Source
 PyTorch tutorial "A guide on good usage of `non_blocking` and `pin_memory()`";

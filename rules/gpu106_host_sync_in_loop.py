@@ -69,19 +69,19 @@ the host already, for the actions of an environment, in code that measures time 
 (`if loss.item() < limit: break`, also of what a helper returns; what is read behind
 that was waited for) or decides whether a step is taken, and for copies that are only
 queued (`non_blocking`) are not reported. Nor are outputs that an evaluation collects on
-the host, what is read after them though the device had it before (that wait is over),
-and what is read before them with no model run in between (without it they would wait as
-long), nor is what stands before `dist.barrier()` so, nor one read behind
-`engine.step()` of DeepSpeed, whose throughput timer waits, or behind what asks for the
-number of values (`mask.nonzero()`, `losses[labels > 0]`), where only single
-operations are queued in between. A read right behind `torch.cuda.synchronize()` is
-reported with it: both go, or the host waits. Comparisons with lists and what torch says
-of a tensor without a look at its values (`torch.is_tensor`) wait for nothing. Of low
-confidence is a read behind a call that may have waited: of an object that is not known,
-by the name of a method that reads, or `.item()` of what may be on the device; so is one
-before `.cpu()` or `.tolist()` of such a value, without a model run in between. With a
-float16 `GradScaler`, `scaler.step` itself waits once a step unless the optimizer is
-fused.
+the host, what is read after them, or after a model whose `forward` ends with a read of
+its own, though the device had it before (that wait is over), and what is read before
+them with no model run in between (without it they would wait as long), nor is what
+stands before `dist.barrier()` so, nor one read behind `engine.step()` of DeepSpeed,
+whose throughput timer waits, or behind what asks for the number of values
+(`mask.nonzero()`, `losses[labels > 0]`), where only single operations are queued in
+between. A read right behind `torch.cuda.synchronize()` is reported with it: both go, or
+the host waits. Comparisons with lists and what torch says of a tensor without a look at
+its values (`torch.is_tensor`) wait for nothing. Of low confidence is a read behind a
+call that may have waited: of an object that is not known, by the name of a method that
+reads, or `.item()` of what may be on the device; so is one before `.cpu()` or
+`.tolist()` of such a value, without a model run in between. With a float16
+`GradScaler`, `scaler.step` itself waits once a step unless the optimizer is fused.
 
 ## Source
 The synchronising calls: `torch.cuda.set_sync_debug_mode` and the PyTorch performance

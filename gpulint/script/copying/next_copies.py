@@ -13,8 +13,13 @@ from gpulint.script.copying.creations import creation
 from gpulint.script.every_step import EveryStep, Part
 from gpulint.script.reaching.evaluated import evaluated_in
 from gpulint.script.training.evaluation import called_module
-from gpulint.script.waiting.drained import is_pass, is_single, runs_with
-from gpulint.script.waiting.reading import waiting_in
+from gpulint.script.waiting.drained import (
+    is_of_samples,
+    is_pass,
+    is_single,
+    runs_with,
+)
+from gpulint.script.waiting.reading import READS, waiting_in
 
 # Not `numpy.random.randint(n)`, which may be one number.
 _ARRAY = re.compile(
@@ -53,6 +58,8 @@ def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
         waits = waits or _is_picked_by_array(script, part.node)
         waits = waits or (not works and _reads(script, part, loop))
         if waits and runs_with(script, part, last):
+            return True
+        if not works and is_of_samples(script, part) and _fetches(script, part.node):
             return True
         works = works or (call is not None and not is_single(script, call))
     return False
@@ -138,6 +145,13 @@ def _reads(script: Script, part: Part, loop: Loop) -> bool:
     """Whether a part surely waits for a value."""
     waits = waiting_in(script, part, loop)
     return any(not _may_be_left_out(script, node) for node, _ in waits)
+
+
+def _fetches(script: Script, node: ast.AST) -> bool:
+    """`images[i].cpu()`, which an evaluation that only saves pictures waits for."""
+    func = node.func if isinstance(node, ast.Call) else None
+    fetches = isinstance(func, ast.Attribute) and func.attr in READS
+    return fetches and script.where(func.value) == Where.DEVICE  # type: ignore[union-attr]
 
 
 def _may_be_left_out(script: Script, node: ast.AST) -> bool:

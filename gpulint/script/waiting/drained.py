@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gpulint.index import Where
+from gpulint.index import Function, Where
 from gpulint.index.build import last_name
 from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk, walk_scope
 from gpulint.script.branches import Branches, cover
 from gpulint.script.every_step import Part
 from gpulint.script.given import is_always_given
 from gpulint.script.neighbours import run_together
+from gpulint.script.reaching.evaluated import evaluated_in
 from gpulint.script.reaching.switches import is_off
 from gpulint.script.reads import SHARES
 from gpulint.script.training.evaluation import called_module
@@ -32,15 +33,8 @@ _ON_THE_HOST = frozenset(
 )
 
 
-# Their results are as large as the values say, which the host has to ask for. Not
-# `masked_select`, whose sums and means need no selection.
-_MEASURING = frozenset(
-    f"torch.{name}"
-    for name in "nonzero argwhere where unique unique_consecutive bincount".split()
-)
 _SAMPLES = re.compile(r"\.(size\(0\)|shape\[0\])$")
 _ROUNDS = (*LOOPS, *COMPREHENSIONS)
-_ORDERS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 MAX_CALLS = 2  # of own functions, one in the other
 
 
@@ -104,6 +98,45 @@ def is_all_but_drained(
         if isinstance(before.node, ast.Call) and is_pass(script, before.node):
             return False
     return False
+
+
+def follows_own_read(script: Script, parts: Sequence[Part], number: int) -> bool:
+    """Whether the model that ran last before a part has waited in its `forward`.
+
+    Behind all its layers, such as for the accuracy that it gives beside the loss.
+    """
+    for before in reversed(parts[:number]):
+        call = before.node
+        if isinstance(call, ast.Call) and is_pass(script, call):
+            return runs_with(script, before, parts[number]) and _ends_with_read(
+                script, call
+            )
+    return False
+
+
+def _ends_with_read(script: Script, call: ast.Call) -> bool:
+    owners = script.resolver.classes.of(called_module(call))
+    methods = [script.resolver.classes.methods(o).get("forward") for o in owners]
+    return bool(methods) and all(
+        method is not None and _waits_at_last(script.of(method), method)
+        for method in methods
+    )
+
+
+def _waits_at_last(script: Script, function: Function, depth: int = 1) -> bool:
+    """Whether a function surely reads a number behind the last module that it runs."""
+    waits = False
+    for node in evaluated_in(script, function.body):
+        if not isinstance(node, ast.Call):
+            continue
+        inner = script.resolver.calls.callee(node) if depth else None
+        if script.modules.is_module(called_module(node)):
+            waits = False
+        elif last_name(node) == "item" and not node.args:
+            waits = True
+        elif inner is not None:
+            waits = waits or _waits_at_last(script.of(inner), inner, depth - 1)
+    return waits
 
 
 def follows_stop(
@@ -279,71 +312,6 @@ def any_runs_with(script: Script, reads: Iterable[Part], part: Part) -> bool:
     return cover(ways, part.branches)
 
 
-def measures_size(script: Script, node: ast.AST) -> bool:
-    """Whether a call waits for values of the device, to know how much it gives.
-
-    `mask.nonzero()`, `torch.bincount(labels)`, `losses[labels > 0]`; what is joined
-    with others by `torch.where(mask, x, y)` has a known size.
-    """
-    if isinstance(node, ast.Subscript):
-        read = isinstance(node.ctx, ast.Load)
-        return read and _is_mask(script, node.slice) and _is_there(script, node.value)
-    if not isinstance(node, ast.Call):
-        return False
-    name = script.index.qualified(node.func) or ""
-    func = node.func
-    if name in _MEASURING:
-        given = node.args[:1]
-        if name == "torch.where" and len(node.args) != 1:
-            return False
-    elif isinstance(func, ast.Attribute) and f"torch.{func.attr}" in _MEASURING:
-        given = [] if func.attr == "where" else [func.value]
-    else:
-        return False
-    return any(_is_there(script, value) for value in given)
-
-
-def _is_there(script: Script, node: ast.expr) -> bool:
-    return Where.DEVICE in script.where(node)
-
-
-def _is_mask(script: Script, node: ast.expr, depth: int = 2) -> bool:
-    """Whether an index is a comparison of a tensor on the device, or made of some."""
-    if isinstance(node, ast.Compare):
-        return isinstance(node.ops[0], _ORDERS) and _is_there(script, node.left)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
-        return _is_mask(script, node.operand, depth)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.BitOr)):
-        return _is_mask(script, node.left, depth)
-    made = script.definitions(node) if isinstance(node, ast.Name) and depth else ()
-    return bool(made) and all(
-        d.kind == "assign"
-        and d.value is not None
-        and not d.path
-        and _is_mask(script, d.value, depth - 1)
-        for d in made
-    )
-
-
-def steps_engine(script: Script, node: ast.AST) -> bool:
-    """`engine.step()` of DeepSpeed, behind `engine.backward(loss)`.
-
-    Its throughput timer waits for the device at the end of each step.
-    """
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return False
-    if node.func.attr != "step" or node.args or not script.mentions("deepspeed"):
-        return False
-    engine = dotted(node.func.value)
-    function = script.index.home(node).scope(node)
-    return engine is not None and any(
-        isinstance(call, ast.Call)
-        and dotted(call.func) == f"{engine}.backward"
-        and call.args
-        for call in walk_scope(function)
-    )
-
-
 def _is_beside(read: Part, part: Part) -> bool:
     """Whether a read stands in the same function as a part, and in no loop of it."""
     same = read.helper is part.helper and read.call is part.call
@@ -360,7 +328,7 @@ def _is_of_round(script: Script, read: Part, part: Part) -> bool:
     around = [_loop_around(script, each) for each in (read, part)]
     if around[0] is around[1]:
         return isinstance(around[0], LOOPS)
-    return not part.inner and _is_of_samples(around[0])
+    return not part.inner and is_of_samples(script, read)
 
 
 def _loop_around(script: Script, part: Part) -> ast.AST | None:
@@ -368,14 +336,14 @@ def _loop_around(script: Script, part: Part) -> ast.AST | None:
     return next((a for a in above if isinstance(a, _ROUNDS)), None)
 
 
-def _is_of_samples(loop: ast.AST | None) -> bool:
-    """`for i in range(outputs.size(0))`, or `range(outputs.shape[0])`."""
+def is_of_samples(script: Script, part: Part) -> bool:
+    """Whether a part stands in `for i in range(outputs.size(0))`, or of `.shape[0]`."""
+    loop = _loop_around(script, part)
     call = loop.iter if isinstance(loop, ast.For) else None
     if not isinstance(call, ast.Call) or dotted(call.func) != "range":
         return False
-    return (
-        len(call.args) == 1 and _SAMPLES.search(ast.unparse(call.args[0])) is not None
-    )
+    counts = len(call.args) == 1 and _SAMPLES.search(ast.unparse(call.args[0]))
+    return part.inner and bool(counts)
 
 
 def _ways(script: Script, read: Part) -> Branches:

@@ -16,8 +16,8 @@ from gpulint.script.waiting.drained import (
     any_runs_with,
     is_synchronize,
     queues,
-    steps_engine,
 )
+from gpulint.script.waiting.stops import steps_engine
 from gpulint.script.waiting.timed import measures_time
 
 if TYPE_CHECKING:

@@ -13,16 +13,16 @@ from gpulint.script.every_step import EveryStep, Part
 from gpulint.script.training.step_calls import is_backward, is_step
 from gpulint.script.waiting.drained import (
     follows_hidden_read,
+    follows_own_read,
     follows_stop,
     forced_before,
     is_all_but_drained,
     is_drained,
     is_read_again,
-    measures_size,
-    steps_engine,
 )
 from gpulint.script.waiting.located import on_device
 from gpulint.script.waiting.reading import READS, read_on, waiting_in
+from gpulint.script.waiting.stops import measures_size, steps_engine
 from gpulint.script.waiting.timed import measures_time
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
         over = over or is_read_again(script, parts, number, reads.collected)
         over = over or is_all_but_drained(script, parts, number, reads.collected)
         over = over or follows_stop(script, parts, number, reads.stopping)
+        over = over or follows_own_read(script, parts, number)
         if over or node in found or _saved(script, node):
             continue
         if loop.train and _is_of_evaluation(part.branches):

@@ -1,0 +1,85 @@
+"""Operations that make the host wait for the device, though they read nothing."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from gpulint.index import Where
+from gpulint.index.walk import dotted, walk_scope
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+# Their results are as large as the values say, which the host has to ask for. Not
+# `masked_select`, whose sums and means need no selection.
+_MEASURING = frozenset(
+    f"torch.{name}"
+    for name in "nonzero argwhere where unique unique_consecutive bincount".split()
+)
+_ORDERS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+
+
+def measures_size(script: Script, node: ast.AST) -> bool:
+    """Whether a call waits for values of the device, to know how much it gives.
+
+    `mask.nonzero()`, `torch.bincount(labels)`, `losses[labels > 0]`; what is joined
+    with others by `torch.where(mask, x, y)` has a known size.
+    """
+    if isinstance(node, ast.Subscript):
+        read = isinstance(node.ctx, ast.Load)
+        return read and _is_mask(script, node.slice) and _is_there(script, node.value)
+    if not isinstance(node, ast.Call):
+        return False
+    name = script.index.qualified(node.func) or ""
+    func = node.func
+    if name in _MEASURING:
+        given = node.args[:1]
+        if name == "torch.where" and len(node.args) != 1:
+            return False
+    elif isinstance(func, ast.Attribute) and f"torch.{func.attr}" in _MEASURING:
+        given = [] if func.attr == "where" else [func.value]
+    else:
+        return False
+    return any(_is_there(script, value) for value in given)
+
+
+def _is_there(script: Script, node: ast.expr) -> bool:
+    return Where.DEVICE in script.where(node)
+
+
+def _is_mask(script: Script, node: ast.expr, depth: int = 2) -> bool:
+    """Whether an index is a comparison of a tensor on the device, or made of some."""
+    if isinstance(node, ast.Compare):
+        return isinstance(node.ops[0], _ORDERS) and _is_there(script, node.left)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+        return _is_mask(script, node.operand, depth)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.BitOr)):
+        return _is_mask(script, node.left, depth)
+    made = script.definitions(node) if isinstance(node, ast.Name) and depth else ()
+    return bool(made) and all(
+        d.kind == "assign"
+        and d.value is not None
+        and not d.path
+        and _is_mask(script, d.value, depth - 1)
+        for d in made
+    )
+
+
+def steps_engine(script: Script, node: ast.AST) -> bool:
+    """`engine.step()` of DeepSpeed, behind `engine.backward(loss)`.
+
+    Its throughput timer waits for the device at the end of each step.
+    """
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    if node.func.attr != "step" or node.args or not script.mentions("deepspeed"):
+        return False
+    engine = dotted(node.func.value)
+    function = script.index.home(node).scope(node)
+    return engine is not None and any(
+        isinstance(call, ast.Call)
+        and dotted(call.func) == f"{engine}.backward"
+        and call.args
+        for call in walk_scope(function)
+    )
