@@ -136,7 +136,11 @@ def check(before: bytes, after: bytes) -> Iterator[str]:
         return
     for call in calls(tree):
         spread = [k.value for k in call.keywords if k.arg is None]
-        helped = any("loader_kwargs" in ast.unparse(value) for value in spread)
+        helped = any(
+            isinstance(value, ast.Call)
+            and ast.unparse(value.func).rpartition(".")[2] == "loader_kwargs"
+            for value in spread
+        )
         twice = OPTIONS & {k.arg for k in call.keywords if k.arg} if helped else ()
         yield from (f"`{name}` beside loader_kwargs" for name in twice)
     old = ast.parse(before)

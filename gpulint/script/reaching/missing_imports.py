@@ -273,15 +273,16 @@ def _lies_elsewhere(index: FileIndex, module: str) -> bool:
     project, head = index.project, module.partition(".")[0]
     if project is None or not is_run(index) or index.owns(module):
         return False
-    there = [path for path in project.files if path.name == f"{head}.py"]
-    if not there or _is_required(index, head, True):
+    if not set(head.split("_")) <= _PLAIN_WORDS or _is_required(index, head, True):
         return False
+    there = [path for path in project.files if path.name == f"{head}.py"]
     if adds_known_folders(index, project.root):
-        return True
+        return bool(there)
     if module != head or _names_folders(index, project):
         return False
-    packages = (".", *(f"{path.parent.name}." for path in there))
-    return any(project.mentions(f"from {p}{head} import") for p in packages)
+    return bool(there) and all(
+        project.mentions(f"from {path.parent.name}.{head} import") for path in there
+    )
 
 
 def _names_folders(index: FileIndex, project: Project) -> bool:
