@@ -90,12 +90,12 @@ from gpulint.script.copying.transfers import (
     follows_the_model,
     hindrance,
 )
-from gpulint.script.loading.pageable import cast_on_host, is_strided
 from gpulint.script.loading.pinning import (
     is_given_unseen,
     loads_unpinned_alone,
     stays_unpinned,
 )
+from gpulint.script.loading.sent import cast_on_host, is_strided
 from gpulint.script.loops import Loop
 from gpulint.script.rewriting.device_code import device_condition
 from gpulint.script.rewriting.edits import Edit, InsertBefore, Replace, Rewrite

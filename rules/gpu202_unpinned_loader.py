@@ -88,11 +88,6 @@ from gpulint.script import Loader, Script
 from gpulint.script.loading.batch_objects import puts_in_object, steps_take_objects
 from gpulint.script.loading.beyond import loops_beyond
 from gpulint.script.loading.loader_options import DERIVED, takes_any_options
-from gpulint.script.loading.pageable import (
-    cast_on_host,
-    sends_labels_alone,
-    sends_strided_alone,
-)
 from gpulint.script.loading.pinning import (
     changed_in_dataset,
     compared_device,
@@ -102,6 +97,11 @@ from gpulint.script.loading.pinning import (
     pin_condition,
     settings_ask_for_none,
     unpinned,
+)
+from gpulint.script.loading.sent import (
+    cast_on_host,
+    sends_labels_alone,
+    sends_strided_alone,
 )
 from gpulint.script.rewriting.edits import Edit, Replace, ReplaceCode, Rewrite
 from gpulint.script.rewriting.syntax import set_keywords

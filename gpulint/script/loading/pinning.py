@@ -26,8 +26,9 @@ from gpulint.script.loading.handed_batches import hands_to_mover
 from gpulint.script.loading.in_memory import gathered
 from gpulint.script.loading.loader_options import fed_by_framework
 from gpulint.script.loading.loaders import Loader
-from gpulint.script.loading.pageable import joined_on_host, read_as_arrays, sends_made
+from gpulint.script.loading.pageable import read_as_arrays, sends_made
 from gpulint.script.loading.prepared import prepared_loaders
+from gpulint.script.loading.sent import joined_on_host
 from gpulint.script.loading.serial import gains_by_workers
 from gpulint.script.loops import iterated
 from gpulint.script.modelling.graphs import iterates_graphs
