@@ -206,6 +206,8 @@ def test_several_places(
         "installation.txt",
         "docs/INSTALL.md",
         "docs/installation.rst",
+        "SETUP.md",
+        "docs/setup_guide.rst",
         "Dockerfile",
         "Dockerfile.gpu",
         "docker/Dockerfile",
@@ -224,7 +226,15 @@ def test_files_that_are_read(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["CHANGELOG.md", "install.py", "notes/README.md", "train.sh", "envelope.sh"]
+    "name",
+    [
+        "CHANGELOG.md",
+        "install.py",
+        "setup.txt",
+        "notes/README.md",
+        "train.sh",
+        "envelope.sh",
+    ],
 )
 def test_files_that_are_not_read(tmp_path: Path, name: str) -> None:
     assert found(readme(tmp_path, "PyTorch 1.5", name)) is None
