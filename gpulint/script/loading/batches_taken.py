@@ -26,6 +26,7 @@ _HOOKS = {
 _TRAINS = ("rainer", "LightningModule", "LightningCLI")  # `Trainer`, `cfg.trainer`
 _PROCESSES = re.compile(r"\bProcessPool|\bmultiprocessing\b|\bmp\.Pool")
 _HANDS_OVER = ("submit", "apply_async", "apply")
+_LOOKS = ("len", "print", "type", "repr", "display")
 _FITS = re.compile(r"rainer(\([^()]*\))?\.fit\(")
 
 
@@ -33,7 +34,7 @@ def taken_once(script: Script, loader: Loader) -> bool:
     """Whether few batches are taken, or none: `next(iter(loader))` in no loop."""
     if loader.loops:
         return False
-    takes = (p for p in places(script, loader) if not is_len(script, p))
+    takes = (p for p in places(script, loader) if not is_looked_at(script, p))
     return all(_takes_one(script, p) for p in takes)
 
 
@@ -45,12 +46,12 @@ def shown_once(script: Script, loader: Loader) -> bool:
 
 def is_read(script: Script, loader: Loader) -> bool:
     """Whether anything here takes a loader, for more than the number of its batches."""
-    return any(not is_len(script, place) for place in places(script, loader))
+    return any(not is_looked_at(script, place) for place in places(script, loader))
 
 
 def kept_once(script: Script, loader: Loader) -> bool:
     """Whether batches are taken a single time, into a list: `list(loader)`."""
-    taken = [p for p in places(script, loader) if not is_len(script, p)]
+    taken = [p for p in places(script, loader) if not is_looked_at(script, p)]
     return bool(taken) and all(_is_kept(script, place) for place in taken)
 
 
@@ -101,10 +102,17 @@ def is_imported(script: Script) -> bool:
     return project is not None and project.importers(script.index, stem, "") != []
 
 
-def is_len(script: Script, node: ast.AST) -> bool:
-    """Whether a loader is only asked how many batches it has."""
+def is_looked_at(script: Script, node: ast.AST) -> bool:
+    """Whether a loader is only asked how many batches it has, or shown itself.
+
+    By `print(loader)`, an f-string, or the last line of a notebook's cell.
+    """
     above = script.index.parent(node)
-    return isinstance(above, ast.Call) and script.index.qualified(above.func) == "len"
+    if isinstance(above, ast.Call):
+        return node in above.args and script.index.qualified(above.func) in _LOOKS
+    if isinstance(above, ast.Tuple):
+        above = script.index.parent(above)
+    return isinstance(above, (ast.Expr, ast.FormattedValue))
 
 
 def _takes_one(script: Script, node: ast.AST) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.script.loading.batches_taken import is_len, iterators, places
+from gpulint.script.loading.batches_taken import is_looked_at, iterators, places
 from gpulint.script.loops import Loop
 from gpulint.script.reads import parameter_given
 from gpulint.script.training.trials import stops_after, trains_little
@@ -25,7 +25,7 @@ def takes_few(script: Script, loader: Loader) -> bool:
     """
     if loader.loops:
         return all(stops_early(script.of(x.node), x) for x in loader.loops)
-    taken = [p for p in places(script, loader) if not is_len(script, p)]
+    taken = [p for p in places(script, loader) if not is_looked_at(script, p)]
     loops = [loop for place in taken for loop in _loops(script, place)]
     return bool(loops) and all(
         loop is not None and stops_early(script.of(loop.node), loop) for loop in loops
