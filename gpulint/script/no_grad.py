@@ -46,6 +46,8 @@ def disables_grad(index: FileIndex, node: ast.expr) -> bool:
     last = name.rpartition(".")[2]
     if last in ("no_grad", "inference_mode"):
         return True
+    if last == "eval_mode" and name.startswith("monai."):
+        return True  # which holds `no_grad`
     if last != "set_grad_enabled" or call is None:
         return False
     values = [*call.args, *(k.value for k in call.keywords)]

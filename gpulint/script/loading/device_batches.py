@@ -15,10 +15,29 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 ON_DEVICE = "the runtime would pin batches, which may be on the device already"
+SUBJECTS = "the runtime would pin TorchIO's subjects, which cannot be copied for that"
 _MODEL = re.compile(r"(^|[_.])(model|net|network|encoder|module)$")
 _DEFAULT_DEVICE = frozenset(
     ["torch.set_default_device", "torch.set_default_tensor_type"]
 )
+
+
+def why_not_pinned(script: Script, loader: Loader) -> str | None:
+    """Why pinning its batches would raise: where they are, or of which class."""
+    if yields_device(script, loader):
+        return ON_DEVICE
+    return SUBJECTS if _holds_subjects(script, loader) else None
+
+
+def _holds_subjects(script: Script, loader: Loader) -> bool:
+    """Whether samples may be dicts of TorchIO, whose constructor wants single images.
+
+    The thread that pins copies each dict, and catches no ValueError.
+    """
+    nodes = loader.argument("dataset").nodes
+    made = [o.node for node in nodes for o in script.resolver.origins(node)]
+    homes = {script.index, *map(script.index.home, made)}
+    return any("torchio" in home.packages for home in homes)
 
 
 def yields_device(script: Script, loader: Loader) -> bool:

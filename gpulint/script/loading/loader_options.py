@@ -13,7 +13,7 @@ from gpulint.index.calls import TENSOR_METHODS
 from gpulint.index.values import LOADER_OPTIONS
 from gpulint.index.walk import walk
 from gpulint.script.loading.batch_objects import EXPANDED, holds_expanded
-from gpulint.script.loading.device_batches import ON_DEVICE, yields_device
+from gpulint.script.loading.device_batches import why_not_pinned
 from gpulint.script.loading.loaders import POSITIONS, Loader
 from gpulint.script.loading.worker_state import main_guard
 from gpulint.script.rewriting.device_code import device_at
@@ -181,8 +181,9 @@ def into_loader_kwargs(
         return None, DERIVED
     if holds_expanded(script, loader):
         return None, EXPANDED
-    if loader.argument("pin_memory").absent and yields_device(script, loader):
-        return None, ON_DEVICE
+    unpinned = why_not_pinned(script, loader)
+    if loader.argument("pin_memory").absent and unpinned is not None:
+        return None, unpinned
     if any(isinstance(argument, ast.Starred) for argument in call.args):
         return None, "arguments are unpacked from a sequence"
     spreads = [k.value for k in call.keywords if k.arg is None]

@@ -20,7 +20,7 @@ from gpulint.script.loading.batches_taken import (
     taken_once,
 )
 from gpulint.script.loading.beyond import loops_beyond
-from gpulint.script.loading.device_batches import yields_device
+from gpulint.script.loading.device_batches import why_not_pinned
 from gpulint.script.loading.few_batches import takes_few
 from gpulint.script.loading.handed_batches import hands_to_mover
 from gpulint.script.loading.in_memory import gathered
@@ -144,7 +144,7 @@ def compared_device(script: Script, node: ast.expr) -> bool:
 
 def gains(script: Script, loader: Loader) -> bool:
     """Whether a loader that is not pinned ought to be."""
-    if written_off(script, loader) or yields_device(script, loader):
+    if written_off(script, loader) or why_not_pinned(script, loader) is not None:
         return False
     if nothing_to_pin(script, loader) or loader.dataset.same:
         return False

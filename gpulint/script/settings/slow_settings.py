@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpulint.index import Value, Values
-from gpulint.script.loading.device_batches import yields_device
+from gpulint.script.loading.device_batches import why_not_pinned
 from gpulint.script.loading.kept_workers import stays_the_same
 from gpulint.script.loading.loader_options import trains_on_cpu
 from gpulint.script.loading.pinning import goes_to_gpu
@@ -67,7 +67,9 @@ def _serial(script: Script, loader: Loader) -> Iterator[Value]:
 def _unpinned(script: Script, loader: Loader) -> Iterator[Value]:
     """No pinned memory where batches go to a GPU."""
     runs = option_settings(script, loader, "pin_memory")
-    if not runs or loader.decided_by_runtime or yields_device(script, loader):
+    if not runs or loader.decided_by_runtime:
+        return
+    if why_not_pinned(script, loader) is not None:
         return
     if goes_to_gpu(script, loader):
         yield from _plain(script, runs, False, 0)
