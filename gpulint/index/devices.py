@@ -181,8 +181,11 @@ class Devices:
 
     def is_surely_cuda(self, node: ast.expr) -> bool:
         """Whether it names CUDA, and no caller or user may name another device."""
-        origins = self.resolver.origins(node)
-        return self.target(node) is Target.CUDA and not any(o.default for o in origins)
+        return self.target(node) is Target.CUDA and not self.is_free(node)
+
+    def is_free(self, node: ast.expr) -> bool:
+        """Whether it is a default, in whose place a caller or user may name another."""
+        return any(origin.default for origin in self.resolver.origins(node))
 
     def _origin_target(self, origin: Origin) -> Target:
         node = origin.node

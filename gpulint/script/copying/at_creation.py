@@ -79,7 +79,7 @@ def hindrance(script: Script, move: Move, made: Creation) -> str | None:
     ):
         return "the copy has options of its own"
     casts = made.methods or move.dtype
-    free = move.device is not None and not script.devices.is_surely_cuda(move.device)
+    free = move.device is not None and script.devices.is_free(move.device)
     if (
         casts
         and (free or move.target is not Target.CUDA)

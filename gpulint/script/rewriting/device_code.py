@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.index import Origin, Target, Where
+from gpulint.index import Origin, Where
 from gpulint.index.walk import FUNCTIONS, dotted
 from gpulint.script.loops import Loop
 from gpulint.script.set_before import is_set_at
@@ -24,7 +24,7 @@ def device_condition(
     torch, imports = script.names.torch
     if device is None:
         return f"{torch}.cuda.is_available()", imports
-    if script.devices.target(device) is Target.CUDA:
+    if script.devices.is_surely_cuda(device):
         return "True", ()
     text = script.text(device)
     if is_torch_device(script, device):
