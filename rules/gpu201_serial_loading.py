@@ -102,7 +102,7 @@ Samples that a notebook, a file of data or a program without any device only sho
 dataset whose samples are all the same is for a profile or a trial. Files that import
 Lightning have GPU251; nothing waits for what its trainers take on the CPU alone.
 Batches that a dataset makes on the GPU, or reads without `map_location` from files that
-the same program saved there, and files opened in `__init__` (HDF5, LMDB), must not be
+the project saved there, and files opened in `__init__` (HDF5, LMDB), must not be
 shared with workers. A 0 with a comment that gives a reason (debugging, Windows,
 notebooks) is meant. One worker may well keep up with a process that trains or
 evaluates: low confidence, as where nothing is known of what a sample takes, or only
@@ -140,7 +140,7 @@ from gpulint.script.loading.batches_taken import kept_once, shown_once
 from gpulint.script.loading.loader_options import (
     feeds_cpu,
     into_loader_kwargs,
-    stays_on_host,
+    only_read_as_arrays,
     trains_on_cpu,
     written_options,
 )
@@ -187,14 +187,14 @@ class SerialLoading(Rule):
                 sure = sure and not is_stand_in(loader)
                 sure = sure and not hands_over_little(script, loader)
                 sure = sure and not may_be_light(loader)
-                sure = sure and not stays_on_host(script, loader)
+                sure = sure and not only_read_as_arrays(script, loader)
                 yield self._finding(script, loader, values, sure)
 
     def _finding(
         self, script: Script, loader: Loader, values: tuple[Value, ...], sure: bool
     ) -> Finding:
         withheld = why_no_workers(script, loader, values)
-        if withheld is None and stays_on_host(script, loader):
+        if withheld is None and only_read_as_arrays(script, loader):
             withheld = "nothing on a GPU waits for batches that are only read"
         fix = None
         if withheld is None:

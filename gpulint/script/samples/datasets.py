@@ -22,9 +22,7 @@ from gpulint.script.samples.reachable import functions_of, looks_up, reachable
 from gpulint.script.samples.sample_device import (
     is_to_cpu,
     kept_on_device,
-    loaded_there,
-    run_on_gpu,
-    sent_to_device,
+    made_there,
 )
 from gpulint.script.samples.sample_ways import may_take_no_work
 
@@ -273,10 +271,7 @@ def read_class(
         owner=owner,
         random=draws,
         handle=open_handle(owner, evaluator),
-        device=next(filter(None, map(sent_to_device, [*bodies, *given])), None)
-        or next((n for f in bodies for n in run_on_gpu(f, evaluator)), None)
-        or next((n for f in bodies for n in loaded_there(f, evaluator)), None)
-        or (None if on_host else kept),
+        device=made_there(bodies, given, evaluator) or (None if on_host else kept),
         iterable=iterable,
         mutated=cached or change_their_object(bodies, evaluator),
         generator=kept_generator(bodies, evaluator),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from gpulint.index import Evaluator, Function
+from gpulint.index import Evaluator, FileIndex, Function
 from gpulint.index.walk import dotted, walk
 
 _DEVICE = re.compile(r"(?i)device|cuda|\bgpu")
@@ -17,6 +18,21 @@ _OF_GPUS = re.compile(
     r"(cupy|cudf|cuml|cugraph)\.|numba\.cuda\."
     r"|warp\.(init|launch|Mesh|array|zeros|empty|from_numpy|from_torch)$"
 )
+
+
+def made_there(
+    bodies: list[Function], given: Iterable[ast.AST], evaluator: Evaluator
+) -> ast.AST | None:
+    """The first thing that puts a sample on the device, in any of these ways.
+
+    `given` is what a dataset is made with and calls, such as transforms.
+    """
+    ways = itertools.chain(
+        filter(None, map(sent_to_device, [*bodies, *given])),
+        (node for body in bodies for node in _run_on_gpu(body, evaluator)),
+        (node for body in bodies for node in _loaded_there(body, evaluator)),
+    )
+    return next(ways, None)
 
 
 def sent_to_device(code: ast.AST) -> ast.AST | None:
@@ -50,7 +66,7 @@ def _is_a_device(node: ast.expr) -> bool:
     return is_cuda(node) or (not of_tensor and _DEVICE.search(name) is not None)
 
 
-def run_on_gpu(function: Function, evaluator: Evaluator) -> Iterator[ast.AST]:
+def _run_on_gpu(function: Function, evaluator: Evaluator) -> Iterator[ast.AST]:
     """Calls of packages whose arrays and kernels are a GPU's, of their functions alone.
 
     `warp` may be a name of the project's own, so that what Warp has is asked for.
@@ -63,8 +79,8 @@ def run_on_gpu(function: Function, evaluator: Evaluator) -> Iterator[ast.AST]:
             yield node
 
 
-def loaded_there(function: Function, evaluator: Evaluator) -> Iterator[ast.AST]:
-    """`torch.load(path)` of files that the same program may save from the device.
+def _loaded_there(function: Function, evaluator: Evaluator) -> Iterator[ast.AST]:
+    """`torch.load(path)` of files that the project may save from the device.
 
     Without `map_location` each tensor comes back to where it was.
     """
@@ -72,11 +88,19 @@ def loaded_there(function: Function, evaluator: Evaluator) -> Iterator[ast.AST]:
     calls = [n for n in walk(function) if isinstance(n, ast.Call)]
     loads = [c for c in calls if index.qualified(c.func) == "torch.load"]
     anywhere = [c for c in loads if len(c.args) == 1 and not c.keywords]
-    if anywhere and any(
-        save.args and _may_be_there(save.args[0], evaluator)
-        for save in index.calls.get("torch.save", ())
-    ):
+    if anywhere and any(map(_may_be_there, _saved(index), itertools.repeat(evaluator))):
         yield from anywhere
+
+
+def _saved(index: FileIndex) -> Iterator[ast.expr]:
+    """What a file saves, and what others of its project do that speak of a device."""
+    project = index.project
+    paths = project.mentioning("torch.save(") if project is not None else []
+    others = [] if project is None else [project.index(path) for path in paths]
+    speaking = (o for o in others if o is not None and o.source.has(_DEVICE))
+    for home in dict.fromkeys([index, *speaking]):
+        for call in home.calls.get("torch.save", ()):
+            yield from call.args[:1]
 
 
 def _may_be_there(saved: ast.expr, evaluator: Evaluator) -> bool:
@@ -84,11 +108,11 @@ def _may_be_there(saved: ast.expr, evaluator: Evaluator) -> bool:
     if _STATE.search((dotted(saved) or "").rpartition(".")[2]):
         return False
     made = [saved, *(o.node for o in evaluator.resolver.origins(saved))]
+    if any(isinstance(node, (ast.Dict, ast.Constant)) for node in made):
+        return False
     return not any(
-        isinstance(node, (ast.Dict, ast.Constant))
-        or (isinstance(node, ast.Attribute) and node.attr in _ON_HOST)
-        for origin in made
-        for node in walk(origin)
+        isinstance(node, ast.Attribute) and node.attr in _ON_HOST
+        for node in walk(*made)
     )
 
 
