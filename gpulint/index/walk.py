@@ -12,6 +12,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = frozenset((*FUNCTIONS, ast.ClassDef))
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_ORDERS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 # Fields that hold no nodes, or none that matter: contexts, operators, plain names.
 _NOT_CODE = frozenset(
@@ -126,6 +127,11 @@ def whole_of(node: ast.expr) -> ast.expr:
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         node = node.value
     return node
+
+
+def compares_values(node: ast.AST) -> bool:
+    """`a > b` or `a == b`, not `a is b` or `a in b`: of tensors one for each number."""
+    return isinstance(node, ast.Compare) and isinstance(node.ops[0], _ORDERS)
 
 
 def same(a: ast.AST | None, b: ast.AST | None) -> bool:

@@ -17,19 +17,20 @@ from gpulint.script.waiting.drained import (
     is_of_samples,
     is_pass,
     is_single,
+    runs_modules,
     runs_with,
 )
 from gpulint.script.waiting.reading import READS, waiting_in
-
-# Not `numpy.random.randint(n)`, which may be one number.
-_ARRAY = re.compile(
-    r"numpy\.(random\.(choice|permutation)|arange|array|where|argsort)$"
-)
 
 if TYPE_CHECKING:
     from gpulint.script.copying.transfers import Transfer
     from gpulint.script.loops import Loop
     from gpulint.script.model import Script
+
+# Not `numpy.random.randint(n)`, which may be one number.
+_ARRAY = re.compile(
+    r"numpy\.(random\.(choice|permutation)|arange|array|where|argsort)$"
+)
 
 
 def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
@@ -85,8 +86,12 @@ def _copies_first(script: Script, function: Function, depth: int = 1) -> bool:
         if _copies(script, node):
             return True
         inner = script.resolver.calls.callee(node) if depth else None
-        if inner is not None and _copies_first(script.of(inner), inner, depth - 1):
+        if inner is None:
+            continue
+        if _copies_first(script.of(inner), inner, depth - 1):
             return True
+        if runs_modules(script.of(inner), inner):
+            return False
     return False
 
 

@@ -85,7 +85,7 @@ def trains_on_cpu(script: Script) -> bool:
     return runs and not script.uses_gpu
 
 
-def stays_on_host(script: Script, loader: Loader) -> bool:
+def only_read_as_arrays(script: Script, loader: Loader) -> bool:
     """Whether no loop trains or evaluates, and all read arrays of what they get."""
     return bool(loader.loops) and all(
         not (loop.train or loop.eval) and _reads_arrays(script, loop)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import Definition, Origin
-from gpulint.index.walk import COMPREHENSIONS, walk, whole_of
+from gpulint.index.walk import COMPREHENSIONS, compares_values, walk, whole_of
 from gpulint.script.copying.columns import SAME_VALUES
 
 if TYPE_CHECKING:
@@ -45,16 +45,10 @@ def made(script: Script, node: ast.expr, depth: int = 0) -> bool:
             return made(script, node.func.value, depth)
         return False
     if isinstance(node, ast.Subscript):
-        return made(script, node.value, depth) or is_mask(node.slice)
+        return made(script, node.value, depth) or compares_values(node.slice)
     if isinstance(node, ast.Name) and depth < 6:
         return any(_defined(script, d, depth) for d in script.definitions(node))
     return False
-
-
-def is_mask(cut: ast.expr) -> bool:
-    """`index >= 0` of `images[index >= 0]`, which are put together anew."""
-    plain = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-    return isinstance(cut, ast.Compare) and isinstance(cut.ops[0], plain)
 
 
 def sends_made(script: Script, loop: Loop) -> bool:

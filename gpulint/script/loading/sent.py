@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import Target
-from gpulint.index.walk import dotted, walk
-from gpulint.script.loading.pageable import HOST_TYPE, is_mask, made
+from gpulint.index.walk import compares_values, dotted, walk
+from gpulint.script.loading.pageable import HOST_TYPE, made
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -76,13 +76,13 @@ def is_strided(script: Script, node: ast.expr) -> bool:
 
 def _is_strided(script: Script, node: ast.expr, depth: int) -> bool:
     if isinstance(node, ast.Name) and depth < 3:
-        made = script.definitions(node)
-        return bool(made) and all(
+        defined = script.definitions(node)
+        return bool(defined) and all(
             d.kind == "assign"
             and d.value is not None
             and not d.path
             and _is_strided(script, d.value, depth + 1)
-            for d in made
+            for d in defined
         )
     cut = node.slice if isinstance(node, ast.Subscript) else None
     if not isinstance(cut, ast.Tuple) or len(cut.elts) < 2 or not _is_all(cut.elts[0]):
@@ -138,12 +138,12 @@ def _is_cast(script: Script, node: ast.expr, depth: int) -> bool:
     if isinstance(node, ast.Subscript):
         return _is_cast(script, node.value, depth)
     if isinstance(node, ast.Name) and depth < 3:
-        made = script.definitions(node)
-        return bool(made) and all(
+        defined = script.definitions(node)
+        return bool(defined) and all(
             d.kind == "assign"
             and d.value is not None
             and _is_cast(script, d.value, depth + 1)
-            for d in made
+            for d in defined
         )
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
@@ -168,10 +168,10 @@ def _is_joined(script: Script, node: ast.expr, depth: int) -> bool:
         return depth < 4 and _is_joined(script, node.func.value, depth + 1)
     if not isinstance(node, ast.Name) or depth > 3:
         return False
-    made = script.definitions(node)
-    if made and all(d.kind == "parameter" for d in made):
+    defined = script.definitions(node)
+    if defined and all(d.kind == "parameter" for d in defined):
         return _is_given_joined(script, node, depth)
-    values = [d.value for d in made if d.kind == "assign"]
+    values = [d.value for d in defined if d.kind == "assign"]
     return any(v is not None and _is_joined(script, v, depth + 1) for v in values)
 
 
@@ -262,7 +262,7 @@ def _rearranges(script: Script, node: ast.AST) -> bool:
 
 def _is_filtered(script: Script, node: ast.AST) -> bool:
     """`images[index >= 0]` of a batch."""
-    if not isinstance(node, ast.Subscript) or not is_mask(node.slice):
+    if not isinstance(node, ast.Subscript) or not compares_values(node.slice):
         return False
     return script.batches.loop_of(node.value) is not None
 

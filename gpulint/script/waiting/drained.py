@@ -135,8 +135,16 @@ def _waits_at_last(script: Script, function: Function, depth: int = 1) -> bool:
         elif last_name(node) == "item" and not node.args:
             waits = True
         elif inner is not None:
-            waits = waits or _waits_at_last(script.of(inner), inner, depth - 1)
+            its = script.of(inner)
+            again = _waits_at_last(its, inner, depth - 1)
+            waits = again or (waits and not runs_modules(its, inner))
     return waits
+
+
+def runs_modules(script: Script, function: Function) -> bool:
+    """Whether a function itself runs a module."""
+    calls = (node for node in walk_scope(function) if isinstance(node, ast.Call))
+    return any(script.modules.is_module(called_module(call)) for call in calls)
 
 
 def follows_stop(

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from gpulint.index import Where
-from gpulint.index.walk import dotted, walk_scope
+from gpulint.index.walk import compares_values, dotted, walk_scope
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -17,7 +17,6 @@ _MEASURING = frozenset(
     f"torch.{name}"
     for name in "nonzero argwhere where unique unique_consecutive bincount".split()
 )
-_ORDERS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def measures_size(script: Script, node: ast.AST) -> bool:
@@ -51,7 +50,7 @@ def _is_there(script: Script, node: ast.expr) -> bool:
 def _is_mask(script: Script, node: ast.expr, depth: int = 2) -> bool:
     """Whether an index is a comparison of a tensor on the device, or made of some."""
     if isinstance(node, ast.Compare):
-        return isinstance(node.ops[0], _ORDERS) and _is_there(script, node.left)
+        return compares_values(node) and _is_there(script, node.left)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
         return _is_mask(script, node.operand, depth)
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.BitOr)):
