@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 _SETTING = re.compile(
-    r"cudnn\.benchmark|cudnn_benchmark|determinis(tic|m)|cudnn\.enabled|cudnn\.flags"
+    r"cudnn\.benchmark|cudnn_benchmark|deterministic|cudnn\.enabled|cudnn\.flags"
+    r"|\b(set|enable_full)_determinism\("  # of MONAI and of Transformers
 )
 _WORDS = ("cudnn.benchmark", "cudnn_benchmark")
 # Frameworks of other packages that set it for the scripts that they run.
