@@ -67,8 +67,9 @@ of devices beside others that move their batches, once an epoch, on values that 
 the host already, for the actions of an environment, in code that measures time around
 `synchronize()`, by a clock or by events, on the way to a file, for what ends the loop
 (`if loss.item() < limit: break`, also of what a helper returns; what is read behind
-that was waited for) or decides whether a step is taken, and for copies that are only
-queued (`non_blocking`) are not reported. Nor are outputs that an evaluation collects on
+that was waited for) or decides whether a step is taken, for a flag on which the ranks
+agree (`all_reduce(flag)`, `if flag.item():`), and for copies that are only queued
+(`non_blocking`) are not reported. Nor are outputs that an evaluation collects on
 the host, what is read after them, or after a model whose `forward` ends with a read of
 its own, though the device had it before (that wait is over), and what is read before
 them with no model run in between (without it they would wait as long), nor is what
@@ -80,8 +81,11 @@ the host waits. Comparisons with lists and what torch says of a tensor without a
 its values (`torch.is_tensor`) wait for nothing. Of low confidence is a read behind a
 call that may have waited: of an object that is not known, by the name of a method that
 reads, or `.item()` of what may be on the device; so is one before `.cpu()` or
-`.tolist()` of such a value, without a model run in between. With a float16
-`GradScaler`, `scaler.step` itself waits once a step unless the optimizer is fused.
+`.tolist()` of such a value, without a model run in between. So are one or two reads a
+step behind which, before the next model runs, an object that is not known is given what
+may be on the device (`metric.update(output, y)`, whose own reads wait as long). With a
+float16 `GradScaler`, `scaler.step` itself waits once a step unless the optimizer is
+fused.
 
 ## Source
 The synchronising calls: `torch.cuda.set_sync_debug_mode` and the PyTorch performance
@@ -104,6 +108,8 @@ from gpulint.script.reaching.started import stays_on_host
 from gpulint.script.rewriting.edits import CannotFix
 from gpulint.script.waiting.device_sums import sum_on_device
 from gpulint.script.waiting.waits import Wait, find_waits, named
+
+MANY = 3  # waits of one step
 
 
 class HostSyncInLoop(Rule):
@@ -156,7 +162,7 @@ class HostSyncInLoop(Rule):
             withheld=withheld,
             related=related.items(),
             severity=Severity.WARNING if several and loop.train else Severity.NOTE,
-            confidence=None if any(w.sure for w in waits) else Confidence.LOW,
+            confidence=None if _is_sure(waits) else Confidence.LOW,
         )
 
 
@@ -170,6 +176,12 @@ def _message(script: Script, loop: Loop, waits: list[Wait]) -> str:
 def _count(waits: list[Wait]) -> int:
     """How many waits one step makes at most: of an `if` and its `else`, one side."""
     return most_in_one_pass(wait.branches for wait in waits)
+
+
+def _is_sure(waits: list[Wait]) -> bool:
+    """Whether the step loses by them, though it may wait for something else as well."""
+    many = _count(waits) >= MANY  # each of them takes its time, with nothing queued too
+    return any(wait.sure and (many or wait.clear) for wait in waits)
 
 
 def _beside(wait: Wait) -> Iterator[ast.expr]:

@@ -78,7 +78,16 @@ class Classes:
             return self._annotated(node.annotation) or self._returning_itself(node)
         if isinstance(node, ast.Call) and origin.kind == "expression":
             return self._class_of_call(node, origin.path)
+        if isinstance(node, ast.Subscript) and origin.path == ():
+            return self._class_of_value(node)
         return None
+
+    def _class_of_value(self, node: ast.Subscript) -> ast.ClassDef | None:
+        """The class of `meters[name]`, where `meters = defaultdict(Meter)`."""
+        made = [origin.call for origin in self.resolver.origins(node.value)]
+        if len(made) != 1 or made[0] is None or last_name(made[0]) != "defaultdict":
+            return None
+        return self.named(made[0].args[0]) if made[0].args else None
 
     def _returning_itself(self, parameter: ast.arg) -> ast.ClassDef | None:
         """The class of `self`, which a method gives back."""

@@ -31,15 +31,17 @@ if TYPE_CHECKING:
 _ARRAY = re.compile(
     r"numpy\.(random\.(choice|permutation)|arange|array|where|argsort)$"
 )
+_SETS = frozenset("to cuda train requires_grad_ load_state_dict apply".split())
 
 
 def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
-    """Whether the host waits for the stream behind the copies, before a model runs.
+    """Whether the host may wait for the stream behind the copies, before a model runs.
 
     By a copy of something else from ordinary memory, such as a tensor made of a list in
     each step: it takes its turn behind the batch's, queued or not. That may be an index
     of NumPy's, a part of the batch that another function moves, or what the model's
-    `forward` begins with. Or by a read, as in `if torch.isnan(images).any():`.
+    `forward` begins with. Or by a read, as in `if torch.isnan(images).any():`. It may
+    well wait where no model is seen to run behind any of the copies.
     """
     found = list(transfers)
     calls = {transfer.call for transfer in found}
@@ -63,7 +65,18 @@ def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
         if not works and is_of_samples(script, part) and _fetches(script, part.node):
             return True
         works = works or (call is not None and not is_single(script, call))
-    return False
+    return not any(_runs_model(script, part.node) for part in parts[numbers[0] :])
+
+
+def _runs_model(script: Script, node: ast.AST) -> bool:
+    """Whether a call runs a model, or a method of one that is not known."""
+    if not isinstance(node, ast.Call):
+        return False
+    func = node.func
+    if is_pass(script, node) or not isinstance(func, ast.Attribute):
+        return is_pass(script, node)
+    known = func.attr in _SETS or script.resolver.calls.callee(node) is not None
+    return not known and bool(node.args) and script.modules.is_module(func.value)
 
 
 def _begins_with_copy(script: Script, call: ast.Call) -> bool:

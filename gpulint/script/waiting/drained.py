@@ -29,11 +29,17 @@ _FETCHES = frozenset("item tolist cpu numpy".split())
 DEVICES = frozenset(f"torch.{d}" for d in "cuda mps xpu accelerator".split())
 _ON_THE_HOST = frozenset(
     "float int bool str repr print len range zip enumerate list math numpy hasattr "
-    "getattr isinstance".split()
+    "getattr isinstance wandb mlflow".split()
 )
 
 
 _SAMPLES = re.compile(r"\.(size\(0\)|shape\[0\])$")
+# What a step does beside its models that waits for nothing: lists, scalers, bars, logs.
+_QUICK = re.compile(
+    r"^(append|extend|scale|scale_loss|astype|set_postfix|set_description)$"
+    r"|(?<=[a-z])_$|(^|_)(log|logs|logger|logging|print|display|callbacks?)(_|$)"
+)
+_OPTIMIZES = re.compile(r"scaler|optimi[sz]er", re.IGNORECASE)
 _ROUNDS = (*LOOPS, *COMPREHENSIONS)
 MAX_CALLS = 2  # of own functions, one in the other
 
@@ -179,6 +185,25 @@ def is_single(script: Script, call: ast.Call) -> bool:
     return on_tensor or not queues(script, call)
 
 
+def stands_clear(script: Script, parts: Sequence[Part], number: int) -> bool:
+    """Whether the step is seen to wait for nothing behind a part, until a model runs.
+
+    Up to the next pass, or the end of the step, no object that is not known is given
+    what may be on the device: it may wait as long. Losses do not, nor does a list.
+    """
+    here = parts[number].node
+    around = {here, *walk(here), *script.of(here).index.ancestors(here)}
+    for part in parts[number:]:
+        call = part.node
+        if call in around or not isinstance(call, ast.Call):
+            continue
+        if is_pass(script, call) or _OPTIMIZES.search(dotted(call.func) or ""):
+            return True
+        if not (is_single(script, call) or _is_quick(script, call)):
+            return False
+    return True
+
+
 def follows_hidden_read(script: Script, parts: Sequence[Part], number: int) -> bool:
     """Whether a call of an object that is not known may have waited before a part.
 
@@ -227,14 +252,33 @@ def _may_read(script: Script, call: ast.Call) -> bool:
     on_host = Where.PLAIN | Where.HOST
     if not any(its.where(value) & ~on_host for value in call.args):
         return False
-    named = (
-        function
-        for index in run_together(script)
-        if f"def {func.attr}(" in index.source.text
-        for function in index.all(ast.FunctionDef)
-        if function.name == func.attr
-    )
-    return any(_reads(function) for function in named)
+    return any(map(_reads, _functions_named(script, func.attr)))
+
+
+def _is_quick(script: Script, call: ast.Call) -> bool:
+    """Whether an unknown call says by its name that it waits for nothing.
+
+    Or a method has the name of some of the program's, none of which reads.
+    """
+    if _QUICK.search(last_name(call) or "") or is_loss(script, call.func):
+        return True
+    if any(map(script.modules.is_module, call.args)):
+        return True  # `average.update(model)`
+    if script.devices.move(call) is not None:
+        return True  # reported by itself
+    func = call.func
+    name = func.attr if isinstance(func, ast.Attribute) else ""
+    named = list(_functions_named(script, name)) if name else []
+    return bool(named) and not any(map(_reads, named))
+
+
+def _functions_named(script: Script, name: str) -> Iterator[ast.FunctionDef]:
+    """The program's functions and methods of a name."""
+    for index in run_together(script):
+        if f"def {name}(" in index.source.text:
+            for function in index.all(ast.FunctionDef):
+                if function.name == name:
+                    yield function
 
 
 def _reads(function: ast.FunctionDef) -> bool:
@@ -291,8 +335,19 @@ def _may_run(script: Script, call: ast.Call) -> bool:
         return True
     on_host = Where.PLAIN | Where.HOST
     return script.modules.is_module(func) or any(
-        script.where(value) & ~on_host for value in given
+        script.where(value) & ~on_host for value in _listed(given)
     )
+
+
+def _listed(values: Iterable[ast.expr]) -> Iterator[ast.expr]:
+    """Some values, and of those that are dicts and lists as written what is in them."""
+    for value in values:
+        if isinstance(value, ast.Dict):
+            yield from _listed(value.values)
+        elif isinstance(value, (ast.List, ast.Tuple)):
+            yield from _listed(value.elts)
+        else:
+            yield value
 
 
 def _calls(node: ast.expr) -> bool:

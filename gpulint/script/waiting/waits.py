@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Function, Target, Where
-from gpulint.index.walk import dotted, walk
+from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.branches import Branches, all_of
 from gpulint.script.every_step import EveryStep, Part
 from gpulint.script.training.step_calls import is_backward, is_step
@@ -19,6 +19,7 @@ from gpulint.script.waiting.drained import (
     is_all_but_drained,
     is_drained,
     is_read_again,
+    stands_clear,
 )
 from gpulint.script.waiting.located import on_device
 from gpulint.script.waiting.reading import READS, read_on, waiting_in
@@ -44,7 +45,8 @@ class Wait(NamedTuple):
 
     `at` is where to show it: the expression, or the f-string that holds it (`ast`
     places what is inside one differently from version to version); the call that leads
-    there where it stands in another file. Not `sure`: another call may wait anyway.
+    there where it stands in another file. Not `sure`: another call may wait anyway. Not
+    `clear`: nothing tells that no other does.
     """
 
     node: ast.expr
@@ -54,6 +56,7 @@ class Wait(NamedTuple):
     helper: Function | None
     branches: Branches = ()
     sure: bool = True
+    clear: bool = True
 
     @property
     def rank(self) -> tuple[bool, bool, int, int]:
@@ -110,8 +113,9 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
         at = part.call or _shown(script, node)
         perhaps = is_drained(script, loop, part, value, reads.perhaps)
         sure = not perhaps and not _may_be_over(script, parts, number, reads.perhaps)
+        clear = stands_clear(script, parts, number)
         found[node] = wait = Wait(
-            node, value, at, part.inner, part.helper, part.branches, sure
+            node, value, at, part.inner, part.helper, part.branches, sure, clear
         )
         for call, at in forced_before(script, parts, number):
             found[call] = wait._replace(node=call, value=call, at=at, sure=True)
@@ -131,7 +135,9 @@ def _reads(script: Script, loop: Loop, parts: list[Part]) -> _Reads:
         for node, value in waiting_in(script, part, loop):
             if not _waits_in(script, loop, part, value):
                 continue
-            if _ends_loop(script, loop, part, node) or _asks_to_train(script, node):
+            needed = _ends_loop(script, loop, part, node)
+            needed = needed or _asks_to_train(script, node)
+            if needed or _is_agreed(script, node, value):
                 found.collected.append(part)  # needed, as what an evaluation collects
             else:
                 found.waiting.append((number, node, value))
@@ -203,6 +209,31 @@ def _asks_to_train(script: Script, node: ast.expr) -> bool:
     below = walk(*branch.body, *branch.orelse)
     calls = (inner for inner in below if isinstance(inner, ast.Call))
     return any(is_backward(call) or is_step(call) for call in calls)
+
+
+def _is_agreed(script: Script, node: ast.expr, value: ast.expr) -> bool:
+    """`bool(flag.item())` of what the ranks have agreed on: what they do depends on it.
+
+    `flag` is made of a number of the host's in the same function, and reduced there.
+    """
+    its = script.of(node)
+    above = its.index.parent(node)
+    asks = isinstance(above, (ast.Compare, ast.UnaryOp, ast.If, ast.IfExp))
+    asks = asks or (isinstance(above, ast.Call) and dotted(above.func) == "bool")
+    if not asks or not isinstance(value, ast.Name):
+        return False
+    made = [origin.call for origin in its.resolver.origins(value)]
+    if not made or not all(
+        call is not None and its.index.qualified(call.func) == "torch.tensor"
+        for call in made
+    ):
+        return False
+    return any(
+        isinstance(call, ast.Call)
+        and (dotted(call.func) or "").endswith("all_reduce")
+        and any(isinstance(a, ast.Name) and a.id == value.id for a in call.args)
+        for call in walk_scope(its.index.scope(node))
+    )
 
 
 def _comes_of(script: Script, value: ast.AST, read: set[ast.AST], depth: int) -> bool:
