@@ -68,8 +68,10 @@ iterations that end before the scaler's update, numbers that float16 cannot hold
 logarithms of what a model gives (a sigmoid may round to 0), also in a loss of the
 project, differences of neighbours, checkpoints of another form, functions that the
 setting `protect` names, programs that round their weights to integers while they train
-(of low confidence), and programs with recurrent layers (`LSTM`, `GRU`, `RNN`): cuDNN
-runs them in float16 under any autocast, while with bfloat16 no loss would be scaled.
+(of low confidence), codebooks that follow moving averages (`EMAQuantizer`: the sums of
+a batch may pass what float16 holds), and programs with recurrent layers (`LSTM`, `GRU`,
+`RNN`): cuDNN runs them in float16 under any autocast, while with bfloat16 no loss would
+be scaled.
 
 ## When not
 Mixed or half precision in any form is there already, also behind a switch that is off.
@@ -153,8 +155,10 @@ from gpulint.script.modelling.operators import solves_equation
 from gpulint.script.neighbours import run_together
 from gpulint.script.numerics.autocast import with_autocast
 from gpulint.script.numerics.half import (
+    CODES,
     QUANTIZES,
     RECURS,
+    averages_codes,
     has_float32_kernels,
     quantizes,
     recurs,
@@ -214,6 +218,8 @@ class MissingAMP(Rule):
         withheld = BY_OPTION if halves else withheld
         if withheld is None and quantizes(script):
             withheld = QUANTIZES
+        if withheld is None and averages_codes(script):
+            withheld = CODES
         if withheld is None and recurs(script):
             withheld = RECURS
         for step in steps:
@@ -221,7 +227,9 @@ class MissingAMP(Rule):
 
     def _report(self, script: Script, step: Step, withheld: str | None) -> Finding:
         fix = None
-        followed = withheld is None or (withheld == RECURS and not scatters(script))
+        followed = withheld in (None, CODES) or (
+            withheld == RECURS and not scatters(script)
+        )
         sure = followed and bool(step.loop.steps)
         sure = sure and is_surely_large(script)
         sure = sure and not is_modest(script, step, flattened_side(script, step))

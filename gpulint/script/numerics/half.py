@@ -71,6 +71,13 @@ _ROUNDS = (
 QUANTIZES = (
     "weights are rounded to integers, which half precision does not hold exactly"
 )
+# Codes are counted and summed over a batch for their moving averages (VQ-VAE).
+_AVERAGED = re.compile(
+    r"\b(EMAQuantizer|VectorQuantizer2?EMA|EMAVectorQuantizer|ema_cluster_size)\b"
+)
+_CODES = (re.compile(r"\bcluster_size\b"), re.compile(r"\b(embed_(avg|sum)|ema_w)\b"))
+_OF_MONAI = re.compile(r"\bmonai\.\w[\w.]* import [^\n]*\bVQVAE\b|\bnets\.VQVAE\b")
+CODES = "a codebook sums what it is given for each code, and float16 may not hold it"
 RECURS = (
     "recurrent layers compute in float16 under any autocast, and the loss is scaled "
     "only where that is asked for"
@@ -96,6 +103,19 @@ def quantizes(script: Script) -> bool:
     if any(index.source.has(_QUANTIZES) for index in files):
         return True
     return any(all(map(index.source.has, _ROUNDS)) for index in files)
+
+
+def averages_codes(script: Script) -> bool:
+    """Whether a program's files name a codebook that follows moving averages.
+
+    The sums of a batch for each code, products of matrices, may pass 65504.
+    """
+    return any(
+        index.source.has(_AVERAGED)
+        or index.source.has(_OF_MONAI)
+        or all(map(index.source.has, _CODES))
+        for index in run_together(script)
+    )
 
 
 def scatters(script: Script) -> bool:
