@@ -57,8 +57,10 @@ multiplies by the reciprocal. A value that is not proven to have no dimensions g
 
 Where Accelerate moves models and batches, the sum starts on `accelerator.device`.
 
-All waits of the loop go, or none: with one left the host waits as before. A list of
-losses stays a list (from Python 3.12 on, `sum()` adds floats more exactly than `+=`).
+All waits of the loop go, or none: with one left the host waits as before. None goes
+from a step that takes its own time around them, which would no longer be that of the
+device's work. A list of losses stays a list (from Python 3.12 on, `sum()` adds floats
+more exactly than `+=`).
 
 ## When not
 Waits behind `if step % n == 0`, an option that is off by default or a draw that seldom

@@ -28,6 +28,7 @@ from gpulint.script.waiting.drained import is_synchronize
 from gpulint.script.waiting.located import on_device
 from gpulint.script.waiting.members import member_on_device
 from gpulint.script.waiting.reading import bare
+from gpulint.script.waiting.timed import ends_measure
 from gpulint.source import node_span
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ def sum_on_device(script: Script, loop: Loop, waits: Iterable[Wait]) -> Rewrite:
             if isinstance(wait.node, ast.Call) and is_synchronize(script, wait.node):
                 raise CannotFix(f"`{text}` waits, whatever is read behind it")
             raise CannotFix(f"`{text}` is not only added to a local number")
+        if ends_measure(script, loop, wait.node):
+            text = script.text(wait.at).partition("\n")[0]
+            raise CannotFix(f"the step measures its time up to `{text}`")
         sure = script.where(wait.value).device or not member_on_device(
             script, wait.value
         )

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function
-from gpulint.index.walk import dotted, walk_scope
+from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.reaching.doubtful import may_never_run
 
 if TYPE_CHECKING:
@@ -37,6 +37,38 @@ def measures_time(script: Script, calls: list[ast.Call]) -> bool:
     return any(
         _measures(script.of(helper), helper) for helper in helpers if helper is not None
     )
+
+
+def ends_measure(script: Script, loop: Loop, wait: ast.AST) -> bool:
+    """Whether a step takes its own time around a wait: `start = time.time()` before it.
+
+    Both times are read in the loop's body, and the wait is what makes the measure one
+    of the device's work.
+    """
+    body = loop.node.body
+    at = next((n for n, s in enumerate(body) if script.index.inside(wait, s)), None)
+    if at is None:
+        return False
+    taken = {
+        target.id
+        for statement in body[:at]
+        if isinstance(statement, ast.Assign) and _is_clock(script, statement.value)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
+    behind = [node for statement in body[at:] for node in walk(statement)]
+    return any(_is_clock(script, node) for node in behind) and any(
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Sub)
+        and isinstance(node.right, ast.Name)
+        and node.right.id in taken
+        for node in behind
+    )
+
+
+def _is_clock(script: Script, node: ast.AST) -> bool:
+    name = script.index.qualified(node.func) if isinstance(node, ast.Call) else None
+    return _CLOCKS.match(name or "") is not None
 
 
 def _measures(script: Script, helper: Function) -> bool:
