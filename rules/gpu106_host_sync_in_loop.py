@@ -85,9 +85,9 @@ call that may have waited: of an object that is not known, by the name of a meth
 reads, or `.item()` of what may be on the device; so is one before `.cpu()` or
 `.tolist()` of such a value, without a model run in between. So are one or two reads a
 step behind which, before the next model runs, an object that is not known is given what
-may be on the device (`metric.update(output, y)`, whose own reads wait as long). With a
-float16 `GradScaler`, `scaler.step` itself waits once a step unless the optimizer is
-fused.
+may be on the device (`metric.update(output, y)`, whose own reads wait as long), and the
+only wait of an evaluation's step, which costs next to nothing. With a float16
+`GradScaler`, `scaler.step` itself waits once a step unless the optimizer is fused.
 
 ## Source
 The synchronising calls: `torch.cuda.set_sync_debug_mode` and the PyTorch performance
@@ -164,7 +164,7 @@ class HostSyncInLoop(Rule):
             withheld=withheld,
             related=related.items(),
             severity=Severity.WARNING if several and loop.train else Severity.NOTE,
-            confidence=None if _is_sure(waits) else Confidence.LOW,
+            confidence=None if _is_sure(loop, waits) else Confidence.LOW,
         )
 
 
@@ -180,10 +180,15 @@ def _count(waits: list[Wait]) -> int:
     return most_in_one_pass(wait.branches for wait in waits)
 
 
-def _is_sure(waits: list[Wait]) -> bool:
-    """Whether the step loses by them, though it may wait for something else as well."""
-    many = _count(waits) >= MANY  # each of them takes its time, with nothing queued too
-    return any(wait.sure and (many or wait.clear) for wait in waits)
+def _is_sure(loop: Loop, waits: list[Wait]) -> bool:
+    """Whether the step loses by them, though it may wait for something else as well.
+
+    One wait of an evaluation costs next to nothing.
+    """
+    count = _count(waits)
+    many = count >= MANY  # each of them takes its time, with nothing queued too
+    few = count < 2 and not loop.train
+    return not few and any(wait.sure and (many or wait.clear) for wait in waits)
 
 
 def _beside(wait: Wait) -> Iterator[ast.expr]:

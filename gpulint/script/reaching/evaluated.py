@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import Definition
@@ -123,26 +123,30 @@ def heads(statement: ast.stmt) -> list[ast.expr]:
 
 
 def evaluated(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of an expression that are evaluated whenever it is."""
-    todo = [node]
-    while todo:
-        its = todo.pop()
-        yield its
-        if isinstance(its, ast.Lambda):
-            continue
-        if isinstance(its, COMPREHENSIONS):
-            first, *others = its.generators
-            todo.append(first.iter)
-            if not (others or first.ifs or isinstance(its, ast.GeneratorExp)):
-                todo += _made(its)
-        elif isinstance(its, ast.IfExp):
-            todo.append(its.test)
-        elif isinstance(its, ast.BoolOp):
-            todo.append(its.values[0])
-        elif isinstance(its, ast.Compare):
-            todo += [its.left, its.comparators[0]]
-        else:
-            todo += ast.iter_child_nodes(its)
+    """The parts of an expression that are evaluated whenever it is, in that order.
+
+    What a call is given comes before the call.
+    """
+    for part in _parts(node):
+        yield from evaluated(part)
+    yield node
+
+
+def _parts(node: ast.AST) -> Iterable[ast.AST]:
+    """What of the parts right below an expression is evaluated whenever it is."""
+    if isinstance(node, ast.Lambda):
+        return ()
+    if isinstance(node, COMPREHENSIONS):
+        first, *others = node.generators
+        each_pass = not (others or first.ifs or isinstance(node, ast.GeneratorExp))
+        return [first.iter, *(_made(node) if each_pass else ())]
+    if isinstance(node, ast.IfExp):
+        return (node.test,)
+    if isinstance(node, ast.BoolOp):
+        return (node.values[0],)
+    if isinstance(node, ast.Compare):
+        return (node.left, node.comparators[0])
+    return ast.iter_child_nodes(node)
 
 
 def _made(its: ast.expr) -> list[ast.expr]:
