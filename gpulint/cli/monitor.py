@@ -165,15 +165,16 @@ def monitor(
         if mode == "nothing" and sampler.latest().trouble:
             complain(f"GPUs: {sampler.latest().trouble}", "note")
         output = _output(stack, mode, as_json, _title(pid, words))
-        command = _start(stack, words, output)
-        runs: Callable[[], bool] = _for_ever
-        if command is not None:
-            pid, runs = command.pid, command.runs
-        elif pid is not None:
-            runs = partial(is_alive, pid)
-        most = {"diagnose": None if command else WINDOW, "once": 1}.get(mode)
+        most = {"diagnose": None if words else WINDOW, "once": 1}.get(mode)
         window: deque[Sample] = deque(maxlen=LONGEST if mode == "diagnose" else WINDOW)
+        command = None
         try:
+            runs: Callable[[], bool] = _for_ever
+            command = _start(stack, words, output)
+            if command is not None:
+                pid, runs = command.pid, command.runs
+            elif pid is not None:
+                runs = partial(is_alive, pid)
             every = samples(sampler, Host(pid), interval, runs)
             with _waiting(f"watching {most} samples …" if most == WINDOW else ""):
                 for sample in islice(every, most):
