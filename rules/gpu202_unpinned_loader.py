@@ -69,8 +69,9 @@ that a dataset has made by objects it holds, in the training process perhaps by 
 on the GPU, are of low confidence, as are those of which loops send parts with gaps
 alone (`x[:, 3:]`), which PyTorch lays out anew in ordinary memory before it copies
 them, those of which a collate function puts a part into an object that is not pinned
-(`NestedTensor`), and those of a collate function that is not seen where Lightning's
-steps take objects (`batch.image`).
+(`NestedTensor`), samples that are handed on as they are (`collate_fn=lambda x: x[0]`),
+be they pictures and texts, and those of a collate function that is not seen where
+Lightning's steps take objects (`batch.image`).
 
 ## Source
 PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on
@@ -85,7 +86,11 @@ from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Value
 from gpulint.rule import Hardware, Loaders, Rule
 from gpulint.script import Loader, Script
-from gpulint.script.loading.batch_objects import puts_in_object, steps_take_objects
+from gpulint.script.loading.batch_objects import (
+    hands_on_samples,
+    puts_in_object,
+    steps_take_objects,
+)
 from gpulint.script.loading.beyond import loops_beyond
 from gpulint.script.loading.loader_options import DERIVED, takes_any_options
 from gpulint.script.loading.pinning import (
@@ -173,6 +178,7 @@ def _may_not_gain(script: Script, loader: Loader) -> bool:
         or sends_strided_alone(script, loops)
         or made_by_objects(script, loader) is not None
         or puts_in_object(script, loader)
+        or hands_on_samples(script, loader)
         or steps_take_objects(script, loader)
     )
 

@@ -38,6 +38,31 @@ def nothing_to_pin(script: Script, loader: Loader) -> bool:
     )
 
 
+def hands_on_samples(script: Script, loader: Loader) -> bool:
+    """Whether a batch is what the dataset gives, as it is: `collate_fn=lambda x: x[0]`.
+
+    That may be pictures and texts, of which pinning leaves everything as it is.
+    """
+    made = collators(loader.argument("collate_fn"), script.evaluator)
+    return bool(made) and all(
+        bool(functions) and all(map(_hands_on, functions)) for functions in made
+    )
+
+
+def _hands_on(function: ast.AST) -> bool:
+    """`lambda x: x`, `lambda x: x[0]`, or a function that only returns such."""
+    if isinstance(function, ast.FunctionDef):
+        (first, *others) = function.body
+        value = first.value if isinstance(first, ast.Return) and not others else None
+    else:
+        value = function.body if isinstance(function, ast.Lambda) else None
+    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
+        value = value.value
+    given = getattr(function, "args", None)
+    names = [argument.arg for argument in given.args] if given is not None else []
+    return isinstance(value, ast.Name) and value.id in names[-1:]
+
+
 def holds_expanded(script: Script, loader: Loader) -> bool:
     """Whether batches may hold tensors that are expanded: `origin.expand(n, 3)`.
 
