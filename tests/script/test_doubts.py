@@ -34,7 +34,7 @@ def assess(model, loader):
     with torch.no_grad():
         for x, y in loader:
             hits = (model(x.cuda()).argmax(1) == y.cuda()).sum()
-            print(hits.item())
+            print(hits.item(), hits.float().item())
 """
 MAIN = """\
 import argparse
@@ -543,7 +543,7 @@ def look(model, loader, most):
             if number >= most:
                 break
             hits = (model(x.cuda()).argmax(1) == y.cuda()).sum()
-            print(hits.item())
+            print(hits.item(), hits.float().item())
 
 
 parser = argparse.ArgumentParser()

@@ -188,7 +188,7 @@ def test_decorated_functions_are_looked_at(folder: Path) -> None:
 def test_decorators_that_tell_nobody(folder: Path, decorator: str, seen: bool) -> None:
     marked = f"{MODEL}\n\n{decorator}\ndef rate(model, loader):\n    model.eval()\n"
     marked += "    for image, label in loader:\n        hits = model(image.cuda())\n"
-    marked += "        print(hits.sum().item())\n"
+    marked += "        print(hits.sum().item(), hits.max().item())\n"
     (folder / "matcher.py").write_text(marked)
     (folder / "train.py").write_text(f"from matcher import rate\n{TRAIN}")
     found = confidences(folder, "GPU106")
@@ -270,7 +270,7 @@ from torch import nn
 def rate(model, loader):
     model.eval()
     for image, label in loader:
-        print(model(image.cuda()).sum().item())
+        print((made := model(image.cuda())).sum().item(), made.max().item())
 
 
 def rate_all(model, loaders):
