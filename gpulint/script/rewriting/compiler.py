@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from gpulint.finding import Effect, Fix, LazyEdits, TextEdit
-from gpulint.index.walk import walk
+from gpulint.index.walk import LOOPS, walk
 from gpulint.script.rewriting.edits import (
     CannotFix,
     Edit,
@@ -25,6 +25,10 @@ from gpulint.source import Source, node_span
 
 _FIRST_INDENT = re.compile(
     r"^([ \t]*)[^\s#].*:[ \t]*(?:#[^\r\n]*)?[\r\n]+\1([ \t]+)[^\s#]", re.MULTILINE
+)
+# Comments that mean something where they stand: cells, switches of tools.
+_MARKS = re.compile(
+    r"\s*#\s*(%%|In\s?\[|<|type:|noqa|fmt:|yapf:|pylint:|gpulint:|!|-\*-)"
 )
 
 
@@ -152,9 +156,25 @@ class Compiler:
 
     def _insert_before(self, edit: InsertBefore) -> TextEdit:
         start = self._line_start(edit.statement)
+        if isinstance(edit.statement, LOOPS):
+            start = self._above_comments(start, self._indent(edit.statement))
         indent = self._indent(edit.statement)
         text = indent + self._lines(edit.code, indent) + self.source.newline
         return TextEdit(start, start, text)
+
+    def _above_comments(self, start: int, indent: str) -> int:
+        """Offset above the comments that stand right above a loop, and tell of it.
+
+        Those of a program's head stay where they are, as do marks such as `# %%`.
+        """
+        row = self.source.position(start).row - 1
+        while row > 0 and (line := self.source.line(row)).startswith(f"{indent}#"):
+            if self.source.is_head(row):
+                break  # of a cell
+            if _MARKS.match(line):
+                return start
+            row -= 1
+        return self.source.starts[row] if row > 0 else start
 
     def _insert_after(self, edit: InsertAfter) -> TextEdit:
         self._line_start(edit.statement)
