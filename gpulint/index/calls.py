@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index.build import FileIndex, Function, last_name
 from gpulint.index.chosen import may_be_chosen
 from gpulint.index.project import MAX_IMPORTERS
 from gpulint.index.walk import dotted
+from gpulint.source import NOTEBOOK
 
 if TYPE_CHECKING:
     from gpulint.index.resolve import Resolver
@@ -159,10 +160,21 @@ class Calls:
             home = self.index.home(function)
             others = self._importers(home, function)
             found = list(self._callers_in(home, function))
-            for other in others or ():
+            for other in self.beside(home, others or ()):
                 found += self._callers_in(other, function)
             self._callers[function] = (found, others is None)
         return self._callers[function]
+
+    def beside(self, home: FileIndex, others: Iterable[FileIndex]) -> list[FileIndex]:
+        """Files that use a file, and the notebook that is looked at, if it is one.
+
+        No search finds a notebook: nobody but itself runs it.
+        """
+        found = [other for other in others if other is not home]
+        path = self.index.source.path
+        if path.suffix == NOTEBOOK and self.index is not home:
+            found.append(self.index)
+        return list(dict.fromkeys(found))
 
     def _importers(self, home: FileIndex, function: Function) -> list[FileIndex] | None:
         """Other files that may call a function."""

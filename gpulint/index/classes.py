@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.index.build import Function, Scope, last_name
+from gpulint.index.build import FileIndex, Function, Scope, last_name
 from gpulint.index.chosen import chosen_classes
 from gpulint.index.flow import Definition, Step
 from gpulint.index.walk import dotted
@@ -167,9 +167,10 @@ class Classes:
     def constructors(self, owner: ast.ClassDef) -> list[ast.Call]:
         """Calls of a class, in its own file and in those that import it."""
         home = self.index.home(owner)
-        homes = [home]
+        homes: list[FileIndex] = []
         if home.project is not None:
             homes += home.project.importers(home, owner.name, f"{owner.name}(") or []
+        homes = [home, *self.resolver.calls.beside(home, homes)]
         calls = (c for h in homes for c in h.calls_by_name.get(owner.name, ()))
         return [call for call in calls if self.named(call.func) is owner]
 

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gpulint.engine import Options, check_path
 from gpulint.finding import Confidence
+from gpulint.index import Projects
+from gpulint.registry import select_rules
 from tests.script.test_doubts import LOOP, confidences
 
 LOW, HIGH = Confidence.LOW, Confidence.HIGH
@@ -54,3 +57,45 @@ def test_notebooks_that_are_too_large_to_read(
     text = notebook("from engine import Trainer", PAD)
     files = {"engine.py": LOOP, ".git/HEAD": "", "a.ipynb": text}
     assert confidences(tmp_path, files)[19] is HIGH
+
+
+READER = """\
+import torch
+
+
+class Reader:
+    def __init__(self, values, **options):
+        self.values = values
+        self.device = options.get("device", "cpu")
+
+    def read(self):
+        return torch.from_numpy(self.values).to(self.device)
+"""
+READS = (
+    "import numpy as np",
+    "import torch",
+    "from torch.utils.data import DataLoader, TensorDataset",
+    "from reader import Reader",
+    "values = Reader(np.ones((1000, 8))).read()[:900]",
+    "model = torch.nn.Linear(8, 8).cuda()",
+    "loader = DataLoader(TensorDataset(values, values), 50, num_workers=2)",
+    "for x, y in loader:",
+    "    loss = (model(x.cuda()) - y.cuda()).square().mean()",
+    "    loss.backward()",
+)
+
+
+@pytest.mark.parametrize("given, found", [("", [7]), (', device="cuda"', [])])
+def test_what_a_notebook_gives_a_class(
+    tmp_path: Path, given: str, found: list[int]
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "reader.py").write_text(READER)
+    (tmp_path / "train.py").write_text("from reader import Reader\nReader([])\n")
+    lines = [line.replace("8)))", f"8)){given})") for line in READS]
+    book = tmp_path / "train.ipynb"
+    book.write_text(notebook(*lines))
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options(select_rules(("GPU202",)), projects=projects)
+    rows = [finding.place.start.row for finding in check_path(book, options).findings]
+    assert rows == [row + 1 for row in found]  # below the head of the cell

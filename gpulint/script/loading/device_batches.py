@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from gpulint.index import Origin, Where
+from gpulint.index import Origin, Target, Where
 from gpulint.index.walk import dotted, walk
 from gpulint.script.samples.generated import made_on_device
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ON_DEVICE = "the runtime would pin batches, which may be on the device already"
 SUBJECTS = "the runtime would pin TorchIO's subjects, which cannot be copied for that"
+MAX_PARTS = 4  # slices of one another
+CPU = (None, "cpu")
 _MODEL = re.compile(r"(^|[_.])(model|net|network|encoder|module)$")
 _DEFAULT_DEVICE = frozenset(
     ["torch.set_default_device", "torch.set_default_tensor_type"]
@@ -73,8 +75,40 @@ def _sends(script: Script, origin: Origin) -> bool:
             if "__call__" in methods:
                 call = Origin(methods["__call__"], "function")
                 return _sends(script, call)
-        return any(Where.DEVICE in script.where(v) for v in values)
+        return any(
+            Where.DEVICE in script.where(v) or _is_read_there(script, v, MAX_PARTS)
+            for v in values
+        )
     return False
+
+
+def _is_read_there(script: Script, value: ast.expr, depth: int) -> bool:
+    """Whether an object that was told a device gives a tensor, or what it is part of.
+
+    `Reader(path, device="cuda").read("u")[:1000]`, and not one that is for the CPU.
+    """
+    for origin in script.resolver.origins(value):
+        node = origin.node
+        if isinstance(node, ast.Subscript):
+            if depth and _is_read_there(script, node.value, depth - 1):
+                return True
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            move = script.of(node).devices.move(node)
+            if move is not None and move.target is not Target.CPU:
+                return True  # `x.to(self.device)`, in a method that reads
+            made = (o.call for o in script.resolver.origins(node.func.value))
+            if any(call is not None and _is_told_device(call) for call in made):
+                return True
+    return False
+
+
+def _is_told_device(call: ast.Call) -> bool:
+    """`Reader(path, device="cuda")`; of torch's modules nothing is read."""
+    return any(
+        keyword.arg == "device"
+        and not (isinstance(keyword.value, ast.Constant) and keyword.value.value in CPU)
+        for keyword in call.keywords
+    )
 
 
 def _asks_a_model(call: ast.Call) -> bool:
