@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 _ARRAY = re.compile(
     r"numpy\.(random\.(choice|permutation)|arange|array|where|argsort)$"
 )
+# They take lists: of a tensor, most would give the same one.
+_OF_LISTS = frozenset(
+    f"torch.{n}" for n in "tensor Tensor FloatTensor LongTensor DoubleTensor".split()
+)
 _SETS = frozenset("to cuda train requires_grad_ load_state_dict apply".split())
 
 
@@ -186,8 +190,8 @@ def _may_be_left_out(script: Script, node: ast.AST) -> bool:
 def _copies(script: Script, call: ast.Call) -> bool:
     """Whether a call copies what surely lies in ordinary memory, and waits.
 
-    Nothing of the batch, which may be queued as well, and nothing that the device could
-    have made itself.
+    Nothing of the batch, which may be queued as well, but what is made anew of its
+    lists, and nothing that the device could have made itself.
     """
     move = script.devices.move(call)
     if move is None or move.target is Target.CPU or move.non_blocking is not None:
@@ -195,5 +199,8 @@ def _copies(script: Script, call: ast.Call) -> bool:
     its = script.of(call)
     if its.where(move.receiver) != Where.HOST or creation(its, move.receiver):
         return False
+    made = move.receiver if isinstance(move.receiver, ast.Call) else None
+    if made is not None and made.args and its.index.qualified(made.func) in _OF_LISTS:
+        return True  # `torch.tensor(batch["labels"]).to(device)`
     names = (n for n in walk(move.receiver) if isinstance(n, ast.Name))
     return all(its.batches.loop_of(name) is None for name in names)
