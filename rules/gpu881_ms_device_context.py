@@ -26,7 +26,9 @@ first of GPU, Ascend and CPU that MindSpore accepts, and says why it took no oth
 does so in all releases, by `set_device` or by `set_context`. Other settings of the call
 stay in it.
 
-No fix where the call is part of an expression or unpacks `**kwargs`.
+No fix where the call is part of an expression or unpacks `**kwargs`, nor in a program
+of several ranks: one that found no device would compute on another, and the others wait
+for it.
 
 ## When not
 The CPU as the device: every MindSpore has it. A device that comes from an option or
@@ -62,6 +64,7 @@ from gpulint.script.rewriting.syntax import without_keywords
 SET_DEVICE = (2, 5)
 ACCELERATORS = ("GPU", "Ascend")
 MOVED = ("device_target", "device_id")
+RANKS = re.compile(r"mindspore\.communication|\b(RANK_ID|RANK_SIZE|DEVICE_ID)\b")
 TITLE = "Set the device by a call of its own"
 ASKS = re.compile(r"device|target|platform|gpu|ascend|modelarts|cloud", re.IGNORECASE)
 
@@ -108,6 +111,11 @@ class MsDeviceContext(Rule):
         runtime, imports = script.names.runtime
         setup = f"{runtime}.ms.setup"
         fix, withheld = _fix(script, call, target, setup, imports)
+        if script.source.has(RANKS):
+            fix, withheld = (
+                None,
+                "a rank on another device would leave the others alone",
+            )
         return self.finding(
             script,
             target,

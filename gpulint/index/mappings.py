@@ -255,8 +255,9 @@ class Mappings:
             if home.parent(above) is not home.tree:
                 continue
             for target in above.targets if isinstance(above, ast.Assign) else ():
-                if isinstance(target, ast.Name):
-                    its = home.project.importers(home, target.id, target.id)
+                name = (dotted(target) or "").partition(".")[0]
+                if name:
+                    its = home.project.importers(home, name, name)
                     found.update(dict.fromkeys(its or ()))
         return found
 
@@ -279,6 +280,8 @@ class Mappings:
             return dotted(update.holder) == dotted(node) is not None
         if not its.isdisjoint(mine):
             return True
+        if isinstance(update.holder, ast.Attribute):
+            return any(map(update.holder.attr.__eq__, self._names_of(mine)))
         keys, root = _chain(update.holder)
         if not keys:
             return False
@@ -289,6 +292,14 @@ class Mappings:
             for m in mine
             for top in tops
         )
+
+    def _names_of(self, mine: set[ast.AST]) -> Iterator[str]:
+        """As which attributes dicts are kept: `ML`, for `CONF.ML = EasyDict()`."""
+        for node in mine:
+            above = self.index.home(node).parent(node)
+            for target in above.targets if isinstance(above, ast.Assign) else ():
+                if isinstance(target, ast.Attribute):
+                    yield target.attr
 
     def _tops(self, origin: Origin) -> Sequence[ast.AST]:
         """The literals that settings files hold, for the call that loads one."""
@@ -330,6 +341,7 @@ def _updates_in(home: FileIndex) -> Iterator[Update]:
         for target in assign.targets:
             if isinstance(target, ast.Subscript):
                 yield Update(target, target.value, target.slice, assign.value)
+    yield from _set_as_attributes(home)
     for deletion in home.all(ast.Delete):
         for target in deletion.targets:
             if isinstance(target, ast.Subscript):
@@ -343,6 +355,39 @@ def _updates_in(home: FileIndex) -> Iterator[Update]:
                 yield Update(call, func.value, call.args[0])
             elif func.attr in ("update", "clear", "popitem"):
                 yield Update(call, func.value)
+
+
+def _set_as_attributes(home: FileIndex) -> Iterator[Update]:
+    """`CONF.TRAIN.BATCH = 32`, of a namespace that a module makes or imports."""
+    made = {
+        target.id
+        for assign in home.all(ast.Assign)
+        if home.parent(assign) is home.tree
+        and isinstance(assign.value, ast.Call)
+        and last_name(assign.value) in _NAMESPACES
+        for target in assign.targets
+        if isinstance(target, ast.Name)
+    }
+    for assign in home.all(ast.Assign):
+        for target in assign.targets:
+            name = dotted(target) if isinstance(target, ast.Attribute) else None
+            head = (name or "").partition(".")[0]
+            known = head in made or (head in home.imports and head != "torch")
+            if name is not None and (known or _is_given(home, target, head)):
+                assert isinstance(target, ast.Attribute)
+                key = ast.copy_location(ast.Constant(target.attr), target)
+                yield Update(target, target.value, key, assign.value)
+
+
+def _is_given(home: FileIndex, node: ast.expr, name: str) -> bool:
+    """Whether a name is a parameter of the function that a node stands in."""
+    function = home.function(node)
+    if function is None or name in ("self", "cls"):
+        return False
+    args = function.args
+    return any(
+        arg.arg == name for arg in [*args.posonlyargs, *args.args, *args.kwonlyargs]
+    )
 
 
 def _chain(node: ast.expr) -> tuple[list[ast.expr], ast.expr]:

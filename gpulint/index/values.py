@@ -300,7 +300,13 @@ class Evaluator:
             return None
         parts = [self.values(n) for n in mapping.items[name]]
         parts += self.set_outside(holder, name)
-        return joined(parts, name not in mapping.maybe and not mapping.replaced)
+        there = mapping.complete or name not in mapping.maybe  # or reading it raises
+        there = there and not mapping.replaced
+        if isinstance(holder, ast.Attribute):  # `CONF.TRAIN` may be set as a whole
+            there = there and None not in [
+                *self.outside.values(holder.value, holder.attr)
+            ]
+        return joined(parts, there)
 
     def set_outside(self, holder: ast.expr, name: str) -> list[Values]:
         """What code in other places gives an attribute of an object."""

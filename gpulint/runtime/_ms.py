@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 from ._batch_size import scaled_lr
@@ -163,12 +164,20 @@ def _set_device(target: str, device_id: int | None) -> None:
             if "initialized" not in str(error):
                 raise
     also = {} if device_id is None else {"device_id": device_id}
-    mindspore.set_context(device_target=target, **also)
+    _context().set_context(device_target=target, **also)
+
+
+def _context() -> ModuleType:
+    """The module with `set_context` and `get_context`: of MindSpore 1, an inner one."""
+    mindspore = importlib.import_module("mindspore")
+    if hasattr(mindspore, "get_context"):
+        return mindspore
+    return importlib.import_module("mindspore.context")
 
 
 def _target() -> str:
     """The device that MindSpore computes on."""
-    return str(importlib.import_module("mindspore").get_context("device_target"))
+    return str(_context().get_context("device_target"))
 
 
 def _trains_on_cpus() -> bool:
@@ -197,8 +206,7 @@ def _size(default: int) -> tuple[int, str]:
     target = _target()
     if target != "GPU":
         return default, f"as written for {target}"
-    mindspore = importlib.import_module("mindspore")
-    facts = nvml_facts(int(mindspore.get_context("device_id")))
+    facts = nvml_facts(int(_context().get_context("device_id")))
     if facts is None:
         return default, "the GPU's memory is not known"
     memory = facts.memory_total / GIB

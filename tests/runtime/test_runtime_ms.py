@@ -21,7 +21,9 @@ Fake = Callable[..., list[tuple[Any, ...]]]
 def mindspore(monkeypatch: pytest.MonkeyPatch) -> Fake:
     """A MindSpore with these devices; gives the calls that set one."""
 
-    def give(*devices: str, old: bool = False) -> list[tuple[Any, ...]]:
+    def give(
+        *devices: str, old: bool = False, oldest: bool = False
+    ) -> list[tuple[Any, ...]]:
         calls: list[tuple[Any, ...]] = []
         fake = types.ModuleType("mindspore")
         context = {"device_target": devices[0], "device_id": 0}
@@ -37,14 +39,17 @@ def mindspore(monkeypatch: pytest.MonkeyPatch) -> Fake:
             calls.append(("set_context",))
 
         name, function = ("set_context", set_context)
-        if not old:
+        if not (old or oldest):
             name, function = ("set_device", set_device)
-        setattr(fake, name, function)
-        fake.get_context = context.__getitem__  # type: ignore[attr-defined]
+        inner = types.ModuleType("mindspore.context")
+        holder = inner if oldest else fake
+        setattr(holder, name, function)
+        holder.get_context = context.__getitem__  # type: ignore[attr-defined]
         nn = types.ModuleType("mindspore.nn")
         nn.WarmUpLR = lambda rate, steps: ("warm-up", rate, steps)  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "mindspore", fake)
         monkeypatch.setitem(sys.modules, "mindspore.nn", nn)
+        monkeypatch.setitem(sys.modules, "mindspore.context", inner)
         return calls
 
     return give
@@ -123,8 +128,9 @@ def test_where_nothing_can_be_set_the_device_stays(
     assert "CPU stays (GPU: set already" in runtime.explain()
 
 
-def test_older_releases_set_it_in_the_context(mindspore: Fake) -> None:
-    calls = mindspore("GPU", "CPU", old=True)
+@pytest.mark.parametrize("kind", ["old", "oldest"])
+def test_older_releases_set_it_in_the_context(mindspore: Fake, kind: str) -> None:
+    calls = mindspore("GPU", "CPU", **{kind: True})
     assert runtime.ms.setup("GPU", 2) == "GPU"
     assert runtime.ms.setup() == "GPU"
     assert calls == [("GPU", 2), ("set_context",), ("GPU", None), ("set_context",)]

@@ -85,7 +85,8 @@ def _sends(script: Script, origin: Origin) -> bool:
 def _is_read_there(script: Script, value: ast.expr, depth: int) -> bool:
     """Whether an object that was told a device gives a tensor, or what it is part of.
 
-    `Reader(path, device="cuda").read("u")[:1000]`, and not one that is for the CPU.
+    `Reader(path, device="cuda").read("u")[:1000]`, and not one that is for the CPU. So
+    does `torch.load`.
     """
     for origin in script.resolver.origins(value):
         node = origin.node
@@ -93,6 +94,8 @@ def _is_read_there(script: Script, value: ast.expr, depth: int) -> bool:
             if depth and _is_read_there(script, node.value, depth - 1):
                 return True
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if script.of(node).index.qualified(node.func) == "torch.load":
+                return _is_told_device(node)
             move = script.of(node).devices.move(node)
             if move is not None and move.target is not Target.CPU:
                 return True  # `x.to(self.device)`, in a method that reads
@@ -103,9 +106,9 @@ def _is_read_there(script: Script, value: ast.expr, depth: int) -> bool:
 
 
 def _is_told_device(call: ast.Call) -> bool:
-    """`Reader(path, device="cuda")`; of torch's modules nothing is read."""
+    """`Reader(path, device="cuda")`, `torch.load(path, map_location=device)`."""
     return any(
-        keyword.arg == "device"
+        keyword.arg in ("device", "map_location")
         and not (isinstance(keyword.value, ast.Constant) and keyword.value.value in CPU)
         for keyword in call.keywords
     )
