@@ -114,7 +114,7 @@ class MsDeviceContext(Rule):
         if script.source.has(RANKS):
             fix, withheld = (
                 None,
-                "a rank on another device would leave the others alone",
+                "one rank on another device leaves the others alone",
             )
         return self.finding(
             script,

@@ -55,17 +55,31 @@ _COUNTERS = ("range", "itertools.count", "tqdm.trange")
 
 
 def written_off(script: Script, loader: Loader) -> bool:
-    """Whether the call says `pin_memory=False` with a reason in a comment."""
-    for keyword in loader.call.keywords:
-        if keyword.arg == "pin_memory" and isinstance(keyword.value, ast.Constant):
-            rows = range(keyword.lineno - 1, keyword.lineno + 1)
-            lines = [script.source.said(row) for row in rows if row >= 1]
-            above, own = lines[0] if len(lines) > 1 else "", lines[-1]
-            above = above if above.lstrip().startswith("#") else ""
-            return not keyword.value.value and bool(
-                _REASON.search(own) or _REASON.search(above)
-            )
-    return False
+    """Whether the call says `pin_memory=False`, and a comment why.
+
+    Or that of another call beside it, in the same function, which does so too.
+    """
+    written = _written_off(loader)
+    scope = script.index.scope(loader.call)
+    beside = [x for x in script.loaders if script.index.scope(x.call) is scope]
+    return written is not None and any(_is_explained(script, x) for x in beside)
+
+
+def _written_off(loader: Loader) -> ast.Constant | None:
+    given = (k.value for k in loader.call.keywords if k.arg == "pin_memory")
+    written = next(given, None)
+    return written if isinstance(written, ast.Constant) and not written.value else None
+
+
+def _is_explained(script: Script, loader: Loader) -> bool:
+    written = _written_off(loader)
+    if written is None:
+        return False
+    rows = range(written.lineno - 1, written.lineno + 1)
+    lines = [script.source.said(row) for row in rows if row >= 1]
+    above, own = lines[0] if len(lines) > 1 else "", lines[-1]
+    above = above if above.lstrip().startswith("#") else ""
+    return bool(_REASON.search(own) or _REASON.search(above))
 
 
 def changed_in_dataset(script: Script, loader: Loader) -> ast.AST | None:

@@ -28,6 +28,7 @@ _CASTS = frozenset("float double half bfloat16 long int".split())
 _FORMATS = frozenset(
     f"torch.{n}" for n in "float16 half bfloat16 float32 float float64 double".split()
 )
+_SCALES = re.compile(r"(^|_)(normali[sz]e|standardi[sz]e)(_|$)", re.IGNORECASE)
 _LABELS = re.compile(r"_?(targets?|labels?|y|cls|class(es)?|gt)(_\w+)?\d?$")
 
 
@@ -155,11 +156,15 @@ def _is_cast(script: Script, node: ast.expr, depth: int) -> bool:
 
 
 def _is_joined(script: Script, node: ast.expr, depth: int) -> bool:
-    """Whether a tensor is made of a batch by `torch.cat`, `torch.tensor` or a cast."""
+    """Whether a tensor is made of a batch by `torch.cat`, `torch.tensor` or a cast.
+
+    Or by arithmetic, `(x - mean) / deviation`.
+    """
+    if _computes(node):
+        return _holds_batch(script, node)
     for part in walk(node):
         if isinstance(part, ast.Call) and script.index.qualified(part.func) in _COPIES:
-            names = (n for a in part.args for n in walk(a) if isinstance(n, ast.Name))
-            return any(script.batches.loop_of(n) is not None for n in names)
+            return any(_holds_batch(script, value) for value in part.args)
         if _picks(script, part) or _casts(script, part) or _joins(script, part, depth):
             return True
         if _rearranges(script, part) or _is_filtered(script, part):
@@ -173,6 +178,12 @@ def _is_joined(script: Script, node: ast.expr, depth: int) -> bool:
         return _is_given_joined(script, node, depth)
     values = [d.value for d in defined if d.kind == "assign"]
     return any(v is not None and _is_joined(script, v, depth + 1) for v in values)
+
+
+def _holds_batch(script: Script, node: ast.AST) -> bool:
+    """Whether an expression names a batch of a loop, or a part of one."""
+    names = (n for n in walk(node) if isinstance(n, ast.Name))
+    return any(script.batches.loop_of(n) is not None for n in names)
 
 
 def _is_given_joined(script: Script, parameter: ast.Name, depth: int) -> bool:
@@ -207,7 +218,8 @@ def _joins(script: Script, node: ast.AST, depth: int) -> bool:
     function = script.resolver.calls.callee(node)
     given = [*node.args, *(k.value for k in node.keywords)]
     if function is None:
-        return False
+        named = _SCALES.search((dotted(node.func) or "").rpartition(".")[2])
+        return bool(named) and _holds_batch(script, node)
     if any(isinstance(a, ast.Name) and _is_joined(script, a, depth + 1) for a in given):
         return True
     if not any(map(script.batches.loop_of, given)):
@@ -220,8 +232,14 @@ def _joins(script: Script, node: ast.AST, depth: int) -> bool:
     )
 
 
+def _computes(node: ast.AST | None) -> bool:
+    """`x - mean`, which makes a new tensor; `+` may join lists."""
+    operators = (ast.Sub, ast.Mult, ast.Div)
+    return isinstance(node, ast.BinOp) and isinstance(node.op, operators)
+
+
 def _is_copy(script: Script, node: ast.AST) -> bool:
-    """`torch.cat(…)`, or a name that is given one."""
+    """`torch.cat(…)`, or a name that is given one or computed."""
     if isinstance(node, ast.Call):
         picks = isinstance(node.func, ast.Attribute) and node.func.attr in _PICKS
         return picks or script.index.qualified(node.func) in _COPIES
@@ -230,7 +248,10 @@ def _is_copy(script: Script, node: ast.AST) -> bool:
         if isinstance(node, ast.Name)
         else []
     )
-    return any(isinstance(v, ast.Call) and _is_copy(script, v) for v in values)
+    return any(
+        _computes(v) or (isinstance(v, ast.Call) and _is_copy(script, v))
+        for v in values
+    )
 
 
 def _picks(script: Script, node: ast.AST) -> bool:
