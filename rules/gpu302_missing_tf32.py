@@ -65,9 +65,9 @@ products wait for memory), Fourier operators trained on derivatives of what they
 and models that act in an environment between two steps gain nothing. The optimizer
 holds a picture or a latent tensor, no weights. A function says nothing of devices,
 beside others that do. Models known to have less than 100 000 weights (1 000 000 in
-linear layers, 2 000 000 in those behind small convolutions of pictures of at most 64 x
-64), or that take pictures of at most 28 x 28, gain on large inputs alone, and are of
-low confidence, as those whose products take a GPU of 20 TFLOP/s less time than their
+linear layers, 2 000 000 in those behind small convolutions of pictures of at most
+64 x 64), or that take pictures of at most 28 x 28, gain on large inputs alone, and are
+of low confidence, as those whose products take a GPU of 20 TFLOP/s less time than their
 launches take the host, for the rows of a batch and the pixels of a picture, those whose
 layers or attention may be narrower than 256 features and are neither of a package nor
 of convolutions, and large ones whose linear layers are few beside convolutions or
@@ -75,10 +75,11 @@ recurrent layers: those alone gain. So are models with recurrent cells, or integ
 a solver of differential equations (`odeint`), or layers that take one token of one
 sample, whose products are those of a single frame, layers of which no size is known,
 models that are not known in a file that writes 64 features and less (`hidden_dim=64`),
-programs that play in an environment, or that name formats of 16 bits, numbers that are
-fitted without a model, and projects that no PyTorch from 1.7 on can run, the first with
-TF32. A constant switches the training off, or it is a trial: a few steps, or a search
-after which the optimizer is put back.
+programs that play in an environment, or that name formats of 16 bits, also in a
+configuration of Accelerate's launcher, numbers that are fitted without a model, and
+projects that no PyTorch from 1.7 on can run, the first with TF32. A constant switches
+the training off, or it is a trial: a few steps, or a search after which the optimizer
+is put back.
 The newest PyTorch that the project allows, or that can run its code, is one of 1.7 to
 1.11, which multiplied in TF32 by default. The model is float64, the script runs on the
 CPU or on MPS, or the Hugging Face Trainer or another framework with settings of its own
@@ -130,6 +131,7 @@ from gpulint.script.numerics.amp_switches import off_flags
 from gpulint.script.numerics.covered import may_be_mixed
 from gpulint.script.numerics.half import exact_mathematics
 from gpulint.script.numerics.precision import matmul_set_nearby
+from gpulint.script.reaching.commands import launches_mixed
 from gpulint.script.reaching.old_torch import runs_only_before
 from gpulint.script.reaching.started import (
     at_start,
@@ -240,6 +242,8 @@ def _may_be_small(script: Script) -> bool:
     ):
         return True
     if is_told_narrow(script) and not are_seen(script):
+        return True
+    if launches_mixed(script):
         return True
     if any(step.by_engine for step in steps) and "accelerate" not in script.frameworks:
         return True  # which may keep the weights in another format

@@ -50,7 +50,8 @@ FSDP or Megatron has a configuration of its own, or handlers are given. The scri
 trains on the CPU, a TPU or in float64, sets formats itself, says in a comment why not,
 or loads weights in another one.
 Nothing is trained in this file, or no large network is seen. Of low confidence where a
-command of the README or of a shell script gives `--mixed_precision`.
+command of the README or of a shell script gives `--mixed_precision`, or a configuration
+of the launcher that lies in the project asks for it.
 
 ## Source
 Accelerate documentation, `Accelerator(mixed_precision=…)`: the default is the value of
@@ -72,7 +73,7 @@ from gpulint.script.frameworks.trainer_precision import (
 )
 from gpulint.script.modelling.models import trained_models
 from gpulint.script.modelling.networks import has_large, is_surely_large
-from gpulint.script.reaching.commands import passes_option
+from gpulint.script.reaching.commands import launches_mixed, passes_option
 from gpulint.script.rewriting.edits import Replace, Rewrite
 from gpulint.script.rewriting.syntax import set_keywords
 
@@ -107,7 +108,8 @@ class AcceleratePrecision(Rule):
         runtime, imports = script.names.runtime
         build = set_keywords(mixed_precision=f"{runtime}.accelerate_precision()")
         withheld = why_not_mixed(script) or clips_again(script)
-        told = passes_option(script, calls[0].call, "--mixed_precision")
+        told = launches_mixed(script)
+        told = told or passes_option(script, calls[0].call, "--mixed_precision")
         for made in calls:
             title = "Let the machine choose the precision"
             fix = Rewrite(title, (Replace(made.call, build),), imports)

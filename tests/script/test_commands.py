@@ -47,6 +47,31 @@ def test_options_that_commands_pass(
     assert [f.confidence for f in found] == [sure]
 
 
+ACCELERATED = (
+    Path(__file__).parents[2] / "fixtures/gpu365_accelerate_precision/bad.py"
+).read_text()
+
+
+@pytest.mark.parametrize(
+    "text, sure",
+    [
+        ("num_processes: 1\nmixed_precision: bf16\n", Confidence.LOW),
+        ("mixed_precision: 'fp16'  # or no\nnum_processes: 8\n", Confidence.LOW),
+        ("num_processes: 1\nmixed_precision: 'no'\n", Confidence.HIGH),
+        ("name: base\nmixed_precision: bf16\n", Confidence.HIGH),
+    ],
+)
+def test_settings_of_the_launcher(tmp_path: Path, text: str, sure: Confidence) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "train.py").write_text(ACCELERATED)
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "one_gpu.yaml").write_text(text)
+    projects = Projects(lambda root: sorted(p for p in root.rglob("*.*")))
+    options = Options(select_rules(("GPU365",)), projects=projects)
+    found = check_path(tmp_path / "train.py", options).findings
+    assert [f.confidence for f in found] == [sure] * 2
+
+
 SERIAL = """\
 import argparse
 from pathlib import Path

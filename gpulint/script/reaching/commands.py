@@ -23,6 +23,7 @@ _COMMAND = re.compile(
 )
 _CARDS = re.compile(r"CUDA_VISIBLE_DEVICES=['\"]?([\w,$]*)")
 _EXPORTED = re.compile(rf"export {_CARDS.pattern}")
+_MIXED = re.compile(r"""(?m)^[ \t"']*mixed_precision["']?: *["']?(bf16|fp16|fp8)\b""")
 _INNER = ("scripts", "script")  # folders of shell scripts, beside the programs
 MAX_FOLDERS = 6  # from a file up to the root of its project
 
@@ -72,6 +73,21 @@ def _launches_with(project: Project, option: str) -> bool:
     written = re.compile(rf"(?<![\w-]){re.escape(option)}(=|[ ]+)[\d{{]")
     found = [index for p in project.mentioning(option) if (index := project.index(p))]
     return any(index.source.has(written) for index in found)
+
+
+def launches_mixed(script: Script) -> bool:
+    """Whether a configuration for `accelerate launch` in the project asks for 16 bits.
+
+    The launcher of a script that is started with it computes in that format.
+    """
+    project = script.index.project
+    if project is None or "accelerate" not in script.frameworks:
+        return False
+    for path in project.having_keys(("mixed_precision", "num_processes")):
+        project.noted.files.add(path)
+        if _MIXED.search(text_of(path)):
+            return True
+    return False
 
 
 def name_one_card(script: Script) -> bool:
