@@ -193,7 +193,8 @@ def _decoded(data: bytes, path: Path) -> Notebook:
             why = "a pointer of Git LFS: `git lfs pull` brings the notebook itself"
             raise SourceError(why, code="GPU000", meant=True) from None
         why = f"no notebook: not JSON ({error.msg})"
-        raise SourceError(why, error.lineno, "GPU000") from None
+        stray = not raw.lstrip().startswith("{")  # something else by that name
+        raise SourceError(why, error.lineno, "GPU000", stray) from None
     except (ValueError, RecursionError) as error:
         why = f"not {error.encoding}" if isinstance(error, UnicodeDecodeError) else "no"
         raise SourceError(f"{why} notebook", code="GPU000") from None

@@ -33,9 +33,10 @@ out-of-memory error; once an epoch; `gc.collect(0)`, which looks at young object
 memory given back in rounds that measure how much they take (`reset_peak_memory_stats`).
 `synchronize()` beside a read that waits as long (GPU106 names both), or one in each
 branch of a test, before a loop of them, or behind `engine.step()` of DeepSpeed: its
-throughput timer waits at the end of a step. Nor where the step measures time or copies
-to the host with `non_blocking`, and where the script has streams of its own or works on
-the device with other packages.
+throughput timer waits at the end of a step. Nor where the step measures time, or a
+clock is read right behind rounds over no batches, or the step copies to the host with
+`non_blocking`, and where the script has streams of its own or works on the device with
+other packages.
 
 ## Source
 "Asynchronous execution" and "Memory management" in the CUDA semantics notes of the

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _ARRAY = re.compile(
     r"numpy\.(random\.(choice|permutation)|arange|array|where|argsort)$"
 )
+_REDUCES = frozenset("max min amax amin sum mean any all".split())
 # They take lists: of a tensor, most would give the same one.
 _OF_LISTS = frozenset(
     f"torch.{n}" for n in "tensor Tensor FloatTensor LongTensor DoubleTensor".split()
@@ -59,7 +60,7 @@ def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
     for part in parts[numbers[-1] + 1 :]:
         call = part.node if isinstance(part.node, ast.Call) else None
         if call is not None and is_pass(script, call):
-            return runs_with(script, part, last) and _begins_with_copy(script, call)
+            return runs_with(script, part, last) and _begins_with_wait(script, call)
         waits = call is not None and _copies(script, call)
         waits = waits or _sends_more(script, part, loop)
         waits = waits or _is_picked_by_array(script, part.node)
@@ -83,14 +84,49 @@ def _runs_model(script: Script, node: ast.AST) -> bool:
     return not known and bool(node.args) and script.modules.is_module(func.value)
 
 
-def _begins_with_copy(script: Script, call: ast.Call) -> bool:
-    """Whether the `forward` of all models that a call may run copies first of all."""
+def _begins_with_wait(script: Script, call: ast.Call) -> bool:
+    """Whether the `forward` of all models that a call may run waits first of all."""
     owners = script.resolver.classes.of(called_module(call))
     methods = [script.resolver.classes.methods(o).get("forward") for o in owners]
     return bool(methods) and all(
-        method is not None and _copies_first(script.of(method), method)
-        for method in methods
+        method is not None and _waits_first(script, call, method) for method in methods
     )
+
+
+def _waits_first(script: Script, call: ast.Call, method: Function) -> bool:
+    its = script.of(method)
+    return _copies_first(its, method) or _reads_first(script, call, method)
+
+
+def _reads_first(script: Script, call: ast.Call, function: Function) -> bool:
+    """Whether a `forward` asks what it is given, before it runs a module.
+
+    `max(lengths)` and `int(index.max())`, of what the call gives it on the device.
+    """
+    for node in evaluated_in(script.of(function), function.body):
+        if not isinstance(node, ast.Call):
+            continue
+        if script.of(function).modules.is_module(called_module(node)):
+            return False
+        name = _asked(node)
+        if name is not None:
+            given, _ = script.resolver.calls.given(call, function, name)
+            if any(script.where(value) == Where.DEVICE for value in given):
+                return True
+    return False
+
+
+def _asked(call: ast.Call) -> str | None:
+    """`x`, which `max(x)`, `int(x.max())` or `x.max().item()` asks for its values."""
+    func = call.func
+    if isinstance(func, ast.Attribute):
+        asked = func.value if func.attr in READS and not call.args else None
+    else:
+        named = isinstance(func, ast.Name) and func.id in ("max", "min", "int", "float")
+        asked = call.args[0] if named and len(call.args) == 1 else None
+    if isinstance(asked, ast.Call) and isinstance(asked.func, ast.Attribute):
+        asked = asked.func.value if asked.func.attr in _REDUCES else None
+    return asked.id if isinstance(asked, ast.Name) else None
 
 
 def _copies_first(script: Script, function: Function, depth: int = 1) -> bool:

@@ -18,7 +18,7 @@ from gpulint.script.waiting.drained import (
     queues,
 )
 from gpulint.script.waiting.stops import steps_engine
-from gpulint.script.waiting.timed import measures_time
+from gpulint.script.waiting.timed import is_clocked, measures_time
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -52,7 +52,8 @@ def find_forced(script: Script, loop: Loop) -> list[Forced]:
     """What each step of a training or evaluation loop calls, in source order."""
     parts = list(EveryStep(script, loop).parts())
     found = list(_called(script, parts))
-    if any(f.kind == "synchronize" for f in found) and _needs_wait(script, parts):
+    timed = is_clocked(script, loop) or _needs_wait(script, parts)
+    if timed and any(f.kind == "synchronize" for f in found):
         found = [f for f in found if f.kind != "synchronize"]
     if found and _measures_memory(parts):
         found = [f for f in found if f.kind == "synchronize"]

@@ -66,6 +66,22 @@ def ends_measure(script: Script, loop: Loop, wait: ast.AST) -> bool:
     )
 
 
+def is_clocked(script: Script, loop: Loop) -> bool:
+    """Whether rounds over no batches are timed together, as a benchmark does.
+
+    `time.time()` stands right behind the loop, which may be there to warm up.
+    """
+    if loop.batches:
+        return False
+    home = script.index.parent(loop.node)
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(home, name, None)
+        if isinstance(block, list) and loop.node in block:
+            behind = block[block.index(loop.node) + 1 :][:1]
+            return any(_is_clock(script, node) for node in walk(*behind))
+    return False
+
+
 def _is_clock(script: Script, node: ast.AST) -> bool:
     name = script.index.qualified(node.func) if isinstance(node, ast.Call) else None
     return _CLOCKS.match(name or "") is not None
