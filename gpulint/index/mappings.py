@@ -368,15 +368,18 @@ def _set_as_attributes(home: FileIndex) -> Iterator[Update]:
         for target in assign.targets
         if isinstance(target, ast.Name)
     }
-    for assign in home.all(ast.Assign):
-        for target in assign.targets:
-            name = dotted(target) if isinstance(target, ast.Attribute) else None
-            head = (name or "").partition(".")[0]
+    for targets in home.attribute_writes.values():
+        for target in targets:
+            head = (dotted(target) or "").partition(".")[0]
             known = head in made or (head in home.imports and head != "torch")
-            if name is not None and (known or _is_given(home, target, head)):
-                assert isinstance(target, ast.Attribute)
-                key = ast.copy_location(ast.Constant(target.attr), target)
-                yield Update(target, target.value, key, assign.value)
+            if not known and not _is_given(home, target, head):
+                continue
+            above = home.parent(target)
+            key = ast.copy_location(ast.Constant(target.attr), target)
+            if isinstance(above, ast.Assign) and target in above.targets:
+                yield Update(target, target.value, key, above.value)
+            else:  # `CONF.RATE *= 0.1`, `CONF.A, CONF.B = pair`
+                yield Update(target, target.value)
 
 
 def _is_given(home: FileIndex, node: ast.expr, name: str) -> bool:
