@@ -284,7 +284,22 @@ class Resolver:
             if head in self.flow(scope).definitions or isinstance(scope, ast.Module):
                 return
             tree = self.index.home(node).tree
-            yield from self.flow(tree).definitions.get(name, ())
+            found = self.flow(tree).definitions.get(name, ())
+            yield from found
+            if found:
+                yield from self._set_in_functions(node, name)
+
+    def _set_in_functions(self, node: ast.Attribute, name: str) -> Iterator[Definition]:
+        """`CONF.size = 3` in other functions of a file than where it is read."""
+        home = self.index.home(node)
+        for written in home.attribute_writes.get(node.attr, ()):
+            where = home.scope(written)
+            if dotted(written) != name or where in (home.tree, home.scope(node)):
+                continue
+            above = home.parent(written)
+            plain = isinstance(above, ast.Assign) and written in above.targets
+            value = above.value if isinstance(above, ast.Assign) and plain else None
+            yield Definition(node.attr, written, "assign", value)
 
     def self_name(self, function: ast.AST) -> str | None:
         """The name of a method's instance parameter; None for a plain function."""

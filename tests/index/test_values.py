@@ -29,6 +29,9 @@ def argument(text: str, name: str = "n", position: int | None = None) -> Argumen
 PARSER = "import argparse\np = argparse.ArgumentParser()\n"
 
 
+SPACES = "from easydict import EasyDict\nc = EasyDict()\nc.a = EasyDict()\nc.a.n = 4\n"
+
+
 @pytest.mark.parametrize(
     "text, known",
     [
@@ -95,6 +98,9 @@ PARSER = "import argparse\np = argparse.ArgumentParser()\n"
          "a = A() if c else B()\nuse(a.n())\n"), [4]),
         (PARSER + "p.add_argument(*flags)\np.add_argument('--n', default=0)\n"
          "use(p.parse_args().n)\n", [0]),
+        (SPACES + "def f():\n use(c.a.n)\n", [4]),
+        (SPACES + "def f():\n if x:\n  c.a.n = 5\n use(c.a.n)\n", [4, 5]),
+        (SPACES + "def g():\n c.a.n = 5\ndef f():\n use(c.a.n)\n", [4, 5]),
     ],
 )  # fmt: skip
 def test_values_that_are_known(text: str, known: list[object]) -> None:
@@ -141,6 +147,8 @@ def test_values_that_are_known(text: str, known: list[object]) -> None:
             "a = A() if c else B()\nuse(a.n())\n"
         ),
         "".join(f"if c:\n  n = {i}\n" for i in range(200)) + "use(n)\n",
+        SPACES + "def g():\n c.a.n *= 2\ndef f():\n use(c.a.n)\n",
+        SPACES + "def g():\n c.a.n, x = h()\ndef f():\n use(c.a.n)\n",
     ],
 )
 def test_values_that_stay_unknown(text: str) -> None:
