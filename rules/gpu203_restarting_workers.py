@@ -70,12 +70,13 @@ loader that is iterated once, also as one of several in `for phase in ("train", 
 built in a loop (GPU205), in a training that ends after a few steps, where nothing
 trains and each pass ends with its first batch, or whose iterators are kept or nested:
 persistent workers serve one iterator at a time. One that a training passes over once in
-500 steps or more, in a number of steps that is not known, or in five epochs or more. Of
-low confidence and never rewritten: samples that change the dataset, also by a function
-or transform that writes into a view of its arrays (`drop(self.points[i])`): workers
-that start anew forget that. So is a project that allows no torch from 1.8 on: 1.7, the
-first with persistent workers, raises in the second epoch where memory is pinned. Files
-that import Lightning have GPU251.
+500 steps or more, in a number of steps that is not known, or in five epochs or more, or
+that a program passes over once for each of several trainings. Of low confidence and
+never rewritten: samples that change the dataset, also by a function or transform that
+writes into a view of its arrays (`drop(self.points[i])`): workers that start anew
+forget that. So is a project that allows no torch from 1.8 on: 1.7, the first with
+persistent workers, raises in the second epoch where memory is pinned. Files that import
+Lightning have GPU251.
 
 ## Source
 PyTorch documentation, `torch.utils.data.DataLoader`, `persistent_workers`; for 1.7,

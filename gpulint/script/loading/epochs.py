@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Function, Resolver
 from gpulint.index.walk import FUNCTIONS, LOOPS, walk
 from gpulint.script.branches import branches_of
+from gpulint.script.runs import holds_runs
 
 if TYPE_CHECKING:
     from gpulint.script.loading.loaders import Loader
@@ -18,14 +19,24 @@ MAX_DEPTH = 4
 
 
 def iterated_again(loader: Loader) -> bool:
-    """Whether some loop repeats a pass over the loader without building it anew."""
+    """Whether some loop repeats a pass over the loader without building it anew.
+
+    Not for each of several trainings alone: beside these the pass takes no time.
+    """
     index = loader.evaluator.index
     sites = _built_at(loader)
     return any(
         not any(index.inside(site, around) for site in sites)
+        and not _is_of_runs(loader.script.of(around), around)
         for node in _passes(loader)
         for around in _loops_around(loader, node, 0)
     )
+
+
+def _is_of_runs(script: Script, around: ast.AST) -> bool:
+    """Whether a loop trains anew in each round."""
+    loop = script.loop_at(around)
+    return loop is not None and holds_runs(script, loop)
 
 
 def _passes(loader: Loader) -> Iterator[ast.AST]:

@@ -21,6 +21,7 @@ from gpulint.script.modelling.written_sizes import is_seen_heavy
 from gpulint.script.reaching.doubtful import may_never_run
 from gpulint.script.reaching.once import holds_once
 from gpulint.script.reaching.started import trains_on_gpu
+from gpulint.script.runs import holds_runs
 from gpulint.script.training.training_step import find_steps
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ def _in_loop(
 ) -> Checkpoint | None:
     if loop.eval or (not loop.batches and imports_environments(script.index)):
         return None
-    if loop.kind == "epoch" and _holds_runs(script, loop):
+    if loop.kind == "epoch" and holds_runs(script, loop):
         return None
     if at_most_once(script, loop.node):
         return None  # training is over then
@@ -320,15 +321,3 @@ def _fails(script: Script, test: ast.expr) -> bool:
     if not known or not isinstance(limit, (int, float)) or len(test.ops) > 1:
         return False
     return not any(compare(number, limit) for number in numbers)
-
-
-def _holds_runs(script: Script, loop: Loop) -> bool:
-    """Whether an iteration is a whole run of training: a fold, a seed, a stage."""
-    return any(
-        (other.kind == "epoch" or (other.train and other.counts_epochs))
-        and other is not loop
-        and (
-            script.index.inside(other.node, loop.node) or other.function in loop.helpers
-        )
-        for other in script.loops
-    )
