@@ -36,7 +36,7 @@ def iterated_again(loader: Loader) -> bool:
 def _is_of_runs(script: Script, around: ast.AST) -> bool:
     """Whether a loop trains anew in each round."""
     loop = script.loop_at(around)
-    return loop is not None and holds_runs(script, loop)
+    return loop is not None and not loop.counts_epochs and holds_runs(script, loop)
 
 
 def _passes(loader: Loader) -> Iterator[ast.AST]:
