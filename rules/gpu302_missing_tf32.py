@@ -71,15 +71,15 @@ of low confidence, as those whose products take a GPU of 20 TFLOP/s less time th
 launches take the host, for the rows of a batch and the pixels of a picture, those whose
 layers or attention may be narrower than 256 features and are neither of a package nor
 of convolutions, and large ones whose linear layers are few beside convolutions or
-recurrent layers: those alone gain. So are models with recurrent cells, or integrated by
-a solver of differential equations (`odeint`), or layers that take one token of one
-sample, whose products are those of a single frame, layers of which no size is known,
-models that are not known in a file that writes 64 features and less (`hidden_dim=64`),
-programs that play in an environment, or that name formats of 16 bits, also in a
-configuration of Accelerate's launcher, numbers that are fitted without a model, and
-projects that no PyTorch from 1.7 on can run, the first with TF32. A constant switches
-the training off, or it is a trial: a few steps, or a search after which the optimizer
-is put back.
+recurrent layers: those alone gain. So are graph networks, models with recurrent cells,
+or integrated by a solver of differential equations (`odeint`), or layers that take one
+token of one sample, whose products are those of a single frame, layers of which no size
+is known, models that are not known in a file that writes 64 features and less
+(`hidden_dim=64`), programs that play in an environment, or that name formats of 16
+bits, also in a configuration of Accelerate's launcher, numbers that are fitted without
+a model, and projects that no PyTorch from 1.7 on can run, the first with TF32. A
+constant switches the training off, or it is a trial: a few steps, or a search after
+which the optimizer is put back.
 The newest PyTorch that the project allows, or that can run its code, is one of 1.7 to
 1.11, which multiplied in TF32 by default. The model is float64, the script runs on the
 CPU or on MPS, or the Hugging Face Trainer or another framework with settings of its own
@@ -107,6 +107,7 @@ from gpulint.script.environments import imports_environments, steps_environment
 from gpulint.script.frameworks.fitted import fitted
 from gpulint.script.frameworks.trainer_calls import Maker, TrainerCall, trainer_calls
 from gpulint.script.frameworks.trainer_precision import may_train_on_gpu
+from gpulint.script.modelling.graphs import is_graph_network
 from gpulint.script.modelling.model_size import (
     is_modest,
     is_tiny,
@@ -245,6 +246,8 @@ def _may_be_small(script: Script) -> bool:
         return True
     if launches_mixed(script):
         return True
+    if steps and all(is_graph_network(script, step) for step in steps):
+        return True  # gathers and scatters, between products of few features
     if any(step.by_engine for step in steps) and "accelerate" not in script.frameworks:
         return True  # which may keep the weights in another format
     if not trained_models(script):
