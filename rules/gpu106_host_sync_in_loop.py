@@ -71,23 +71,24 @@ the host already, for the actions of an environment, in code that measures time 
 (`if loss.item() < limit: break`, also of what a helper returns; what is read behind
 that was waited for) or decides whether a step is taken, for a flag on which the ranks
 agree (`all_reduce(flag)`, `if flag.item():`), and for copies that are only queued
-(`non_blocking`) are not reported. Nor are outputs that an evaluation collects on
-the host, what is read after them, or after a model whose `forward` ends with a read of
-its own, though the device had it before (that wait is over), and what is read before
-them with no model run in between (without it they would wait as long), nor is what
-stands before `dist.barrier()` so, nor one read behind `engine.step()` of DeepSpeed,
-whose throughput timer waits, or behind what asks for the number of values
-(`mask.nonzero()`, `losses[labels > 0]`), where only single operations are queued in
-between. A read right behind `torch.cuda.synchronize()` is reported with it: both go, or
-the host waits. Comparisons with lists and what torch says of a tensor without a look at
-its values (`torch.is_tensor`) wait for nothing. Of low confidence is a read behind a
-call that may have waited: of an object that is not known, by the name of a method that
-reads, or `.item()` of what may be on the device; so is one before `.cpu()` or
-`.tolist()` of such a value, without a model run in between. So are one or two reads a
-step behind which, before the next model runs, an object that is not known is given what
-may be on the device (`metric.update(output, y)`, whose own reads wait as long), and the
-only wait of an evaluation's step, which costs next to nothing. With a float16
-`GradScaler`, `scaler.step` itself waits once a step unless the optimizer is fused.
+(`non_blocking`) are not reported. Nor are outputs that an evaluation collects on the
+host, what is read after them, or after a model whose `forward` ends with a read of its
+own, though the device had it before (that wait is over), and what is read before them
+with no model run in between (without it they would wait as long), nor is what stands
+before `dist.barrier()` so, nor one read behind `engine.step()` of DeepSpeed, whose
+throughput timer waits, or behind what asks for the number of values (`mask.nonzero()`,
+`losses[labels > 0]`), where only single operations are queued in between. A read right
+behind `torch.cuda.synchronize()` is reported with it: both go, or the host waits.
+Comparisons with lists and what torch says of a tensor without a look at its values
+(`torch.is_tensor`) wait for nothing. Of low confidence is a read behind a call that may
+have waited: of an object that is not known, by the name of a method that reads, or
+`.item()` of what may be on the device; so is one before `.cpu()` or `.tolist()` of such
+a value, without a model run in between. So are one or two reads a step behind which,
+before the next model runs, an object that is not known is given what may be on the
+device (`metric.update(output, y)`, whose own reads wait as long), those by which a step
+takes its own time, and the only wait of an evaluation's step, which costs next to
+nothing. With a float16 `GradScaler`, `scaler.step` itself waits once a step unless the
+optimizer is fused.
 
 ## Source
 The synchronising calls: `torch.cuda.set_sync_debug_mode` and the PyTorch performance
@@ -109,6 +110,7 @@ from gpulint.script.branches import most_in_one_pass
 from gpulint.script.reaching.started import stays_on_host
 from gpulint.script.rewriting.edits import CannotFix
 from gpulint.script.waiting.device_sums import sum_on_device
+from gpulint.script.waiting.timed import ends_measure
 from gpulint.script.waiting.waits import Wait, find_waits, named
 
 MANY = 3  # waits of one step
@@ -164,7 +166,7 @@ class HostSyncInLoop(Rule):
             withheld=withheld,
             related=related.items(),
             severity=Severity.WARNING if several and loop.train else Severity.NOTE,
-            confidence=None if _is_sure(loop, waits) else Confidence.LOW,
+            confidence=None if _is_sure(script, loop, waits) else Confidence.LOW,
         )
 
 
@@ -180,11 +182,14 @@ def _count(waits: list[Wait]) -> int:
     return most_in_one_pass(wait.branches for wait in waits)
 
 
-def _is_sure(loop: Loop, waits: list[Wait]) -> bool:
+def _is_sure(script: Script, loop: Loop, waits: list[Wait]) -> bool:
     """Whether the step loses by them, though it may wait for something else as well.
 
-    One wait of an evaluation costs next to nothing.
+    One wait of an evaluation costs next to nothing. A step may take its own time, of
+    the device's work, by them.
     """
+    if all(ends_measure(script, loop, wait.node) for wait in waits):
+        return False
     count = _count(waits)
     many = count >= MANY  # each of them takes its time, with nothing queued too
     few = count < 2 and not loop.train

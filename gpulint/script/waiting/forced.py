@@ -31,6 +31,7 @@ _TIMERS = re.compile(
     r"(^|_)(timers?|tic|toc|stopwatch|elapsed_time|prof|profilers?|bench\w*)\d*$",
     re.IGNORECASE,
 )
+_PEAKS = ("reset_peak_memory_stats", "reset_max_memory_allocated")
 _HOLDS_ANYWAY = re.compile(r"cuda|gpu|device|is_available|hasattr|train|distributed")
 _READS_MEMORY = re.compile(r"mem|usage", re.IGNORECASE)
 # What works on the device beside torch, which does not know what to wait for.
@@ -150,7 +151,7 @@ def _needs_wait(script: Script, parts: list[Part]) -> bool:
 def _measures_memory(parts: list[Part]) -> bool:
     """Whether a round asks for the most memory that it takes, as benchmarks do."""
     calls = (p.node for p in parts if isinstance(p.node, ast.Call))
-    return any(last_name(call) == "reset_peak_memory_stats" for call in calls)
+    return any(last_name(call) in _PEAKS for call in calls)
 
 
 def _is_timer(call: ast.Call) -> bool:

@@ -42,21 +42,32 @@ def measures_time(script: Script, calls: list[ast.Call]) -> bool:
 def ends_measure(script: Script, loop: Loop, wait: ast.AST) -> bool:
     """Whether a step takes its own time around a wait: `start = time.time()` before it.
 
-    Both times are read in the loop's body, and the wait is what makes the measure one
-    of the device's work.
+    Both times are read in each round, and the wait is what makes the measure one of the
+    device's work.
     """
-    body = loop.node.body
-    at = next((n for n, s in enumerate(body) if script.index.inside(wait, s)), None)
-    if at is None:
-        return False
+    inner = wait
+    for above in script.index.ancestors(wait):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(above, name, ())
+            at = block.index(inner) if isinstance(block, list) and inner in block else 0
+            if at and _is_measured(script, block, at):
+                return True
+        if above is loop.node:
+            break
+        inner = above
+    return False
+
+
+def _is_measured(script: Script, block: list[ast.stmt], at: int) -> bool:
+    """Whether a clock is read before a statement of a block, and again behind it."""
     taken = {
         target.id
-        for statement in body[:at]
+        for statement in block[:at]
         if isinstance(statement, ast.Assign) and _is_clock(script, statement.value)
         for target in statement.targets
         if isinstance(target, ast.Name)
     }
-    behind = [node for statement in body[at:] for node in walk(statement)]
+    behind = [node for statement in block[at:] for node in walk(statement)]
     return any(_is_clock(script, node) for node in behind) and any(
         isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.Sub)
