@@ -48,9 +48,10 @@ def ends_measure(script: Script, loop: Loop, wait: ast.AST) -> bool:
     inner = wait
     for above in script.index.ancestors(wait):
         for name in ("body", "orelse", "finalbody"):
-            block = getattr(above, name, ())
-            at = block.index(inner) if isinstance(block, list) and inner in block else 0
-            if at and _is_measured(script, block, at):
+            block = getattr(above, name, None)
+            if not isinstance(block, list) or inner not in block:
+                continue
+            if _is_measured(script, block, block.index(inner)):
                 return True
         if above is loop.node:
             break
