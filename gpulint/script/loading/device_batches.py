@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 ON_DEVICE = "the runtime would pin batches, which may be on the device already"
 SUBJECTS = "the runtime would pin TorchIO's subjects, which cannot be copied for that"
 MAX_PARTS = 4  # slices of one another
-CPU = (None, "cpu")
 _MODEL = re.compile(r"(^|[_.])(model|net|network|encoder|module)$")
 _DEFAULT_DEVICE = frozenset(
     ["torch.set_default_device", "torch.set_default_tensor_type"]
@@ -93,24 +92,33 @@ def _is_read_there(script: Script, value: ast.expr, depth: int) -> bool:
         if isinstance(node, ast.Subscript):
             if depth and _is_read_there(script, node.value, depth - 1):
                 return True
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if script.of(node).index.qualified(node.func) == "torch.load":
-                return _is_told_device(node)
-            move = script.of(node).devices.move(node)
-            if move is not None and move.target is not Target.CPU:
-                return True  # `x.to(self.device)`, in a method that reads
-            made = (o.call for o in script.resolver.origins(node.func.value))
-            if any(call is not None and _is_told_device(call) for call in made):
-                return True
+        elif isinstance(node, ast.Call) and _gives_there(script.of(node), node):
+            return True
     return False
 
 
-def _is_told_device(call: ast.Call) -> bool:
+def _gives_there(its: Script, call: ast.Call) -> bool:
+    """Whether a call reads to a device, or a method moves what it has read there."""
+    if its.index.qualified(call.func) == "torch.load":
+        return _is_told_device(its, call)
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    move = its.devices.move(call)
+    if move is not None and move.target is not Target.CPU:
+        return True  # `x.to(self.device)`, in a method that reads
+    made = (origin.call for origin in its.resolver.origins(call.func.value))
+    return any(maker is not None and _is_told_device(its, maker) for maker in made)
+
+
+def _is_told_device(its: Script, call: ast.Call) -> bool:
     """`Reader(path, device="cuda")`, `torch.load(path, map_location=device)`."""
+    told = [k.value for k in call.keywords if k.arg in ("device", "map_location")]
+    if its.index.qualified(call.func) == "torch.load":
+        told += call.args[1:2]
     return any(
-        keyword.arg in ("device", "map_location")
-        and not (isinstance(keyword.value, ast.Constant) and keyword.value.value in CPU)
-        for keyword in call.keywords
+        its.devices.target(value) is not Target.CPU
+        and not (isinstance(value, ast.Constant) and value.value is None)
+        for value in told
     )
 
 

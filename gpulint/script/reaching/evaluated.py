@@ -127,9 +127,14 @@ def evaluated(node: ast.AST) -> Iterator[ast.AST]:
 
     What a call is given comes before the call.
     """
-    for part in _parts(node):
-        yield from evaluated(part)
-    yield node
+    todo = [(node, False)]
+    while todo:
+        its, done = todo.pop()
+        if done:
+            yield its
+            continue
+        todo.append((its, True))
+        todo += [(part, False) for part in reversed(list(_parts(its)))]
 
 
 def _parts(node: ast.AST) -> Iterable[ast.AST]:
