@@ -108,7 +108,8 @@ def _reads_first(script: Script, call: ast.Call, function: Function) -> bool:
             continue
         if script.of(function).modules.is_module(called_module(node)):
             return False
-        name = _asked(node)
+        asked = _asked(node)
+        name = _part_of(script.of(function), asked) if asked is not None else None
         if name is not None:
             given, _ = script.resolver.calls.given(call, function, name)
             if any(script.where(value) == Where.DEVICE for value in given):
@@ -116,7 +117,21 @@ def _reads_first(script: Script, call: ast.Call, function: Function) -> bool:
     return False
 
 
-def _asked(call: ast.Call) -> str | None:
+def _part_of(script: Script, node: ast.expr) -> str | None:
+    """The parameter that a name is, or is a part of: `index = data.batch`."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    made = script.definitions(node)
+    if made and all(d.kind == "parameter" for d in made):
+        return node.id
+    value = made[0].value if len(made) == 1 and made[0].kind == "assign" else None
+    taken = isinstance(value, (ast.Attribute, ast.Subscript))
+    return _part_of(script, value) if taken and value is not None else None
+
+
+def _asked(call: ast.Call) -> ast.expr | None:
     """`x`, which `max(x)`, `int(x.max())` or `x.max().item()` asks for its values."""
     func = call.func
     if isinstance(func, ast.Attribute):
@@ -126,7 +141,7 @@ def _asked(call: ast.Call) -> str | None:
         asked = call.args[0] if named and len(call.args) == 1 else None
     if isinstance(asked, ast.Call) and isinstance(asked.func, ast.Attribute):
         asked = asked.func.value if asked.func.attr in _REDUCES else None
-    return asked.id if isinstance(asked, ast.Name) else None
+    return asked if isinstance(asked, (ast.Name, ast.Attribute)) else None
 
 
 def _copies_first(script: Script, function: Function, depth: int = 1) -> bool:
