@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_DEPTH = 4
+_GOES_ON = re.compile(r"epoch|round|iter|step|cycle|stage|^[a-z_]$", re.IGNORECASE)
 
 
 def iterated_again(loader: Loader) -> bool:
@@ -34,9 +36,14 @@ def iterated_again(loader: Loader) -> bool:
 
 
 def _is_of_runs(script: Script, around: ast.AST) -> bool:
-    """Whether a loop trains anew in each round."""
+    """Whether a loop trains anew in each round: for a seed, a fold, a layer.
+
+    A round of federated learning, in which clients train for an epoch, goes on with it.
+    """
     loop = script.loop_at(around)
-    return loop is not None and not loop.counts_epochs and holds_runs(script, loop)
+    if loop is None or any(_GOES_ON.search(t.id) for t in loop.targets):
+        return False
+    return holds_runs(script, loop)
 
 
 def _passes(loader: Loader) -> Iterator[ast.AST]:
