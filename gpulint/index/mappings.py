@@ -280,8 +280,9 @@ class Mappings:
             return dotted(update.holder) == dotted(node) is not None
         if not its.isdisjoint(mine):
             return True
-        if isinstance(update.holder, ast.Attribute):
-            return any(map(update.holder.attr.__eq__, self._names_of(mine)))
+        if isinstance(update.holder, (ast.Name, ast.Attribute)):
+            nodes = [n for n in (update.holder, *its) if isinstance(n, ast.Attribute)]
+            return not {n.attr for n in nodes}.isdisjoint(self._names_of(mine))
         keys, root = _chain(update.holder)
         if not keys:
             return False
@@ -358,21 +359,13 @@ def _updates_in(home: FileIndex) -> Iterator[Update]:
 
 
 def _set_as_attributes(home: FileIndex) -> Iterator[Update]:
-    """`CONF.TRAIN.BATCH = 32`, of a namespace that a module makes or imports."""
-    made = {
-        target.id
-        for assign in home.all(ast.Assign)
-        if home.parent(assign) is home.tree
-        and isinstance(assign.value, ast.Call)
-        and last_name(assign.value) in _NAMESPACES
-        for target in assign.targets
-        if isinstance(target, ast.Name)
-    }
+    """`CONF.TRAIN.BATCH = 32`, by whatever name; not what methods set on `self`."""
     for targets in home.attribute_writes.values():
         for target in targets:
-            head = (dotted(target) or "").partition(".")[0]
-            known = head in made or (head in home.imports and head != "torch")
-            if not known and not _is_given(home, target, head):
+            if isinstance(target.value, ast.Name) and target.value.id in (
+                "self",
+                "cls",
+            ):
                 continue
             above = home.parent(target)
             key = ast.copy_location(ast.Constant(target.attr), target)
@@ -380,17 +373,6 @@ def _set_as_attributes(home: FileIndex) -> Iterator[Update]:
                 yield Update(target, target.value, key, above.value)
             else:  # `CONF.RATE *= 0.1`, `CONF.A, CONF.B = pair`
                 yield Update(target, target.value)
-
-
-def _is_given(home: FileIndex, node: ast.expr, name: str) -> bool:
-    """Whether a name is a parameter of the function that a node stands in."""
-    function = home.function(node)
-    if function is None or name in ("self", "cls"):
-        return False
-    args = function.args
-    return any(
-        arg.arg == name for arg in [*args.posonlyargs, *args.args, *args.kwonlyargs]
-    )
 
 
 def _chain(node: ast.expr) -> tuple[list[ast.expr], ast.expr]:

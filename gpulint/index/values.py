@@ -303,9 +303,9 @@ class Evaluator:
         there = mapping.complete or name not in mapping.maybe  # or reading it raises
         there = there and not mapping.replaced
         if isinstance(holder, ast.Attribute):  # `CONF.TRAIN` may be set as a whole
-            there = there and None not in [
-                *self.outside.values(holder.value, holder.attr)
-            ]
+            known = self.mapping(holder.value).items.get(holder.attr, ())
+            others = self.outside.values(holder.value, holder.attr)
+            there = there and all(node in known for node in others)
         return joined(parts, there)
 
     def set_outside(self, holder: ast.expr, name: str) -> list[Values]:
