@@ -42,6 +42,12 @@ _ASYNC = re.compile(r"\basync\s*=")  # `tensor.cuda(async=True)` of PyTorch 0.3
 _IMPORT = re.compile(
     rf"^\s*(?:from|import)\b[^\n#]*(?:{'|'.join(FRAMEWORKS)})", re.MULTILINE
 )
+# What has a part in training somewhere; a text without any of it hides little.
+_TRAINS = re.compile(
+    r"backward\(|Dataset|DataLoader|rainer\b|GradientTape|Module\b|optim|loss|keras"
+    r"|mindspore|tf\.data",
+    re.IGNORECASE,
+)
 _DATABRICKS = "# Databricks notebook source"
 RECURSION_LIMIT = 6000  # 150 links take a few Python frames each
 # Nothing in the text is deep: the error is ours.
@@ -267,6 +273,8 @@ def _trouble_in(source: Source, error: SourceError, options: Options) -> list[Fi
         if _is_of_old_python(source, error):
             if "torch" not in source.text:
                 return []  # no release is left that runs with it
+            error.meant = True
+        if source.path.suffix == ".py" and not _TRAINS.search(source.text):
             error.meant = True
     return list(trouble(source.path, error, options))
 

@@ -32,7 +32,8 @@ What GPU106 leaves out as well: waits behind `if step % n == 0` or an option tha
 off by default, on values that are on the host already, for the actions of an
 environment, in code that measures time around `synchronize()`, on the way to a file,
 and outputs that an evaluation collects on the host. Training loops inside another loop
-are steps of their own.
+are steps of their own. Of low confidence is a read beside a call that may wait as long,
+as that of an object that is not known, which gets the outputs.
 
 ## Source
 The synchronising calls: `torch.cuda.set_sync_debug_mode` and the PyTorch performance
@@ -44,7 +45,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Script
 from gpulint.script.waiting.waits import find_waits, named
@@ -85,4 +86,5 @@ class PerSampleSync(Rule):
                 f"{named(script, waits)}",
                 related=related.items(),
                 severity=Severity.WARNING if loop.train else Severity.NOTE,
+                confidence=None if any(w.certain for w in waits) else Confidence.LOW,
             )

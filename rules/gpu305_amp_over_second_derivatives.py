@@ -54,6 +54,7 @@ values are in half precision.
 ## When not
 First derivatives; derivatives that are taken outside autocast, or behind a fence; of a
 loss that is scaled, as PyTorch's examples do it with a scaler; autocast on the CPU.
+Of low confidence where autocast hangs on a setting of which no value is seen.
 
 ## Source
 "Gradient penalty" in PyTorch's "Automatic Mixed Precision examples"; the errors were
@@ -64,7 +65,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.numerics.second_derivatives import Derived, derived_in_half, fenced
@@ -100,4 +101,5 @@ class AMPOverSecondDerivatives(Rule):
             fix=fix,
             withheld=withheld,
             related=[(derived.autocast.func, "autocast is on here")],
+            confidence=None if derived.sure else Confidence.LOW,
         )

@@ -357,7 +357,7 @@ def test_a_syntax_error_that_hides_no_training_is_none(
     [
         "import torch\nprint 'of Python 2'\n",
         "import torch\ny = x.cuda(async=True)\n",
-        "import tensorflow\nprint('\n",
+        "import tensorflow\nmodel.fit(keras_data\n",
     ],
 )
 def test_a_syntax_error_that_may_hide_training(text: str, tmp_path: Path) -> None:
@@ -420,6 +420,15 @@ def test_syntax_counts_where_a_framework_is_named(framework: str) -> None:
         source(f"import {framework}\nx = (\n"), Options(TROUBLE)
     ).findings
     assert finding.code == "GPU000"
+
+
+@pytest.mark.parametrize("line, low", [("print(x)", True), ("loss.backward()", False)])
+def test_syntax_of_files_that_train_nothing_is_of_low_confidence(
+    line: str, low: bool
+) -> None:
+    text = f"import torch\n{line}\nx = (\n"
+    (finding,) = check_source(source(text), Options(TROUBLE)).findings
+    assert (finding.confidence is Confidence.LOW) is low
 
 
 def test_syntax_of_other_files_does_not_count() -> None:

@@ -206,11 +206,17 @@ class Runners:
         return next((r for r in map(self.of, users) if r is not None), None)
 
     def _may_be_a_module(self, owner: ast.ClassDef) -> bool:
-        """Whether a class may be one: not if its bases are other classes of here."""
+        """Whether a class may be one: not if its bases are other classes of here.
+
+        One without a base is not, unless another class of the file has it as one.
+        """
         resolver = self.script.resolver
+        if not owner.bases:
+            heirs = (c for c in self.index.all(ast.ClassDef) if c is not owner)
+            return any(owner in resolver.classes.bases(heir) for heir in heirs)
         bases = [b for known in resolver.classes.bases(owner) for b in known.bases]
         unseen = (b for b in bases if resolver.classes.named(b) is None)
-        return not bases or any(dotted(b) not in _PLAIN_BASES for b in unseen)
+        return any(dotted(b) not in _PLAIN_BASES for b in unseen)
 
     def _is_step(self, function: Function) -> bool:
         """Whether a function does the backward pass of one step, without a loop.

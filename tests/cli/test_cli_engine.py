@@ -27,7 +27,7 @@ except SystemExit as stop:
 
 @pytest.mark.parametrize("form", ["concise", "json"])
 def test_formats_for_programs_import_no_rich(tmp_path: Path, form: str) -> None:
-    (tmp_path / "broken.py").write_text("import torch\nprint(\n")
+    (tmp_path / "broken.py").write_text("import torch\nloss.backward(\n")
     done = subprocess.run(
         [sys.executable, "-c", LISTING, "check", "--output-format", form],
         capture_output=True,

@@ -98,7 +98,7 @@ def test_typing_and_places_in_utf16(folder: Path) -> None:
         assert len(editor.published) == before + 1
         editor.type(uri, "def def")
         assert await editor.shown(uri) == []  # nothing about torch in it
-        editor.type(uri, "import torch\ndef def\n")
+        editor.type(uri, "import torch.optim\ndef def\n")
         assert await editor.shown(uri) == ["GPU000"]
         assert await editor.actions(uri, everywhere(editor.texts[uri])) == {}
 

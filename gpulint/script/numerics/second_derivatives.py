@@ -25,12 +25,14 @@ class Derived:
 
     `autocast` is the call that switches it on, and `at` the call inside its block that
     leads to the derivatives: `grad` itself, or that of a function of the file.
+    Not `sure`: nobody sees whether `autocast` is on.
     """
 
     grad: ast.Call
     autocast: ast.Call
     region: ast.With
     at: ast.Call
+    sure: bool
 
 
 def derived_in_half(script: Script) -> Iterator[Derived]:
@@ -66,7 +68,7 @@ def _ways(script: Script, grad: ast.Call) -> Iterator[Derived]:
     if region is not None:
         call = _autocast(script, region)
         if call is not None and _is_on(script, call):
-            yield Derived(grad, call, region, grad)
+            yield Derived(grad, call, region, grad, _is_known(script, call))
         return
     function = script.index.function(grad)
     if function is None or function.decorator_list:
@@ -79,7 +81,7 @@ def _ways(script: Script, grad: ast.Call) -> Iterator[Derived]:
         if script.resolver.calls.callee(call) is not None and any(
             part is function for part in reached_from(script, [call])
         ):
-            yield Derived(grad, opened, above, call)
+            yield Derived(grad, opened, above, call, _is_known(script, opened))
 
 
 def _around(script: Script, node: ast.AST) -> ast.With | None:
@@ -106,12 +108,22 @@ def _autocast(script: Script, node: ast.With) -> ast.Call | None:
 
 def _is_on(script: Script, call: ast.Call) -> bool:
     """Whether autocast may be on, on a GPU."""
-    name = script.index.qualified(call.func) or ""
-    switch = script.evaluator.argument(call, "enabled", _AUTOCAST[name]).direct
+    switch = _switch(script, call)
     if isinstance(switch, ast.Constant) and not switch.value:
         return False
     device = call.args[0] if call.args else None
     return not (isinstance(device, ast.Constant) and device.value in ("cpu", "mps"))
+
+
+def _switch(script: Script, call: ast.Call) -> ast.expr | None:
+    name = script.index.qualified(call.func) or ""
+    return script.evaluator.argument(call, "enabled", _AUTOCAST[name]).direct
+
+
+def _is_known(script: Script, call: ast.Call) -> bool:
+    """Whether what switches autocast on is seen: a setting may be off everywhere."""
+    switch = _switch(script, call)
+    return switch is None or bool(script.evaluator.values(switch).known)
 
 
 def fenced(script: Script, derived: Derived) -> tuple[Edit, ...]:
