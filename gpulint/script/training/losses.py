@@ -41,7 +41,7 @@ def terms(script: Script, roots: list[ast.expr]) -> set[Definition]:
                 if definition.value is not None and _assigns(definition):
                     todo.append(definition.value)
         elif isinstance(node, ast.BinOp):
-            todo += [node.left, node.right]
+            todo += [node.left] if _counts(node) else [node.left, node.right]
         elif isinstance(node, ast.UnaryOp):
             todo.append(node.operand)
         elif isinstance(node, (ast.List, ast.Tuple)):
@@ -49,6 +49,11 @@ def terms(script: Script, roots: list[ast.expr]) -> set[Definition]:
         elif isinstance(node, ast.Call):
             todo += _inputs(script, node)
     return found
+
+
+def _counts(node: ast.BinOp) -> bool:
+    """`loss / batch_size`, by a name: how many there are, or a tensor that is known."""
+    return isinstance(node.op, ast.Div) and isinstance(node.right, ast.Name)
 
 
 def _assigns(definition: Definition) -> bool:
