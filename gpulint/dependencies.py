@@ -36,6 +36,11 @@ _INSTALLS = re.compile(
     (?:pip[\d.]*|conda|mamba)[ ](?:install|create)\b(?P<packages>(?:\\\n|[^\n#])*)""",
     re.MULTILINE | re.VERBOSE,
 )
+_PINS = re.compile(
+    r"^[ \t]*```.*\n(?P<pins>(?:[ \t]*[\w.-]+(?:\[[\w,-]+\])?==[\w.+*]+[ \t]*\r?\n)+)"
+    r"[ \t]*```",
+    re.MULTILINE,
+)
 _CONDA_PIN = re.compile(r"^([\w-]+)=(\d[\d.]*\d|\d)(?:\.\*)?(?:=.*)?$")
 # Folders beside the scripts in which lists of dependencies are kept.
 _INNER = ("requirements", "scripts", "conda", "docker", "envs", "env")
@@ -79,14 +84,19 @@ def _within(found: Declared | None, beside: Declared | None) -> Declared | None:
 def find_versions(folder: Path) -> dict[str, Range]:
     """The bounds on the packages other than torch.
 
-    Found in the same way, but of prose only the commands that install are read.
+    Found in the same way, but of prose only the commands that install are read, and
+    lists of pins. What they name is the oldest release of a package that is declared
+    without a bound.
     """
     rooted = _is_rooted(folder)
     names = dict.fromkeys(PACKAGES.values())
     found = {n: _find(folder, rooted, n) for n in names if n != TORCH}
     declared = {n: _bounds(its) for n, its in found.items() if its and _bounds(its)}
-    said = _find_commands(folder, rooted)
-    return {n: its for n, its in said.items() if found.get(n) is None} | declared
+    said = {
+        n: its if found.get(n) is None else Range(its.lowest)
+        for n, its in _find_commands(folder, rooted).items()
+    }
+    return said | declared
 
 
 def installed_by(commands: str) -> dict[str, Range]:
@@ -100,6 +110,13 @@ def _installed(commands: str) -> Iterator[tuple[str, Range]]:
     plain = (_CONDA_PIN.sub(r"\1==\2.*", word.strip("\"'")) for word in words)
     for name, its, _ in each_of(plain):
         yield name, its
+
+
+def _listed(prose: str) -> Iterator[tuple[str, Range]]:
+    """Each package in the lists of pins of a text: blocks of `accelerate==0.17.1`."""
+    for block in _PINS.finditer(prose):
+        for name, its, _ in requirements(block["pins"]):
+            yield name, its
 
 
 def forget() -> None:
@@ -179,7 +196,7 @@ def _find_commands(folder: Path, rooted: bool) -> dict[str, Range]:
     texts = prose(folder)
     named: dict[str, list[Range]] = {}
     for text in map(text_of, texts):
-        for name, its in _installed(text):
+        for name, its in (*_installed(text), *_listed(text)):
             named.setdefault(name, []).append(its)
         if images := tensorflow_images(text):
             named.setdefault("tensorflow", []).extend(images)

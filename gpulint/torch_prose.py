@@ -58,7 +58,7 @@ _RELEASE = r"""
 _MENTION = re.compile(
     r"""
     (?P<least>\b(?:at\ least|(?:newer|later|higher|greater)\ than)\W{1,4})?
-    (?<![\w.-])(?:py)?torch
+    (?<![\w.-])(?:py)?torch(?:\.__version__)?
     (?P<between>(?:                    # what may stand between a name and a release
         [ \t`*_"'\]|):(-] | \(https?://[^()\s]*\) | \[\d+\] | </?\w+>
         | (?:versions?|ver|releases?|install|library|framework|tested|recommended|stable

@@ -134,6 +134,12 @@ def compares_values(node: ast.AST) -> bool:
     return isinstance(node, ast.Compare) and isinstance(node.ops[0], _ORDERS)
 
 
+def is_text(node: ast.expr) -> bool:
+    """A string, with values in it or without."""
+    text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return text or isinstance(node, ast.JoinedStr)
+
+
 def same(a: ast.AST | None, b: ast.AST | None) -> bool:
     """Whether two expressions are written alike."""
     if a is None or b is None:

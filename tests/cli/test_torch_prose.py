@@ -31,6 +31,7 @@ def readme(folder: Path, text: str, name: str = "README.md") -> Path:
         ("switching to PyTorch(v1.6) for simplicity", (1, 6)),
         ("based on PyTorch (1.5.0) in Python (3.8)", (1, 5)),
         ("PyTorch (version 1.0)", (1, 0)),
+        ("torch.__version__  = '1.1.0'", (1, 1)),
         ("PyTorch version: 1.7.1", (1, 7)),
         ("[PyTorch 1.0](https://pytorch.org)", (1, 0)),
         ("[PyTorch](https://pytorch.org) 1.4", (1, 4)),

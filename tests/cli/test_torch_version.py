@@ -490,7 +490,22 @@ def test_pinned_commands_of_a_readme_count_where_nothing_declares_a_package(
     }
     write(tmp_path, requirements="accelerate\nmindspore\n")
     forget()
-    assert find_versions(tmp_path / "src") == {"lightning": Range((1, 7), (1, 7))}
+    assert find_versions(tmp_path / "src") == {
+        "lightning": Range((1, 7), (1, 7)),
+        "accelerate": Range((0, 20)),  # who follows the README has it
+        "mindspore": Range((1, 9)),
+    }
+
+
+def test_blocks_of_pins_in_a_readme_count_as_commands(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text(
+        "To fine-tune:\n```bash\naccelerate==0.17.1\ntorch==1.13.1+cu117\n"
+        "transformers[torch]==4.25.1\n```\n```python\nlightning==1.5\nrun()\n```\n"
+    )
+    assert find_versions(tmp_path) == {
+        "accelerate": Range((0, 17), (0, 17)),
+        "transformers": Range((4, 25), (4, 25)),
+    }
 
 
 def test_a_bound_counts_beside_names_without_one(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Target, Where
 from gpulint.index.walk import dotted
+from gpulint.script.rewriting.device_code import may_be_missing
 from gpulint.script.rewriting.edits import CannotFix
 from gpulint.script.set_before import is_set_at
 from gpulint.script.training.training_step import block_of, is_before
@@ -49,8 +50,9 @@ def same_device(script: Script, device: ast.expr, anchor: ast.stmt) -> str:
 def named_devices(script: Script, at: ast.stmt) -> list[ast.expr]:
     """Expressions that are a device and set at a place, those of moves first."""
     index = script.index
-    moved = [m.device for m, _ in script.batch_moves if m.device is not None]
-    moved += [m.device for m in script.moves if m.device is not None]
+    moves = [*(m for m, _ in script.batch_moves), *script.moves]
+    there = (m for m in moves if not may_be_missing(script, m))
+    moved = [m.device for m in there if m.device is not None]
     names: list[ast.Name | ast.Attribute] = [
         *index.all(ast.Name),
         *index.all(ast.Attribute),

@@ -35,7 +35,11 @@ from gpulint.script.loops import iterated
 from gpulint.script.modelling.graphs import iterates_graphs
 from gpulint.script.neighbours import run_together
 from gpulint.script.reaching.started import stays_on_host
-from gpulint.script.rewriting.device_code import device_at, device_condition
+from gpulint.script.rewriting.device_code import (
+    device_at,
+    device_condition,
+    is_guarded,
+)
 from gpulint.script.samples.dataset_size import has_tiny_batches
 from gpulint.script.samples.datasets import Work
 from gpulint.script.samples.generated import made_by_acting
@@ -475,19 +479,7 @@ def pin_condition(script: Script, loader: Loader) -> tuple[str, tuple[str, ...]]
     if device is not None and all(m.device is not None for m in moves):
         return device_condition(script, device)
     if moves and all(
-        m.target is Target.CUDA and not _guarded(script, m) for m in moves
+        m.target is Target.CUDA and not is_guarded(script, m) for m in moves
     ):
         return "True", ()
     return device_condition(script, None)
-
-
-def _guarded(script: Script, move: Move) -> bool:
-    """Whether a move stands behind a test: `if args.cuda: x = x.cuda()`."""
-    for above in script.index.ancestors(move.call):
-        if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return False
-        if isinstance(above, (ast.If, ast.IfExp)):
-            test = ast.unparse(above.test)
-            if "__name__" not in test:
-                return True
-    return False

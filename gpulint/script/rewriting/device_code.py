@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.index import Origin, Where
-from gpulint.index.walk import FUNCTIONS, dotted
+from gpulint.index import Move, Origin, Where
+from gpulint.index.walk import FUNCTIONS, dotted, is_text
 from gpulint.script.loops import Loop
 from gpulint.script.set_before import is_set_at
 
@@ -90,19 +90,51 @@ def _is_none(script: Script, origin: Origin) -> bool:
 def device_at(script: Script, at: ast.AST, loops: Iterable[Loop]) -> ast.expr | None:
     """The device to which loops move their batches, if it can be named at `at`.
 
-    None when there is no move, several devices, or the name means nothing there.
+    None when there is no move, several devices, or the name means nothing there: the
+    number of a GPU that may be missing, as where `if cuda:` stands before a move.
     """
-    devices = {
-        script.text(move.device): move.device
-        for move in script.moves_in(loops)
-        if move.device is not None
-    }
+    moves = [move for move in script.moves_in(loops) if move.device is not None]
+    devices = {script.text(m.device): m.device for m in moves if m.device is not None}
     if len(devices) != 1:
         return None
     device = next(iter(devices.values()))
+    if any(may_be_missing(script, move) for move in moves):
+        return None
     if not script.index.holds(device) and not isinstance(device, ast.Constant):
         return None
     return device if is_set_at(script, device, at) else None
+
+
+def is_guarded(script: Script, move: Move) -> bool:
+    """Whether a move stands behind a test: `if args.cuda: x = x.cuda()`."""
+    for above in script.index.ancestors(move.call):
+        if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        if isinstance(above, (ast.If, ast.IfExp)):
+            test = ast.unparse(above.test)
+            if "__name__" not in test:
+                return True
+    return False
+
+
+def may_be_missing(script: Script, move: Move) -> bool:
+    """Whether a move may name, behind a test, what a machine without a GPU lacks.
+
+    `if cuda: x = x.to(rank)`, where `torch.device(0)` raises without one.
+    """
+    if move.device is None or not is_guarded(script, move):
+        return False
+    return not _names_one(script, move.device)
+
+
+def _names_one(script: Script, device: ast.expr) -> bool:
+    """Whether `torch.device(…)` takes it on every machine: a device, or its name."""
+    origins = script.resolver.origins(device)
+    return bool(origins) and all(
+        o.expression is not None
+        and (_makes_device(script, o.expression) or is_text(o.expression))
+        for o in origins
+    )
 
 
 def is_torch_device(script: Script, node: ast.expr) -> bool:

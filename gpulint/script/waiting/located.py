@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpulint.index import Target, Where
-from gpulint.index.walk import dotted, walk
+from gpulint.index.walk import dotted, is_text, walk
 from gpulint.script.branches import branches_of
 from gpulint.script.loading.prepared import sends_models
 from gpulint.script.neighbours import run_together
@@ -134,9 +134,3 @@ def _of_training(script: Script, value: ast.expr, loop: Loop) -> bool:
         return True
     mine = set(script.definitions(value))
     return any(mine & differentiated(script, call) for call in loop.backward)
-
-
-def is_text(node: ast.expr) -> bool:
-    """A string, with values in it or without."""
-    text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-    return text or isinstance(node, ast.JoinedStr)

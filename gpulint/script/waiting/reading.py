@@ -7,15 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import Target, Where
-from gpulint.index.walk import dotted
+from gpulint.index.walk import dotted, is_text
 from gpulint.script.every_step import Part, is_latch
 from gpulint.script.training.losses import differentiated
-from gpulint.script.waiting.located import (
-    is_text,
-    moves_anything,
-    moves_batch,
-    on_device,
-)
+from gpulint.script.waiting.located import moves_anything, moves_batch, on_device
 from gpulint.script.waiting.members import SAME_PLACE
 
 if TYPE_CHECKING:
