@@ -32,8 +32,8 @@ What GPU106 leaves out as well: waits behind `if step % n == 0` or an option tha
 off by default, on values that are on the host already, for the actions of an
 environment, in code that measures time around `synchronize()`, on the way to a file,
 and outputs that an evaluation collects on the host. Training loops inside another loop
-are steps of their own. Of low confidence is a read beside a call that may wait as long,
-as that of an object that is not known, which gets the outputs.
+are steps of their own. Of low confidence is a read of an evaluation beside a call that
+may wait as long, as that of an object that is not known, which gets the outputs.
 
 ## Source
 The synchronising calls: `torch.cuda.set_sync_debug_mode` and the PyTorch performance
@@ -78,6 +78,7 @@ class PerSampleSync(Rule):
             step = "training" if loop.train else "evaluation"
             related = {w.at: "waits as well" for w in waits if w.at is not waits[0].at}
             outside = (w for w in waits if not script.index.holds(w.node))
+            sure = loop.train or any(w.clear for w in waits)
             related.update((w.node, "waits here") for w in outside)
             yield self.finding(
                 script,
@@ -86,5 +87,5 @@ class PerSampleSync(Rule):
                 f"{named(script, waits)}",
                 related=related.items(),
                 severity=Severity.WARNING if loop.train else Severity.NOTE,
-                confidence=None if any(w.certain for w in waits) else Confidence.LOW,
+                confidence=None if sure else Confidence.LOW,
             )

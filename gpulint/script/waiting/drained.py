@@ -189,13 +189,19 @@ def stands_clear(script: Script, parts: Sequence[Part], number: int) -> bool:
     """Whether the step is seen to wait for nothing behind a part, until a model runs.
 
     Up to the next pass, or the end of the step, no object that is not known is given
-    what may be on the device: it may wait as long. Losses do not, nor does a list.
+    what may be on the device: it may wait as long. Losses do not, nor does a list. In a
+    loop inside the step that goes for each of its rounds.
     """
     here = parts[number].node
-    around = {here, *walk(here), *script.of(here).index.ancestors(here)}
+    above = list(script.of(here).index.ancestors(here))
+    around = {here, *walk(here), *above}
+    turns = next((a for a in above if isinstance(a, _ROUNDS)), None)
+    of_round = set(walk(turns)) if turns is not None and parts[number].inner else None
     for part in parts[number:]:
         call = part.node
         if call in around or not isinstance(call, ast.Call):
+            continue
+        if of_round is not None and call not in of_round:
             continue
         if is_pass(script, call) or _OPTIMIZES.search(dotted(call.func) or ""):
             return True

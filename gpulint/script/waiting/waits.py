@@ -65,11 +65,6 @@ class Wait(NamedTuple):
     clear: bool = True
 
     @property
-    def certain(self) -> bool:
-        """Whether the step is seen to wait for nothing else as long."""
-        return self.sure and self.clear
-
-    @property
     def rank(self) -> tuple[bool, bool, int, int]:
         """Sort key: inner loops first, then the loop's own body, then the order."""
         outside = self.helper is not None
