@@ -102,7 +102,6 @@ from gpulint.script.loading.pinning import (
     compared_device,
     gains,
     has_no_workers,
-    needs_tuple,
     pin_condition,
     settings_ask_for_none,
     unpinned,
@@ -112,6 +111,7 @@ from gpulint.script.loading.sent import (
     sends_labels_alone,
     sends_strided_alone,
 )
+from gpulint.script.loading.tuple_batches import needs_tuple
 from gpulint.script.rewriting.edits import Edit, Replace, ReplaceCode, Rewrite
 from gpulint.script.rewriting.syntax import set_keywords
 from gpulint.script.samples.generated import made_by_objects
@@ -154,10 +154,7 @@ class UnpinnedLoader(Rule):
         if made is not None and withheld is None:
             what = script.text(made.func)
             withheld = f"what `{what}` gives may be on the device already"
-        whole = needs_tuple(script, loader)
-        if whole is not None and withheld is None:
-            line = getattr(whole, "lineno", 0)
-            withheld = f"line {line} needs a tuple, of which pinning may make a list"
+        withheld = withheld or needs_tuple(script, loader)
         return self.finding(
             script,
             loader.call.func,

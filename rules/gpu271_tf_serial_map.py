@@ -74,7 +74,7 @@ from gpulint.index.build import last_name
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.frameworks.tf_mapped import Mapped, gives_up_order
-from gpulint.script.frameworks.tf_names import autotune, maps_at_once
+from gpulint.script.frameworks.tf_names import autotune, lacks_autotune, maps_at_once
 from gpulint.script.frameworks.tf_pipelines import is_looked_at, spot
 from gpulint.script.frameworks.tf_steps import trains
 from gpulint.script.loading.loader_options import has_reason
@@ -121,7 +121,8 @@ class TfSerialMap(Rule):
     def _finding(self, script: Script, call: ast.Call, mapped: Mapped) -> Finding:
         code, imports = autotune(script)
         edit = Replace(call, set_keywords(num_parallel_calls=code))
-        withheld = "the function changes what the next element finds"
+        changes = "the function changes what the next element finds"
+        withheld = changes if mapped.keeps else lacks_autotune(script)
         exact = mapped.exact and not gives_up_order(script, call)
         parallel = not (mapped.draws or mapped.python) and maps_at_once(script)
         behind = map(last_name, script.pipelines.behind(call))
@@ -136,8 +137,8 @@ class TfSerialMap(Rule):
             script,
             spot(call),
             STATELESS if mapped.exact or parallel else SERIAL,
-            fix=None if mapped.keeps else Rewrite(TITLE, (edit,), imports),
-            withheld=withheld if mapped.keeps else None,
+            fix=None if withheld else Rewrite(TITLE, (edit,), imports),
+            withheld=withheld,
             evidence=[(node, note) for node, note in reasons if node is not None],
             effect=Effect.EXACT if exact else Effect.RANDOM,
             severity=Severity.NOTE if mapped.exact else None,

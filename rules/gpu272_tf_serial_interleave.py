@@ -48,7 +48,7 @@ from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.frameworks.tf_mapped import Mapped, gives_up_order
-from gpulint.script.frameworks.tf_names import autotune
+from gpulint.script.frameworks.tf_names import autotune, lacks_autotune
 from gpulint.script.frameworks.tf_pipelines import spot
 from gpulint.script.frameworks.tf_steps import trains
 from gpulint.script.rewriting.edits import Replace, Rewrite
@@ -67,13 +67,15 @@ class TfSerialInterleave(Rule):
         for call in script.pipelines.named("interleave"):
             if not script.evaluator.argument(call, "num_parallel_calls", 3).absent:
                 continue
+            withheld = lacks_autotune(script)
             code, imports = autotune(script)
             edit = Replace(call, set_keywords(num_parallel_calls=code))
             yield self.finding(
                 script,
                 spot(call),
                 "`interleave` reads in one thread: `num_parallel_calls` is not set",
-                fix=Rewrite(TITLE, (edit,), imports),
+                fix=None if withheld else Rewrite(TITLE, (edit,), imports),
+                withheld=withheld,
                 effect=Effect.EXACT if _keeps_order(script, call) else Effect.RANDOM,
                 confidence=None if trains(script) else Confidence.LOW,
             )

@@ -45,7 +45,11 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
-from gpulint.script.frameworks.tf_names import autotune, may_optimize_itself
+from gpulint.script.frameworks.tf_names import (
+    autotune,
+    lacks_autotune,
+    may_optimize_itself,
+)
 from gpulint.script.frameworks.tf_pipelines import gives_batches, is_looked_at, spot
 from gpulint.script.rewriting.edits import Replace, Rewrite
 
@@ -62,6 +66,7 @@ class TfNoPrefetch(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each dataset that steps take batches of."""
         unsure = may_optimize_itself(script)
+        withheld = lacks_autotune(script)
         for call in script.pipelines.operations:
             if self._is_end(script, call):
                 code, imports = autotune(script)
@@ -73,7 +78,10 @@ class TfNoPrefetch(Rule):
                     script,
                     spot(call),
                     "no batch is made ahead: `prefetch` is not the last operation",
-                    fix=Rewrite(TITLE, (Replace(call, ahead),), imports),
+                    fix=None
+                    if withheld
+                    else Rewrite(TITLE, (Replace(call, ahead),), imports),
+                    withheld=withheld,
                     confidence=Confidence.LOW if unsure else None,
                 )
 

@@ -935,8 +935,12 @@ def test_what_an_imported_file_imports_of_packages(tmp_path: Path) -> None:
         ("tasks.heat", {"pde/tasks/a.py": "", "requirements.txt": "tasks\n"}, HIGH),
         ("json.heat", {"pde/json/waves.py": ""}, HIGH),
         ("tasks", {"pde/tasks/waves.py": ""}, HIGH),
+        ("src.heat", {"src/waves.py": "", "setup.cfg": "where = src\n"}, LOW),
     ],
-    ids=["nowhere", "there", "no folder", "built", "required", "library", "package"],
+    ids=[
+        *("nowhere", "there", "no folder", "built", "required", "library", "package"),
+        "source folder",
+    ],
 )
 def test_modules_that_no_folder_of_their_package_has(
     tmp_path: Path, module: str, files: dict[str, str], sure: Confidence

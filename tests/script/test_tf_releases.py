@@ -91,6 +91,14 @@ def test_autotune_of_an_older_release() -> None:
     assert "num_parallel_calls=tf.data.experimental.AUTOTUNE" in text
 
 
+def test_a_release_without_autotune() -> None:
+    packages = (("tensorflow", Range((1, 12), (1, 12))),)
+    its = found(MAP, packages, "GPU271", "GPU272", "GPU273")
+    assert its
+    assert {f.fix for f in its} == {None}
+    assert all("TensorFlow 1.13" in (f.fix_withheld or "") for f in its)
+
+
 DATA = """\
 import tensorflow as tf
 

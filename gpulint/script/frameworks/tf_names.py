@@ -27,6 +27,7 @@ _OF_FIRST_KERAS = re.compile(
 _ESTIMATORS = ("tensorflow.estimator.", "tensorflow.compat.v1.estimator.")
 PARALLEL_MAPS = (2, 6)
 OWN_OPTIMIZATIONS = (2, 11)  # parallel maps and prefetching of its own, by default
+AUTOTUNE_FIRST = (1, 13)
 AUTOTUNE_SINCE = (2, 4)  # before that it is in tf.data.experimental
 # One module under several names: the later ones stand for the first.
 _SAME = (
@@ -138,6 +139,15 @@ def may_optimize_itself(script: Script) -> bool:
     """Whether the newest TensorFlow that is allowed makes batches ahead itself."""
     highest = script.releases("tensorflow").highest
     return highest is None or highest >= OWN_OPTIMIZATIONS
+
+
+def lacks_autotune(script: Script) -> str | None:
+    """Why tf.data may not choose a number itself: an old TensorFlow is allowed."""
+    oldest = script.releases("tensorflow").lowest
+    if not _below(oldest, AUTOTUNE_FIRST) or oldest is None:
+        return None
+    release = ".".join(map(str, oldest))
+    return f"`AUTOTUNE` needs TensorFlow 1.13, the project allows {release}"
 
 
 def autotune(script: Script) -> tuple[str, tuple[str, ...]]:

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpulint.index import Move, Origin, Target, Value, Values
-from gpulint.index.walk import children, dotted, walk
+from gpulint.index.walk import dotted, walk
 from gpulint.script.branches import all_of, in_body
 from gpulint.script.frameworks.trainers import feeds_no_gpu
 from gpulint.script.loading.batch_objects import holds_expanded, nothing_to_pin
@@ -111,31 +111,6 @@ def changed_in_dataset(script: Script, loader: Loader) -> ast.AST | None:
                     for d in script.definitions(n)
                 ):
                     return node
-    return None
-
-
-def needs_tuple(script: Script, loader: Loader) -> ast.AST | None:
-    """Where a loop takes a collated batch for a tuple: pinning may make it a list."""
-    if not loader.argument("collate_fn").given:
-        return None
-    for loop in loader.loops:
-        whole = {t for _, t in loop.items if isinstance(t, ast.Name)}
-        for node in walk(loop.node):
-            if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
-                continue
-            if whole.isdisjoint(d.node for d in script.definitions(node)):
-                continue
-            above = script.index.parent(node)
-            if isinstance(above, ast.Call) and len(above.args) > 1:
-                tested = dotted(above.func) == "isinstance"
-                if tested and "tuple" in map(dotted, walk(above.args[1])):
-                    return above
-            if (
-                isinstance(above, ast.BinOp)
-                and isinstance(above.op, ast.Add)
-                and any(isinstance(n, ast.Tuple) for n in children(above))
-            ):
-                return above
     return None
 
 

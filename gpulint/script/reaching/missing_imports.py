@@ -25,6 +25,8 @@ _MAKES_NAMES = re.compile(
 _BUILT = re.compile(r"^_|version|_pb2|ext|cuda|cpp|native|build|generated")
 # Packages whose names projects have for folders of their own as well.
 _PACKAGES = frozenset("datasets evaluate keras tokenizers torch transformers".split())
+# What texts name as places in a project, and nobody installs.
+_FOLDERS = frozenset("src lib libs scripts".split())
 # What modules of training code are called, and packages that are installed seldom.
 _PLAIN_WORDS = frozenset(
     "attention augment augmentation augmentations base batch block blocks builder "
@@ -232,11 +234,9 @@ def _lies_nowhere(index: FileIndex, module: str) -> bool:
     head, _, rest = module.partition(".")
     if project is None or not rest or index.member(module) is not None:
         return False
-    if (
-        head in sys.stdlib_module_names
-        or head in _PACKAGES
-        or _is_required(index, head, True)
-    ):
+    if head in sys.stdlib_module_names or head in _PACKAGES:
+        return False
+    if head not in _FOLDERS and _is_required(index, head, True):
         return False
     folders = {parent for path in project.files for parent in path.parents}
     named = [f for f in folders if f.name == head and f.is_relative_to(project.root)]
