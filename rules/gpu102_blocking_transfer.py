@@ -80,6 +80,7 @@ from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Target
+from gpulint.index.build import last_name
 from gpulint.index.walk import COMPREHENSIONS, FUNCTIONS, LOOPS, dotted, walk
 from gpulint.rule import Hardware, Rule, StepLoops
 from gpulint.script import Script
@@ -244,6 +245,8 @@ def _condition(script: Script, transfer: Transfer) -> tuple[str, tuple[str, ...]
     """Code that is true where the copy goes to CUDA, and imports it needs."""
     device = transfer.device
     free = device is not None and script.devices.is_free(device)
+    if last_name(transfer.call) == "cuda":
+        return "True", ()  # it raises for another device
     if transfer.target is Target.CUDA and not free:
         return "True", ()
     if isinstance(device, (ast.Call, ast.IfExp)):
