@@ -114,7 +114,11 @@ from gpulint.script.modelling.model_size import (
     is_tiny,
     waits_for_launches,
 )
-from gpulint.script.modelling.models import constructors, trained_models
+from gpulint.script.modelling.models import (
+    constructors,
+    is_sharded_in_half,
+    trained_models,
+)
 from gpulint.script.modelling.networks import (
     are_seen,
     has_products,
@@ -255,6 +259,8 @@ def _may_be_small(script: Script) -> bool:
         return all(step.forward is None for step in steps)  # numbers that are fitted
     if script.precision.named_amp is not None:
         return True  # a switch may make the whole model half
+    if is_sharded_in_half(script):
+        return True
     if any(map(imports_environments, programs(script))):
         return True  # small networks of many small operations
     return not surely_multiplies(script) or steps_by_cells(script)

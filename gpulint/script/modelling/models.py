@@ -6,8 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpulint.index.build import last_name
 from gpulint.index.walk import dotted, walk
 from gpulint.script.numerics.precision import names_half
+from gpulint.script.numerics.reached import reached_from
 from gpulint.script.training.training_step import find_steps
 
 if TYPE_CHECKING:
@@ -67,6 +69,19 @@ def is_cast_elsewhere(script: Script) -> bool:
         f for c in calls for f in script.resolver.calls.callees(c)
     )
     return any(map(names_half, walk(*functions)))
+
+
+def is_sharded_in_half(script: Script) -> bool:
+    """Whether what makes a trained model leads to a policy of mixed precision.
+
+    `model, _ = build(config)`, where `build` hands it to what shards it.
+    """
+    made = [call for call in constructors(script) if call is not None]
+    around = [script.of(call).index.function(call) for call in made]
+    makers = [f for call in made for f in script.resolver.calls.callees(call)]
+    makers += [f for f in around if f is not None]
+    calls = (c for c in walk(*reached_from(script, makers)) if isinstance(c, ast.Call))
+    return any((last_name(call) or "").startswith("MixedPrecision") for call in calls)
 
 
 def makers(script: Script, model: ast.expr) -> Iterator[ast.Call | None]:
