@@ -31,8 +31,9 @@ None: deleting the line is easy, and who wrote it knows what it waits for.
 A pause whose length is not known, or whose comment says that it cools the GPU; behind a
 condition other than `if step % n == 0` or the main rank, after an exception, and where
 another process is waited for in a loop of its own. Questions in some steps only, or
-between whole trainings. After training, a pause shorter than half a minute. Before
-training. Environments of reinforcement learning, which are shown at their own speed.
+between whole trainings. Pauses shorter than 0.1 s that not every step makes, and after
+training those shorter than half a minute. Before training. Environments of
+reinforcement learning, which are shown at their own speed.
 
 ## Source
 Gao et al., "An Empirical Study on Low GPU Utilization of Deep Learning Jobs", ICSE

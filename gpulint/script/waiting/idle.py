@@ -26,6 +26,7 @@ _ASKS = (
     "IPython.embed",
     "code.interact",
 )
+SHORT = 0.1  # seconds that are nothing but in every step
 LONG = 30  # seconds after training: less may let a log or an upload come to its end
 _MAIN_RANK = re.compile(r"rank|main_process|is_master|is_main", re.IGNORECASE)
 _REASON = re.compile(r"cool|therm|temperature|rate.?limit|quota", re.IGNORECASE)
@@ -94,7 +95,10 @@ def _in_loop(script: Script, call: ast.Call) -> Idle | None:
     if _has_reason(script, call):
         return None
     kind: Kind = "step" if loop.train else "epoch"
-    return Idle(call, kind if often else "sometimes", seconds, loop.node)
+    kind = kind if often else "sometimes"
+    if kind != "step" and seconds is not None and seconds < SHORT:
+        return None
+    return Idle(call, kind, seconds, loop.node)
 
 
 def _guards(script: Script, call: ast.Call, loop: Loop) -> Iterator[ast.AST]:
