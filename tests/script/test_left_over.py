@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -374,3 +375,34 @@ def test_files_that_only_unused_files_import(
         (tmp_path / name).write_text(lines)
     found = confidences(tmp_path, "GPU106")
     assert [c is Confidence.LOW for c in found.values()] == [not seen]
+
+
+CELLS = """
+import torch
+
+
+class Trainer:
+    def train(self, model, loader, optimizer):
+        for image in loader:
+            model(image.to("cuda") * torch.ones(8, 16).to("cuda")).sum().backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "more, found",
+    [("", False), ("Trainer().train(model, loader, optimizer)\n", True)],
+)
+def test_classes_of_a_notebook_that_nothing_makes(
+    tmp_path: Path, more: str, found: bool
+) -> None:
+    cells = [CELLS, f"model, loader, optimizer = start()\n{more}"]
+    made = [
+        {"cell_type": "code", "source": text, "metadata": {}, "outputs": []}
+        for text in cells
+    ]
+    path = tmp_path / "guide.ipynb"
+    path.write_text(json.dumps({"cells": made, "metadata": {}, "nbformat": 4}))
+    rule = find_rule("GPU104")
+    assert rule is not None
+    assert bool(check_path(path, Options((rule,))).findings) is found

@@ -170,7 +170,7 @@ def has_no_workers(loader: Loader) -> bool:
     its, asked = loader.values("num_workers"), workers.direct
     if not its.known and isinstance(asked, ast.Attribute):
         its = loader.evaluator.command_line.beside(asked)
-    return its.all_in(0)
+    return its.all_in(0, None) and not its.all_in(None)  # a None is replaced before
 
 
 def settings_ask_for_none(loader: Loader) -> bool:

@@ -29,7 +29,7 @@ def left_over(script: Script, rows: Iterable[int]) -> set[int]:
     """Which lines stand in a function, class or method that no file of a project names.
 
     Only in modules that other files import, of projects that are no library: what
-    these offer is for others to call.
+    these offer is for others to call. And in notebooks, which nobody imports.
     """
     around = {row: _around(script.index, row) for row in rows}
     unused = {kept for kept in set(around.values()) if _is_left_over(script, kept)}
@@ -39,10 +39,13 @@ def left_over(script: Script, rows: Iterable[int]) -> set[int]:
 
 
 def _is_left_over(script: Script, kept: Kept | None) -> bool:
-    project = script.index.project
-    if project is None or kept is None or not has_plain_decorators(script.index, kept):
+    if kept is None or not has_plain_decorators(script.index, kept):
         return False
-    if is_offered(script, kept.name):
+    if script.source.path.suffix == ".ipynb":
+        by_name = script.source.has(BY_OWN_NAME) or script.source.has(BY_NAME)
+        return not by_name and not _named_in(script.index, kept)
+    project = script.index.project
+    if project is None or is_offered(script, kept.name):
         return False
     said = (*IMPORTS, f'"{kept.name}"', f"'{kept.name}'")
     if _named_in(script.index, kept) or any(map(project.mentions, said)):
