@@ -49,8 +49,9 @@ the test is one of an argument's type. What is made once, before the loop, costs
 worth saying; what a generator of the host draws has to be drawn there, and what is
 filled element by element before it is joined is filled faster. Of low confidence: what
 only some steps make, behind a test of the data (`if mask.sum() > 0:`, `if len(boxes) ==
-0:`), and what a module makes of which no program is seen that trains or evaluates and
-makes it whatever its options are. Without a fix: a host tensor that takes the gradient
+0:`), a zero that stands in for a term of the loss which is left out, and what a
+module makes of which no program is seen that trains or evaluates and makes it whatever
+its options are. Without a fix: a host tensor that takes the gradient
 (`requires_grad=True`) would become another leaf, the legacy constructors
 (`torch.FloatTensor(n)`) take no CUDA device, and NumPy has no device at all.
 
@@ -96,6 +97,23 @@ _SPELLINGS = (
 )
 
 
+def _stands_in(script: Script, made: Creation) -> bool:
+    """`else: loss = torch.tensor(0.0).to(device)`, for a term that is left out.
+
+    Whether it is off anywhere is seldom seen, and one number costs little.
+    """
+    if made.name not in ("tensor", "zeros") or len(made.call.args) != 1:
+        return False
+    given = made.call.args[0]
+    number = given.value if isinstance(given, ast.Constant) else None
+    if number != (0 if made.name == "tensor" else 1):
+        return False
+    statement = script.index.statement(made.call)
+    above = script.index.parent(statement)
+    branches = (above.body, above.orelse) if isinstance(above, ast.If) else ()
+    return any(len(branch) == 1 and branch[0] is statement for branch in branches)
+
+
 class CreatedOnHost(Rule):
     """Fires on the factory of `torch.zeros(…).to(device)` where a step runs it."""
 
@@ -138,7 +156,7 @@ class CreatedOnHost(Rule):
         if _draws_on_host(script, made.call):
             return
         withheld = hindrance(script, move, made)
-        in_some_steps = asks_for_data(script, made.call)
+        in_some_steps = asks_for_data(script, made.call) or _stands_in(script, made)
         called = isinstance(runner, Function) and runner.name in _CALLED
         sure = not called or is_surely_made(script, runner)
         name = script.text(made.call.func)

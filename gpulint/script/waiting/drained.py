@@ -158,14 +158,29 @@ def follows_stop(
 ) -> bool:
     """Whether the host has waited before a part, which reads once, for most of a step.
 
-    From one of the stops on only single operations are queued.
+    From one of the stops on only single operations are queued: in a loop of the step
+    from one in the same round, if that runs a model.
     """
     part = parts[number]
-    earlier = {s.node for s in stops if not part.inner and runs_with(script, s, part)}
+    turns = _turning(script, part.node) if part.inner else None
+    called = (n for n in walk(turns) if isinstance(n, ast.Call)) if turns else ()
+    if part.inner and not any(is_pass(script, call) for call in called):
+        return False
+
+    def comes_first(stop: Part) -> bool:
+        if turns is None:
+            return runs_with(script, stop, part)
+        same = _turning(script, stop.node) is turns
+        return same and cover([_ways(script, stop)], part.branches)
+
+    earlier = {stop.node for stop in stops if comes_first(stop)}
     for before in reversed(parts[:number] if earlier else ()):
         if before.node in earlier:
             return True
-        if isinstance(before.node, ast.Call) and not is_single(script, before.node):
+        call = before.node
+        if isinstance(call, ast.Call) and not (
+            is_single(script, call) or is_loss(script, call.func)
+        ):
             return False
     return False
 
@@ -185,6 +200,12 @@ def is_single(script: Script, call: ast.Call) -> bool:
     return on_tensor or not queues(script, call)
 
 
+def _turning(script: Script, node: ast.AST) -> ast.AST | None:
+    """The innermost loop around a node, or comprehension."""
+    above = script.of(node).index.ancestors(node)
+    return next((a for a in above if isinstance(a, _ROUNDS)), None)
+
+
 def stands_clear(script: Script, parts: Sequence[Part], number: int) -> bool:
     """Whether the step is seen to wait for nothing behind a part, until a model runs.
 
@@ -193,10 +214,9 @@ def stands_clear(script: Script, parts: Sequence[Part], number: int) -> bool:
     loop inside the step that goes for each of its rounds.
     """
     here = parts[number].node
-    above = list(script.of(here).index.ancestors(here))
-    around = {here, *walk(here), *above}
-    turns = next((a for a in above if isinstance(a, _ROUNDS)), None)
-    of_round = set(walk(turns)) if turns is not None and parts[number].inner else None
+    around = {here, *walk(here), *script.of(here).index.ancestors(here)}
+    turns = _turning(script, here) if parts[number].inner else None
+    of_round = set(walk(turns)) if turns is not None else None
     for part in parts[number:]:
         call = part.node
         if call in around or not isinstance(call, ast.Call):
