@@ -29,7 +29,8 @@ from gpulint.releases import (
 
 _LIMIT = 200_000  # bytes of a file; what to install stands at the top
 _INSTALL = re.compile(
-    r"(?i)install[^.]*(\.(md|rst|txt))?|(setup|get(ting)?[-_]?started)[^.]*\.(md|rst)"
+    r"(?i)install[^.]*(\.(md|rst|txt))?"
+    r"|(setup|get(ting)?[-_]?started|quick[-_]?start)[^.]*\.(md|rst)"
 )
 _IMAGES = re.compile(r"(?i)dockerfile.*")
 _TEXTS = re.compile(
@@ -181,7 +182,9 @@ def has_prose(folder: Path) -> bool:
 def prose(folder: Path) -> list[Path]:
     """The texts of a folder and of its folders of documentation, in order."""
     found = []
-    for inner, names in (("", _TEXTS), ("docs", _INSTALL), ("docker", _IMAGES)):
+    folders = [("", _TEXTS), ("docker", _IMAGES)]
+    folders += [("docs", _INSTALL), ("docs/source", _INSTALL)]
+    for inner, names in folders:
         try:
             inside = sorted((folder / inner).iterdir())
         except OSError:

@@ -74,6 +74,9 @@ class AccelerateRemovedArgument(Rule):
             for use in removed_uses(script, made, REMOVED):
                 withheld = use.why_not_renamed()
                 fix = None if withheld else use.renamed()
+                if use.name == "logging_dir" and not withheld:
+                    withheld = _has_config(use)
+                    fix = None if withheld else fix
                 if fix and use.name == "fp16":
                     fix = _mixed(use)
                     withheld = None if fix else "its value is not a constant"
@@ -87,6 +90,13 @@ class AccelerateRemovedArgument(Rule):
                     severity=use.severity,
                     confidence=use.confidence,
                 )
+
+
+def _has_config(use: Use) -> str | None:
+    """Before 0.21, `project_dir` beside a configuration sets no folder for trackers."""
+    if use.made.argument("project_config").absent:
+        return None
+    return "`project_config` is given, whose `ProjectConfiguration` has `logging_dir=`"
 
 
 def _mixed(use: Use) -> Rewrite | None:

@@ -90,6 +90,7 @@ from gpulint.script.frameworks.lightning import runs_without_grad
 from gpulint.script.modelling.attention import may_hold_attention, takes_padding_mask
 from gpulint.script.rewriting.edits import InsertBefore, Rewrite, Wrap
 from gpulint.script.training.evaluation import (
+    asks_for_volatile,
     called_module,
     graph_builder,
     leaves_evaluation,
@@ -163,6 +164,8 @@ class GradInEval(Rule):
         withheld = _pauses(script, loop)
         if masked:
             withheld = MASKED
+        if script.torch_version is None and asks_for_volatile(loop):
+            withheld = "`volatile` is of torch 0.3, which has no `no_grad`"
         return self.finding(
             script,
             loop.node,

@@ -301,3 +301,8 @@ def test_a_cuda_for_which_no_newer_torch_was_built(
     text = f"conda install pytorch torchvision {cuda} -c pytorch"
     its = found(readme(tmp_path, text))
     assert (its[1] if its is not None else None) == last
+
+
+def test_a_quick_start_in_the_sources_of_the_documentation(tmp_path: Path) -> None:
+    text = "pip install torch==1.8.0\n"
+    assert found(readme(tmp_path, text, "docs/source/quick_start.md")) == ((1, 8), (1, 8))

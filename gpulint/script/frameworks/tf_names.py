@@ -53,10 +53,11 @@ def name_of(script: Script, node: ast.AST | None) -> str:
 
 def is_for_tf1(script: Script) -> bool:
     """Whether the file has what only TensorFlow 1 runs."""
+    names = (*script.index.called_names, *script.index.imports.values())
     return any(
-        name.startswith("tensorflow.contrib.")
+        f"{name}.".startswith("tensorflow.contrib.")
         or (name.startswith("tensorflow.") and name.rpartition(".")[2] in _FIRST)
-        for name in script.index.called_names
+        for name in names
     )
 
 
@@ -143,6 +144,8 @@ def may_optimize_itself(script: Script) -> bool:
 
 def lacks_autotune(script: Script) -> str | None:
     """Why tf.data may not choose a number itself: an old TensorFlow is allowed."""
+    if is_for_tf1(script):
+        return "the script is for TensorFlow 1, which may have no `AUTOTUNE`"
     oldest = script.releases("tensorflow").lowest
     if not _below(oldest, AUTOTUNE_FIRST) or oldest is None:
         return None

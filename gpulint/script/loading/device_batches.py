@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpulint.index import Origin, Target, Where
-from gpulint.index.walk import dotted, walk
+from gpulint.index.walk import FUNCTIONS, dotted, walk
 from gpulint.script.samples.generated import made_on_device
 
 if TYPE_CHECKING:
@@ -75,9 +75,47 @@ def _sends(script: Script, origin: Origin) -> bool:
                 call = Origin(methods["__call__"], "function")
                 return _sends(script, call)
         return any(
-            Where.DEVICE in script.where(v) or _is_read_there(script, v, MAX_PARTS)
+            Where.DEVICE in script.where(v)
+            or _is_read_there(script, v, MAX_PARTS)
+            or _is_filled_there(script, v)
+            or (isinstance(v, ast.Starred) and _spreads_there(script, v.value))
             for v in values
         )
+    return False
+
+
+def _spreads_there(script: Script, value: ast.expr) -> bool:
+    """`TensorDataset(*parts)`, whose parts come of what is, or is put, on the device.
+
+    `parts = tuple(t[chosen] for t in tensors)`, `parts = map(to_device, rows)`.
+    """
+    made = [o.node for o in script.resolver.origins(value)]
+    names = [n for n in walk(*made) if isinstance(n, ast.Name)]
+    return any(
+        Where.DEVICE in script.where(name)
+        or any(
+            isinstance(o.node, FUNCTIONS) and _sends(script, o)
+            for o in script.resolver.origins(name)
+        )
+        for name in names
+    )
+
+
+def _is_filled_there(script: Script, value: ast.expr) -> bool:
+    """Whether a dict is one of moved tensors, by `rows[key] = tensor.to(device)`."""
+    for origin in script.resolver.origins(value):
+        its = script.of(origin.node)
+        function = its.index.function(origin.node)
+        below = walk(function) if function is not None else ()
+        sets = [n for n in below if isinstance(n, ast.Assign)]
+        for held, given in ((n.targets[0], n.value) for n in sets):
+            if not isinstance(held, ast.Subscript) or not isinstance(given, ast.Call):
+                continue
+            move = its.devices.move(given)
+            if move is None or move.target is Target.CPU:
+                continue
+            if any(o.node is origin.node for o in its.resolver.origins(held.value)):
+                return True
     return False
 
 
@@ -102,7 +140,10 @@ def _gives_there(its: Script, call: ast.Call) -> bool:
     if its.index.qualified(call.func) == "torch.load":
         return _is_told_device(its, call)
     if not isinstance(call.func, ast.Attribute):
-        return False
+        called = (origin.node for origin in its.resolver.origins(call.func))
+        below = walk(*(node for node in called if isinstance(node, ast.Lambda)))
+        moves = (its.devices.move(n) for n in below if isinstance(n, ast.Call))
+        return any(move is not None and move.target is not Target.CPU for move in moves)
     move = its.devices.move(call)
     if move is not None and move.target is not Target.CPU:
         return True  # `x.to(self.device)`, in a method that reads

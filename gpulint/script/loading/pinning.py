@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpulint.index import Move, Origin, Target, Value, Values
+from gpulint.index.build import last_name
 from gpulint.index.walk import dotted, walk
 from gpulint.script.branches import all_of, in_body
 from gpulint.script.frameworks.trainers import feeds_no_gpu
@@ -171,6 +172,11 @@ def has_no_workers(loader: Loader) -> bool:
     if not its.known and isinstance(asked, ast.Attribute):
         its = loader.evaluator.command_line.beside(asked)
     return its.all_in(0, None) and not its.all_in(None)  # a None is replaced before
+
+
+def may_be_another(script: Script, device: ast.expr | None) -> bool:
+    """Whether a device is CUDA by a default alone, in whose place another may come."""
+    return device is not None and script.devices.is_free(device)
 
 
 def settings_ask_for_none(loader: Loader) -> bool:
@@ -454,7 +460,10 @@ def pin_condition(script: Script, loader: Loader) -> tuple[str, tuple[str, ...]]
     if device is not None and all(m.device is not None for m in moves):
         return device_condition(script, device)
     if moves and all(
-        m.target is Target.CUDA and not is_guarded(script, m) for m in moves
+        m.target is Target.CUDA
+        and not is_guarded(script, m)
+        and (last_name(m.call) == "cuda" or not may_be_another(script, m.device))
+        for m in moves
     ):
         return "True", ()
     return device_condition(script, None)

@@ -81,11 +81,12 @@ def _is_volatile(script: Script, loop: Loop) -> bool:
     Later releases take it and do nothing.
     """
     oldest = script.torch_version
-    return (
-        oldest is not None
-        and oldest < (0, 4)
-        and any(k.arg == "volatile" for call in loop.calls for k in call.keywords)
-    )
+    return oldest is not None and oldest < (0, 4) and asks_for_volatile(loop)
+
+
+def asks_for_volatile(loop: Loop) -> bool:
+    """Whether a loop was written for torch 0.3, which has no `no_grad`."""
+    return any(k.arg == "volatile" for call in loop.calls for k in call.keywords)
 
 
 def _is_pipeline(script: Script, call: ast.Call) -> bool:
