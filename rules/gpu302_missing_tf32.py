@@ -105,7 +105,7 @@ from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.environments import imports_environments, steps_environment
-from gpulint.script.frameworks.fitted import fitted
+from gpulint.script.frameworks.fitted import fitted, takes_single_samples
 from gpulint.script.frameworks.trainer_calls import Maker, TrainerCall, trainer_calls
 from gpulint.script.frameworks.trainer_precision import may_train_on_gpu
 from gpulint.script.modelling.graphs import is_graph_network
@@ -217,6 +217,7 @@ class MissingTF32(Rule):
         if not made.argument("deterministic").absent:
             withheld = withheld or "the trainer may ask for deterministic algorithms"
         sure = has_sure_products(script, models) and not is_told_narrow(script)
+        sure = sure and not takes_single_samples(made)
         yield self.finding(
             script,
             made.call.func,

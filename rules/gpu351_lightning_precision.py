@@ -81,7 +81,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.frameworks.fitted import fitted
+from gpulint.script.frameworks.fitted import fitted, takes_single_samples
 from gpulint.script.frameworks.trainer_calls import (
     LIGHTNING_TWO,
     NAMES,
@@ -135,6 +135,7 @@ class LightningPrecision(Rule):
         weak = weak or steps_without_gradients(script) is not None
         for made in calls:
             sure = not weak and has_surely_large(script, fitted(made))
+            sure = sure and not takes_single_samples(made)
             build = set_keywords(precision=f"{runtime}.lightning_precision()")
             why = withheld or may_be_first_lightning(made)
             title = "Let the machine choose the precision"
