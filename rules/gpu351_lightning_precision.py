@@ -66,7 +66,8 @@ float64, or acts in an environment. The project uses MinkowskiEngine, whose kern
 float32 only, or a module whose `forward` asserts that format. Graph networks, whose
 steps are gathers and scatters, are of low confidence, as programs in which neither wide
 layers nor a large model by its name are seen, or that write sizes of 64 features and
-fewer alone, and those with an optimizer of their own that asks for no gradients.
+fewer alone, those with an optimizer of their own that asks for no gradients, and steps
+of a single sample, which wait for the host.
 
 ## Source
 Lightning documentation, "N-Bit Precision". The values are those that Lightning 2.6
