@@ -274,9 +274,17 @@ def _trouble_in(source: Source, error: SourceError, options: Options) -> list[Fi
             if "torch" not in source.text:
                 return []  # no release is left that runs with it
             error.meant = True
-        if source.path.suffix == ".py" and not _TRAINS.search(source.text):
+        if _is_a_sketch(source, error):
             error.meant = True
     return list(trouble(source.path, error, options))
+
+
+def _is_a_sketch(source: Source, error: SourceError) -> bool:
+    """Whether a script has no part in training, or leaves out parts of its text."""
+    row = source.text.splitlines()[error.row - 1 : error.row]
+    left_out = any(line.rstrip().endswith(" ...") for line in row)
+    trains = _TRAINS.search(source.text) is not None
+    return source.path.suffix == ".py" and (left_out or not trains)
 
 
 def _is_no_training_code(source: Source, options: Options) -> bool:

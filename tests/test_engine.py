@@ -422,7 +422,14 @@ def test_syntax_counts_where_a_framework_is_named(framework: str) -> None:
     assert finding.code == "GPU000"
 
 
-@pytest.mark.parametrize("line, low", [("print(x)", True), ("loss.backward()", False)])
+@pytest.mark.parametrize(
+    "line, low",
+    [
+        ("print(x)", True),
+        ("loss.backward()", False),
+        ("loss = first(x) + second(x) ...", True),
+    ],
+)
 def test_syntax_of_files_that_train_nothing_is_of_low_confidence(
     line: str, low: bool
 ) -> None:

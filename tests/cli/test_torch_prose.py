@@ -305,4 +305,7 @@ def test_a_cuda_for_which_no_newer_torch_was_built(
 
 def test_a_quick_start_in_the_sources_of_the_documentation(tmp_path: Path) -> None:
     text = "pip install torch==1.8.0\n"
-    assert found(readme(tmp_path, text, "docs/source/quick_start.md")) == ((1, 8), (1, 8))
+    assert found(readme(tmp_path, text, "docs/source/quick_start.md")) == (
+        (1, 8),
+        (1, 8),
+    )
