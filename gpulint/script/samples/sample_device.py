@@ -38,22 +38,41 @@ def made_there(
 def sent_to_device(code: ast.AST) -> ast.AST | None:
     """A move to the device for a sample, or a tensor made there.
 
-    CUDA in worker processes fails.
+    CUDA in worker processes fails. What `device = images[0].device` names is where the
+    images are: what is made or moved there is beside them.
     """
+    beside = _devices_of_tensors(code)
     for node in walk(code):
-        if isinstance(node, ast.Call) and any(
-            k.arg in _PLACES and _is_a_device(k.value) for k in node.keywords
-        ):
+        if not isinstance(node, ast.Call):
+            continue
+        told = [k.value for k in node.keywords if k.arg in _PLACES]
+        if any(_is_a_device(v) and dotted(v) not in beside for v in told):
             return node
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if isinstance(node.func, ast.Attribute):
             if node.func.attr == "cuda":
                 return node
             given = [*node.args, *(k.value for k in node.keywords)]
             if node.func.attr == "to" and any(
-                _DEVICE.search(dotted(a) or "") or is_cuda(a) for a in given
+                (_DEVICE.search(dotted(a) or "") and dotted(a) not in beside)
+                or is_cuda(a)
+                for a in given
             ):
                 return node
     return None
+
+
+def _devices_of_tensors(code: ast.AST) -> set[str]:
+    """The names that some code sets to the devices of tensors, and to nothing else."""
+    found: dict[str, bool] = {}
+    for node in walk(code):
+        if isinstance(node, ast.arg):
+            found[node.arg] = False
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        if isinstance(node, ast.Assign) and isinstance(target, ast.Name):
+            of_tensor = getattr(node.value, "attr", "") == "device"
+            of_tensor = of_tensor and not (dotted(node.value) or "").startswith("self.")
+            found[target.id] = of_tensor and found.get(target.id, True)
+    return {name for name, of_tensor in found.items() if of_tensor}
 
 
 def _is_a_device(node: ast.expr) -> bool:
