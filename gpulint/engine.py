@@ -45,7 +45,7 @@ _IMPORT = re.compile(
 # What has a part in training somewhere; a text without any of it hides little.
 _TRAINS = re.compile(
     r"backward\(|Dataset|DataLoader|rainer\b|GradientTape|Module\b|optim|loss|keras"
-    r"|mindspore|tf\.data",
+    r"|mindspore|tf\.data|\.fit\(|\btrain",
     re.IGNORECASE,
 )
 _DATABRICKS = "# Databricks notebook source"

@@ -243,10 +243,10 @@ def _constant_in(script: Script, device: ast.expr, loop: Loop) -> bool:
 
 def _condition(script: Script, transfer: Transfer) -> tuple[str, tuple[str, ...]]:
     """Code that is true where the copy goes to CUDA, and imports it needs."""
-    device = transfer.device
-    free = device is not None and script.devices.is_free(device)
     if last_name(transfer.call) == "cuda":
         return "True", ()  # it raises for another device
+    device = transfer.device
+    free = device is not None and script.devices.is_free(device)
     if transfer.target is Target.CUDA and not free:
         return "True", ()
     if isinstance(device, (ast.Call, ast.IfExp)):

@@ -72,11 +72,8 @@ class AccelerateRemovedArgument(Rule):
         """One finding for each argument."""
         for made in trainer_calls(script, Maker.ACCELERATOR):
             for use in removed_uses(script, made, REMOVED):
-                withheld = use.why_not_renamed()
+                withheld = use.why_not_renamed() or _has_config(use)
                 fix = None if withheld else use.renamed()
-                if use.name == "logging_dir" and not withheld:
-                    withheld = _has_config(use)
-                    fix = None if withheld else fix
                 if fix and use.name == "fp16":
                     fix = _mixed(use)
                     withheld = None if fix else "its value is not a constant"
@@ -94,7 +91,7 @@ class AccelerateRemovedArgument(Rule):
 
 def _has_config(use: Use) -> str | None:
     """Before 0.21, `project_dir` beside a configuration sets no folder for trackers."""
-    if use.made.argument("project_config").absent:
+    if use.name != "logging_dir" or use.made.argument("project_config").absent:
         return None
     return "`project_config` is given, whose `ProjectConfiguration` has `logging_dir=`"
 

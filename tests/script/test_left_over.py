@@ -391,7 +391,12 @@ class Trainer:
 
 @pytest.mark.parametrize(
     "more, found",
-    [("", False), ("Trainer().train(model, loader, optimizer)\n", True)],
+    [
+        ("", False),
+        ("# Trainer().train(model, loader, optimizer)\n", False),
+        ("Trainer().train(model, loader, optimizer)\n", True),
+        ("%time Trainer().train(model, loader, optimizer)\n", True),
+    ],
 )
 def test_classes_of_a_notebook_that_nothing_makes(
     tmp_path: Path, more: str, found: bool

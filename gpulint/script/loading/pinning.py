@@ -174,11 +174,6 @@ def has_no_workers(loader: Loader) -> bool:
     return its.all_in(0, None) and not its.all_in(None)  # a None is replaced before
 
 
-def may_be_another(script: Script, device: ast.expr | None) -> bool:
-    """Whether a device is CUDA by a default alone, in whose place another may come."""
-    return device is not None and script.devices.is_free(device)
-
-
 def settings_ask_for_none(loader: Loader) -> bool:
     """Whether all numbers of workers that are known are 0, be there others or not."""
     known = loader.values("num_workers").known
@@ -462,8 +457,13 @@ def pin_condition(script: Script, loader: Loader) -> tuple[str, tuple[str, ...]]
     if moves and all(
         m.target is Target.CUDA
         and not is_guarded(script, m)
-        and (last_name(m.call) == "cuda" or not may_be_another(script, m.device))
+        and (last_name(m.call) == "cuda" or not _is_free(script, m))
         for m in moves
     ):
         return "True", ()
     return device_condition(script, None)
+
+
+def _is_free(script: Script, move: Move) -> bool:
+    """Whether a device is CUDA by a default alone, in whose place another may come."""
+    return move.device is not None and script.devices.is_free(move.device)

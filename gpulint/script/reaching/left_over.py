@@ -42,8 +42,9 @@ def _is_left_over(script: Script, kept: Kept | None) -> bool:
     if kept is None or not has_plain_decorators(script.index, kept):
         return False
     if script.source.path.suffix == ".ipynb":
-        by_name = script.source.has(BY_OWN_NAME) or script.source.has(BY_NAME)
-        return not by_name and not _named_in(script.index, kept)
+        magic = re.compile(rf"^[ \t]*# [%!].*\b{kept.name}\b", re.MULTILINE)
+        named = map(script.source.has, (BY_OWN_NAME, BY_NAME, magic))
+        return not any(named) and not _named_in(script.index, kept)
     project = script.index.project
     if project is None or is_offered(script, kept.name):
         return False

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from gpulint.index import Evaluator, FileIndex, Function
-from gpulint.index.walk import dotted, walk
+from gpulint.index.walk import FUNCTIONS, dotted, walk
 
 _DEVICE = re.compile(r"(?i)device|cuda|\bgpu")
 _ON_HOST = frozenset("cpu numpy from_numpy state_dict".split())
@@ -62,17 +63,21 @@ def sent_to_device(code: ast.AST) -> ast.AST | None:
 
 
 def _devices_of_tensors(code: ast.AST) -> set[str]:
-    """The names that some code sets to the devices of tensors, and to nothing else."""
-    found: dict[str, bool] = {}
+    """The names that a function sets to the devices of tensors, and to nothing else."""
+    if not isinstance(code, FUNCTIONS):
+        return set()
+    own: Counter[str] = Counter()
+    all_of: Counter[str] = Counter()
     for node in walk(code):
         if isinstance(node, ast.arg):
-            found[node.arg] = False
-        target = node.targets[0] if isinstance(node, ast.Assign) else None
-        if isinstance(node, ast.Assign) and isinstance(target, ast.Name):
+            all_of[node.arg] += 1
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            all_of[node.id] += 1
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             of_tensor = getattr(node.value, "attr", "") == "device"
-            of_tensor = of_tensor and not (dotted(node.value) or "").startswith("self.")
-            found[target.id] = of_tensor and found.get(target.id, True)
-    return {name for name, of_tensor in found.items() if of_tensor}
+            of_self = (dotted(node.value) or "").startswith("self.")
+            own[node.targets[0].id] += of_tensor and not of_self
+    return {name for name, times in own.items() if times and times == all_of[name]}
 
 
 def _is_a_device(node: ast.expr) -> bool:
