@@ -61,12 +61,13 @@ behind a model that was given all of it, and may have moved it in place; and an
 evaluation that takes the time around waits for the device: it waits anyway, and a copy
 that is only queued would count as work of the model. And batches right behind which the
 step copies something else from ordinary memory (`torch.from_numpy(weights).cuda()`),
-which the device could not make itself, be it an index of NumPy's (`points[:,
-numpy.random.choice(n, k)]`), what the model's `forward` begins with (also a read:
-`max(lengths)`), or a part of the batch that a function of another file moves, asks what
-they hold before a model runs (`if torch.isnan(images).any():`), or fetches sample by
-sample: the host waits there as long. So may a step in which no model is seen to run
-behind the copies: most of those wait for something else.
+which the device could not make itself, be it an index (`points[:,
+numpy.random.choice(n, k)]`, `x[:, [2, 1, 0]]`), a list of numbers made there
+(`torch.tensor([0.5, 0.2], device=x.device)`), what the model's `forward` begins with
+(also a read: `max(lengths)`), or a part of the batch that a function of another file
+moves, asks what they hold before a model runs (`if torch.isnan(images).any():`), or
+fetches sample by sample: the host waits there as long. So may a step in which no model
+is seen to run behind the copies: most of those wait for something else.
 
 ## Source
 PyTorch tutorial "A guide on good usage of `non_blocking` and `pin_memory()`";

@@ -46,16 +46,17 @@ build it), where layers of the program's own make numbers in float32 or a saved 
 imported, and where Keras may run on another backend than TensorFlow. Then it is a note.
 
 ## When not
-Any file of the program names a precision, a policy or a TPU. No convolution and no
-attention is seen: small dense networks gain nothing. Loops that update no weights. The
-confidence is low where neither convolutions of 128 features, other layers of 512 nor a
-large model by its name are seen, nor in the list of layers that is trained; where no
-`tf.function` compiles the steps, which then wait for Python; where the file writes
-numbers that float16 does not hold (`1e-24`); where all that `fit` is given are random
-numbers, for a trial; where the project runs with a TensorFlow before 2.4, whose
-policies were experimental, or with a Keras before 2.4, which has none; where layers of
-the program's own make numbers in float32; and where the model is a class of the project
-whose code does, names float32, or is not large by itself.
+Any file of the program names a precision, a policy, a TPU or `TFTrainingArguments`,
+which have `fp16`. No convolution and no attention is seen: small dense networks gain
+nothing. Loops that update no weights. The confidence is low where neither convolutions
+of 128 features, other layers of 512 nor a large model by its name are seen, nor in the
+list of layers that is trained; where no `tf.function` compiles the steps, which then
+wait for Python; where the file writes numbers that float16 does not hold (`1e-24`);
+where all that `fit` is given are random numbers, for a trial; where the project runs
+with a TensorFlow before 2.4, whose policies were experimental, or with a Keras before
+2.4, which has none; where layers of the program's own make numbers in float32; and
+where the model is a class of the project whose code does, names float32, or is not
+large by itself.
 
 ## Source
 TensorFlow guide, "Mixed precision". Tried with Keras 3.15: `compile` puts a

@@ -19,10 +19,11 @@ None: `model(x, training=False)` gives the same numbers as a tensor, which code 
 takes arrays may not expect; one `model.predict(dataset)` gives all of them at once.
 
 ## When not
-The model is trained in the same loop, or the loop goes over models or epochs. Models
-that are not seen to be of Keras: those of scikit-learn have a `predict` as well. A loop
-of 16 turns or fewer is of low confidence, as a program that needs a Keras before 2.4,
-which keeps the function that it runs and makes no dataset.
+The model is trained in the same loop, or the loop goes over models, epochs or whole
+datasets (`predict(test_dataset)`). Models that are not seen to be of Keras: those of
+scikit-learn have a `predict` as well. A loop of 16 turns or fewer is of low confidence,
+as a program that needs a Keras before 2.4, which keeps the function that it runs and
+makes no dataset.
 
 ## Source
 Keras documentation, `Model.predict` ("not intended for use inside of loops") and the
@@ -32,6 +33,7 @@ Keras FAQ, "What's the difference between Model methods predict() and __call__()
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding
@@ -44,6 +46,7 @@ from gpulint.script.frameworks.tf_steps import is_keras_model
 
 FEW_TURNS = 16
 _TRAINS = frozenset("fit train_on_batch load_weights compile".split())
+_WHOLE = re.compile(r"data_?set$|loader$|generator$|(^|_)(ds|gen)$", re.IGNORECASE)
 
 
 class TfPredictInLoop(Rule):
@@ -58,7 +61,9 @@ class TfPredictInLoop(Rule):
             if loop is None or not isinstance(call.func, ast.Attribute):
                 continue
             model = call.func.value
-            if _changes(model, loop) or not is_keras_model(script, model):
+            if _takes_all(call) or _changes(model, loop):
+                continue
+            if not is_keras_model(script, model):
                 continue
             weak = _is_short(script, loop) or needs_first_keras(script)
             yield self.finding(
@@ -82,6 +87,12 @@ def _loop(script: Script, call: ast.Call) -> ast.For | ast.While | None:
             names = " ".join(dotted(n) or "" for n in walk(target)).lower()
             return above if inside and "epoch" not in names else None
     return None
+
+
+def _takes_all(call: ast.Call) -> bool:
+    """`for dataset in datasets: model.predict(dataset)`, a pass over all of one."""
+    name = dotted(call.args[0]) if call.args else None
+    return bool(_WHOLE.search(name or ""))
 
 
 def _is_short(script: Script, loop: ast.For | ast.While) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
@@ -329,17 +329,45 @@ class Loops:
         return self._steps_through(home, function)
 
     def _steps_through(self, home: FileIndex, function: Function) -> bool:
-        """Whether it goes over batches, and calls what goes backward for each."""
+        """Whether it goes over batches, and calls what goes backward for each.
+
+        Or over numbers, nothing around which goes backward, with whole steps for each:
+        `for _ in range(batches): train_batch(model, optimizer)`.
+        """
         loops = [node for node in walk_scope(function) if isinstance(node, ast.For)]
-        return any(
-            is_backward(inner)
+        over_batches = [
+            loop
             for loop in loops
             if any(LOADER_NAME.search(dotted(n) or "") for n in walk(loop.iter))
             or _draws_batches(home, loop)
-            for call in home.calls_below(loop)
-            for step in self.resolver.calls.callees(call)
-            for inner in self.index.home(step).calls_below(step)
+        ]
+        calls = (call for loop in over_batches for call in home.calls_below(loop))
+        if any(map(is_backward, self._below(calls))):
+            return True
+        counting = [loop for loop in loops if _counts(loop)]
+        stepping = [loop for loop in counting if self._takes_steps(home, loop)]
+        around = [
+            call
+            for call in home.calls_below(function)
+            if not any(home.inside(call, loop) for loop in stepping)
+        ]
+        return bool(stepping) and not any(
+            map(is_backward, (*around, *self._below(around)))
         )
+
+    def _takes_steps(self, home: FileIndex, loop: ast.For) -> bool:
+        """Whether functions that a loop calls go backward and step an optimizer."""
+        reached = list(self._below(home.calls_below(loop), depth=2))
+        return any(map(is_backward, reached)) and any(map(is_step, reached))
+
+    def _below(self, calls: Iterable[ast.Call], depth: int = 1) -> Iterator[ast.Call]:
+        """What functions call that are called, and at `depth` 2 those below them."""
+        for call in calls:
+            for function in self.resolver.calls.callees(call):
+                inner = self.index.calls_below(function)
+                yield from inner
+                if depth > 1:
+                    yield from self._below(inner, depth - 1)
 
     def _kind(self, loop: Loop) -> Kind:
         inner = [other for other in self.by_node.values() if other.parent is loop]
@@ -502,6 +530,14 @@ def _is_over_parts(index: FileIndex, loop: LoopNode) -> bool:
     if not isinstance(over, ast.Call) or dotted(over.func) != "range":
         return False
     return len(over.args) == 3 and not any(map(is_step, index.calls_below(loop)))
+
+
+def _counts(loop: ast.For) -> bool:
+    """`for _ in range(batches)`, of a number that is not written there."""
+    over = loop.iter
+    if not isinstance(over, ast.Call) or dotted(over.func) != "range":
+        return False
+    return not all(isinstance(argument, ast.Constant) for argument in over.args)
 
 
 def _draws_batches(index: FileIndex, loop: ast.For) -> bool:

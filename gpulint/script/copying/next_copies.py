@@ -36,6 +36,7 @@ _REDUCES = frozenset("max min amax amin sum mean any all".split())
 _OF_LISTS = frozenset(
     f"torch.{n}" for n in "tensor Tensor FloatTensor LongTensor DoubleTensor".split()
 )
+_MAKES = frozenset({"torch.tensor", "torch.as_tensor"})
 _SETS = frozenset("to cuda train requires_grad_ load_state_dict apply".split())
 
 
@@ -63,7 +64,7 @@ def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
             return runs_with(script, part, last) and _begins_with_wait(script, call)
         waits = call is not None and _copies(script, call)
         waits = waits or _sends_more(script, part, loop)
-        waits = waits or _is_picked_by_array(script, part.node)
+        waits = waits or _is_picked_by_values(script, part.node)
         waits = waits or (not works and _reads(script, part, loop))
         if waits and runs_with(script, part, last):
             return True
@@ -189,8 +190,8 @@ def _sends_more(script: Script, part: Part, loop: Loop) -> bool:
     )
 
 
-def _is_picked_by_array(script: Script, node: ast.AST) -> bool:
-    """`points[:, numpy.random.choice(n, k), :]`: the index is copied to the device."""
+def _is_picked_by_values(script: Script, node: ast.AST) -> bool:
+    """`points[:, numpy.random.choice(n, k)]`, `x[:, [2, 1, 0]]`: a copied index."""
     if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
         return False
     cut = node.slice
@@ -198,7 +199,9 @@ def _is_picked_by_array(script: Script, node: ast.AST) -> bool:
     its = script.of(node)
     made = [o.call for part in parts for o in its.resolver.origins(part)]
     arrays = (its.index.qualified(call.func) or "" for call in made if call is not None)
-    return any(map(_ARRAY.match, arrays)) and _is_of_device(its, node.value)
+    written = any(isinstance(part, ast.List) for part in parts)
+    picked = written or any(map(_ARRAY.match, arrays))
+    return picked and _is_of_device(its, node.value)
 
 
 def _is_of_device(script: Script, node: ast.expr) -> bool:
@@ -244,6 +247,8 @@ def _copies(script: Script, call: ast.Call) -> bool:
     Nothing of the batch, which may be queued as well, but what is made anew of its
     lists, and nothing that the device could have made itself.
     """
+    if _is_written_there(script.of(call), call):
+        return True
     move = script.devices.move(call)
     if move is None or move.target is Target.CPU or move.non_blocking is not None:
         return False
@@ -255,3 +260,12 @@ def _copies(script: Script, call: ast.Call) -> bool:
         return True  # `torch.tensor(batch["labels"]).to(device)`
     names = (n for n in walk(move.receiver) if isinstance(n, ast.Name))
     return all(its.batches.loop_of(name) is None for name in names)
+
+
+def _is_written_there(script: Script, call: ast.Call) -> bool:
+    """`torch.tensor([0.485, 0.456, 0.406], device=x.device)`, copied from the host."""
+    values = call.args[0] if call.args else None
+    if not isinstance(values, (ast.List, ast.Tuple)) or not values.elts:
+        return False
+    makes = script.index.qualified(call.func) in _MAKES
+    return makes and script.where(call) == Where.DEVICE
