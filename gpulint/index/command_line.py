@@ -16,7 +16,7 @@ from gpulint.index.resolve import Origin
 if TYPE_CHECKING:
     from gpulint.index.values import Evaluator
 
-_PARSES = frozenset("parse_args parse_known_args parse_intermixed_args".split())
+PARSES = frozenset("parse_args parse_known_args parse_intermixed_args".split())
 _ACTIONS = {"store_true": True, "store_false": False}
 _FLAGS = frozenset("absl.flags.FLAGS tensorflow.app.flags.FLAGS".split())
 MAX_STEPS = 4  # classes that hand options on to their bases
@@ -120,7 +120,7 @@ class CommandLine:
         if isinstance(node, ast.Call) and origin.kind == "expression":
             last = last_name(node)
             first = origin.path == ((0,) if last == "parse_known_args" else ())
-            parses = last in _PARSES and first
+            parses = last in PARSES and first
             parser = getattr(node.func, "value", None)
             shared = isinstance(parser, ast.Attribute)
             return self._options(self.index.home(node), shared) if parses else None

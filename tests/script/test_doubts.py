@@ -499,6 +499,7 @@ for step in range(args.steps):
     [
         ("", "", LOW),
         ("range(args.steps)", "range(first, first + args.steps)", LOW),
+        ("default=2", "default=10", LOW),
         ("default=2", "default=20", HIGH),
         ("default=2", "required=True", HIGH),
         ("range(args.steps)", "range(first, args.steps)", HIGH),
@@ -509,7 +510,7 @@ for step in range(args.steps):
             HIGH,
         ),
     ],
-    ids=["two", "two more", "many", "asked for", "until", "while", "in epochs"],
+    ids=["two", "two more", "ten", "many", "asked for", "until", "while", "in epochs"],
 )
 def test_trainings_of_a_few_steps(old: str, new: str, sure: Confidence) -> None:
     options = Options(select_rules(("GPU106",)))
@@ -1340,3 +1341,54 @@ def test_what_a_package_offers_to_nobody(
     }
     given = {f"../{name}": text for name, text in files.items()}
     assert confidences(tmp_path / "net", given)[19] is sure
+
+
+@pytest.mark.parametrize(
+    "more, sure",
+    [
+        ({}, LOW),
+        ({"other.py": "run('assess')\n"}, LOW),
+        ({"README.md": "Call `assess(model, loader)`.\n"}, LOW),
+        ({"README.md": "Call `net.engine.assess(model, loader)`.\n"}, HIGH),
+        ({"other.py": "from net.engine import Trainer\n\nassess = 1\n"}, LOW),
+        ({"net/__init__.py": "from net.engine import *\n"}, HIGH),
+        ({"conf.yaml": "_target_: net.engine.assess\n"}, HIGH),
+        ({"net/engine.py": "    assess(model, loader)\n"}, HIGH),
+        ({"net/engine.py": "    globals()[args.mode](model, loader)\n"}, HIGH),
+    ],
+)
+def test_what_a_program_of_a_package_leaves_out(
+    tmp_path: Path, more: dict[str, str], sure: Confidence
+) -> None:
+    """Nothing but its command line is for others."""
+    main = (
+        '\n\nif __name__ == "__main__":\n'
+        "    from argparse import ArgumentParser\n\n"
+        "    args = ArgumentParser().parse_args()\n"
+        "    Trainer().fit(model, loader, optimizer)\n"
+    )
+    files = {
+        "setup.py": 'from setuptools import setup\n\nsetup(packages=["net"])\n',
+        "net/__init__.py": "",
+        "other.py": "x = 1\n",
+        ".git/HEAD": "",
+        **more,
+        "net/engine.py": LOOP + main + more.get("net/engine.py", ""),
+    }
+    given = {f"../{name}": text for name, text in files.items()}
+    found = confidences(tmp_path / "net", given)
+    assert (found[11], found[19]) == (HIGH, sure)
+
+
+def test_what_a_module_of_a_package_tries_itself(tmp_path: Path) -> None:
+    """Without a command line it may be there for others to import."""
+    main = '\n\nif __name__ == "__main__":\n    Trainer().fit(m, l, o)\n'
+    files = {
+        "setup.py": 'from setuptools import setup\n\nsetup(packages=["net"])\n',
+        "net/__init__.py": "",
+        "other.py": "x = 1\n",
+        "net/engine.py": LOOP + main,
+        ".git/HEAD": "",
+    }
+    given = {f"../{name}": text for name, text in files.items()}
+    assert confidences(tmp_path / "net", given)[19] is HIGH

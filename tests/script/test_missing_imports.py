@@ -18,6 +18,7 @@ README = {"README.md": "# Net\n\nRun `python main.py`.\n", ".git/HEAD": ""}
     [
         ("from center_loss import CenterLoss", {}, LOW),
         ("import rotation", {}, LOW),
+        ("from checkpoint_saver import CheckpointSaver", {}, LOW),
         ("import numpy, loss_function", {}, LOW),
         ("import focal_loss", {"old/focal_loss.py": ""}, HIGH),
         ("import focal_loss", {"requirements.txt": "focal-loss\n"}, HIGH),
@@ -31,6 +32,7 @@ README = {"README.md": "# Net\n\nRun `python main.py`.\n", ".git/HEAD": ""}
     ids=[
         "from",
         "import",
+        "saver",
         "one of two",
         "elsewhere",
         "required",

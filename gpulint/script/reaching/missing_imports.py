@@ -30,6 +30,7 @@ _FOLDERS = frozenset("src lib libs scripts".split())
 # What modules of training code are called, and packages that are installed seldom.
 _PLAIN_WORDS = frozenset(
     "attention augment augmentation augmentations base batch block blocks builder "
+    "checkpoint checkpoints saver "
     "center class classes common contrastive criterion custom data dataloader "
     "dataloaders dataset decoder discriminator embedding encoder eval evaluation "
     "evaluator feature features focal func funcs function functions generator helper "

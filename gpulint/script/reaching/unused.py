@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Project
 from gpulint.index.build import last_name
+from gpulint.index.command_line import PARSES
 from gpulint.index.module_search import is_run
 from gpulint.index.targets import qualified_name
 from gpulint.index.walk import dotted, walk_scope
@@ -112,11 +113,14 @@ def _is_in_use(script: Script, kept: Kept, depth: int) -> bool:
     project, home, name = script.index.project, script.index, kept.name
     if project is None or not project.files or not project.is_read:
         return True
-    if len(programs(script)) == 1:
-        return True  # nothing of the file is used here
-    if home.source.has(BY_OWN_NAME) or project.mentions(f'"{name}"'):
+    alone = len(programs(script)) == 1  # nothing of the file is used elsewhere
+    if alone and not (is_run(home) and any(map(home.calls_by_name.get, PARSES))):
+        return True  # others may import it
+    if home.source.has(BY_OWN_NAME):
         return True
-    if project.mentions(f"'{name}'"):
+    if project.targeting(qualified_name(home, kept)):
+        return True
+    if not alone and any(project.mentions(f"{q}{name}{q}") for q in "'\""):
         return True
     if isinstance(kept, ast.ClassDef) and may_be_looked_up(script, name):
         return True
@@ -127,7 +131,10 @@ def _is_in_use(script: Script, kept: Kept, depth: int) -> bool:
             *project.in_folder(folder, "*.md"),
             *project.in_folder(folder, "*.rst"),
         ]
-    if any(re.search(rf"\b{name}\b", text_of(path)) for path in texts):
+    # Of a program nobody imports, prose has the name with the program's.
+    of_program = rf"\b{re.escape(home.source.path.stem)}\b.*" if alone else ""
+    named = re.compile(rf"{of_program}\b{name}\b")
+    if any(named.search(text_of(path)) for path in texts):
         return True
     above = [
         f / "__init__.py" for f in home.source.path.parents if root in (f, *f.parents)
@@ -137,7 +144,7 @@ def _is_in_use(script: Script, kept: Kept, depth: int) -> bool:
         return True  # which may pass on all names
     files = map(project.index, project.mentioning(name))
     others = [f for f in files if f is not None and f is not home]
-    if any(_takes(f, home, kept) for f in others):
+    if not alone and any(_takes(f, home, kept) for f in others):
         return True
     reads = [n for n in home.reads.get(name, ()) if not home.inside(n, kept)]
     return not all(
