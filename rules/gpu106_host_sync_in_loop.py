@@ -53,7 +53,8 @@ float64; where there is none (MPS, some XPUs) the sum is a float32. Counts of wh
 numbers are int64. `loss.item() * n` becomes `loss.detach().to(total.dtype) * n`, to
 multiply in float64 as Python does; `loss.item() / n` is left alone, because CUDA
 multiplies by the reciprocal. A value that is not proven to have no dimensions gets
-`.reshape(())`.
+`.reshape(())`. Of the norms that `clip_grad_norm_` gives, which are on the device too,
+none is summed there in projects with `fully_shard` or `DTensor`: theirs may be one.
 
 Where Accelerate moves models and batches, the sum starts on `accelerator.device`.
 

@@ -43,6 +43,8 @@ PLAIN_ATTRIBUTES = frozenset(
 _PARAMETER = re.compile(r"torch\.(\w+\.)*nn\.(parameter\.)?Parameter")
 _MODULES = ("torch.nn.", "torch.optim.", "torch.utils.", "torch.device")
 _FUNCTIONS = ("torch.nn.functional.", "torch.nn.utils.rnn.")
+# Of gradients, which are where their model is.
+NORMS = frozenset("clip_grad_norm_ get_total_norm".split())
 
 
 def result_of(name: str) -> Where | None:
@@ -53,6 +55,8 @@ def result_of(name: str) -> Where | None:
         return Where.DEVICE if name.endswith("Tensor") else Where.PLAIN
     if name.startswith(("np.", "numpy.")):
         return Where.HOST
+    if name.rpartition(".")[2] in NORMS:
+        return Where.UNKNOWN
     if name.startswith(_MODULES) and not name.startswith(_FUNCTIONS):
         return None if is_parameter(name) else Where.PLAIN
     return None

@@ -12,6 +12,7 @@ from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.every_step import EveryStep
 from gpulint.script.rewriting.edits import CannotFix
 from gpulint.script.training.losses import differentiated
+from gpulint.script.waiting.located import is_norm
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -24,6 +25,7 @@ _TRANSPARENT = frozenset(
 )
 
 
+_SHARDS = ("fully_shard", "parallelize_module", "DTensor")
 _BY_NAME = frozenset("locals vars eval exec globals".split())
 
 
@@ -94,6 +96,9 @@ class Sums:
         """The sum under one name. CannotFix names the guard that fails."""
         if self.loop.node.orelse:
             raise CannotFix("the loop has an `else` branch")
+        norms = any(is_norm(self.script, term.wait.value) for term in terms)
+        if norms and any(map(self.script.mentions, _SHARDS)):
+            raise CannotFix("the norm of sharded gradients may be a `DTensor`")
         start = self._start(name, terms)
         self._only_read_by_its_scope(name)
         reads = self._reads(name, start, terms)
@@ -265,6 +270,8 @@ class Sums:
         backward = self.loop.backward
         if any(mine & differentiated(self.script, call) for call in backward):
             return True  # only floating-point tensors have gradients
+        if is_norm(self.script, term.wait.value):
+            return True
         return self.script.scalars.floating(term.wait.value)
 
 

@@ -7,6 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 from gpulint.index import Target, Where
+from gpulint.index.build import last_name
+from gpulint.index.tensor_names import NORMS
 from gpulint.index.walk import dotted, is_text, walk
 from gpulint.script.branches import branches_of
 from gpulint.script.loading.prepared import sends_models
@@ -47,6 +49,17 @@ def on_device(script: Script, value: ast.expr, loop: Loop) -> bool:
     if Where.HOST in where and (where & (Where.UNKNOWN | Where.DEVICE) or batch):
         return False
     return (batch or moves_anything(script)) and _of_training(script, value, loop)
+
+
+def is_norm(script: Script, value: ast.expr) -> bool:
+    """Whether a value is what `clip_grad_norm_` gives: a tensor since torch 1.5."""
+    newest = script.newest_torch
+    if newest is not None and newest <= (1, 4):
+        return False
+    made = [origin.call for origin in script.resolver.origins(value)]
+    return bool(made) and all(
+        call is not None and last_name(call) in NORMS for call in made
+    )
 
 
 def moves_batch(script: Script, loop: Loop) -> bool:
@@ -125,11 +138,15 @@ def moves_anything(script: Script) -> bool:
 
 
 def _of_training(script: Script, value: ast.expr, loop: Loop) -> bool:
-    """Whether a value is a gradient, or what the loop differentiates."""
+    """Whether a value is a gradient or the norm of all, or what is differentiated."""
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         if value.func.attr not in SAME_PLACE:
-            return False
+            break
         value = value.func.value
+    if loop.backward and is_norm(script, value):
+        return True
+    if isinstance(value, ast.Call):
+        return False
     if isinstance(value, ast.Attribute) and value.attr == "grad":
         return True
     mine = set(script.definitions(value))

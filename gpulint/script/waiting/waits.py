@@ -315,7 +315,7 @@ def _may_read(script: Script, node: ast.AST, names: frozenset[str]) -> bool:
         return False
     if node.func.attr not in names or node.args:
         return False
-    return script.where(node.func.value) == Where.UNKNOWN
+    return Where.UNKNOWN in script.where(node.func.value)
 
 
 def _saved(script: Script, node: ast.expr) -> bool:
