@@ -52,7 +52,10 @@ def find_beside(declaring: list[Path], prose: Iterable[Path]) -> Declared | None
     """
     found: list[tuple[Version | None, Version, Path, int]] = []
     pins = [
-        (path, pin) for path in declaring for pin in _PINNED.finditer(text_of(path))
+        (path, pin)
+        for path in declaring
+        for pin in _PINNED.finditer(text_of(path))
+        if "#" not in _before(pin)
     ]
     for path in prose:
         lines = _TOLD.finditer(text_of(path))
@@ -73,6 +76,11 @@ def find_beside(declaring: list[Path], prose: Iterable[Path]) -> Declared | None
     lowest = None if None in lows else min(low for low in lows if low is not None)
     _, _, path, row = found[0]
     return Declared(lowest, path, row, max(highest for _, highest, *_ in found))
+
+
+def _before(pin: re.Match[str]) -> str:
+    """What stands before a pin in its line: behind a `#` it says nothing."""
+    return pin.string[pin.string.rfind("\n", 0, pin.start()) + 1 : pin.start()]
 
 
 def _of_cuda(path: Path) -> Iterator[Declared]:

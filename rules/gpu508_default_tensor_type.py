@@ -44,13 +44,13 @@ from gpulint.rule import Calls, Rule
 from gpulint.script import Script
 from gpulint.script.copying.default_device import (
     DEVICE,
+    LAST_OLD_SAMPLERS,
     TENSOR_TYPE,
     asks_for_version,
     draws_on_host,
     gpu_defaults,
 )
 
-RAISES = (1, 9)  # older samplers had no generator of their own
 DEPRECATED = (2, 1)
 
 
@@ -62,7 +62,7 @@ class DefaultTensorType(Rule):
         """One finding for each call that puts new tensors on the GPU."""
         newest = script.newest_torch
         for call in gpu_defaults(script):
-            if newest is None or newest >= RAISES:
+            if newest is None or newest > LAST_OLD_SAMPLERS:
                 draws = list(draws_on_host(script, call))
                 if draws:
                     yield self._raises(script, call, draws)

@@ -545,6 +545,8 @@ def test_images_of_tensorflow(
         ("timm==0.3.4", "", None, (1, 8)),
         ("timm==0.4.12", "", None, None),
         ("torchvision>=0.9", "", None, None),
+        ("# torchvision==0.9.1", "", None, None),
+        ("torch>=2.1  # not torchvision==0.9.1", "", (2, 1), None),
         ("torch>=1.4\ntorchvision==0.9.1", "", (1, 8), (1, 8)),
         ("torch>=1.4", "pip install timm==0.3.2", (1, 4), (1, 8)),
         ("torch>=2.0", "pip install timm==0.3.2", (2, 0), None),

@@ -87,9 +87,20 @@ def test_extensions_that_a_gone_module_built(
     assert bool(check_path(path, options).findings) is not old
 
 
-def test_modules_that_are_gone_later() -> None:
-    text = "from torchvision.transforms import functional_tensor\n"
-    assert not runs_only_before(script(text), (2, 0))
+@pytest.mark.parametrize(
+    "module, last",
+    [
+        ("torchvision.models.utils", (1, 9)),
+        ("torchtext.legacy", (1, 10)),
+        ("torch._six", (1, 13)),
+        ("torchvision.transforms.functional_tensor", (2, 1)),
+    ],
+)
+def test_the_last_torch_that_has_a_module(module: str, last: tuple[int, int]) -> None:
+    """That of torchvision 0.10 and 0.16, and of torchtext 0.11."""
+    found = script(f"import {module}\n")
+    assert not runs_only_before(found, last)
+    assert runs_only_before(found, (last[0], last[1] + 1))
 
 
 ACCURACY = """

@@ -33,7 +33,12 @@ def found(text: str, package: str, releases: Range, rule: str) -> list[Finding]:
 
 @pytest.mark.parametrize(
     "package, found",
-    [("src/transformers", False), ("transformers", False), ("src/models", True)],
+    [
+        ("src/transformers", False),
+        ("transformers", False),
+        ("transformers/src/transformers", False),
+        ("src/models", True),
+    ],
 )
 def test_a_project_runs_with_its_own_package(
     package: str, found: bool, tmp_path: Path

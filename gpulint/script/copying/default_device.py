@@ -12,6 +12,7 @@ from gpulint.index.walk import dotted, walk
 from gpulint.script.loading.loaders import POSITIONS
 from gpulint.script.loading.worker_state import main_guard
 from gpulint.script.neighbours import imported, programs
+from gpulint.script.reaching.switches import is_switched_off
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -27,6 +28,8 @@ _DRAWS = {
     "torch.utils.data.dataset.random_split": 2,
 }
 _DISTRIBUTED = re.compile(r"^torch\.utils\.data\.(\w+\.)*DistributedSampler$")
+LAST_OLD_SAMPLERS = (1, 8)  # later ones have a generator of their own
+_SETS_TYPE = re.compile(r"\bset_default_tensor_type\b")
 _CUDA_TYPE = re.compile(r"^torch\.cuda\.\w*Tensor$")
 _VERSION = re.compile(r"version", re.IGNORECASE)
 
@@ -92,6 +95,20 @@ def draws_on_host(script: Script, call: ast.Call) -> Iterator[ast.Call]:
     own = [script.index, *imported(script, script.index)]
     for index in dict.fromkeys([*own, *users]):
         yield from _draws_in(script, index)
+
+
+def needs_old_samplers(script: Script) -> bool:
+    """Whether a script puts new tensors on the GPU, and what shuffles then raises.
+
+    By default, as far as is known; what torch up to 1.8 draws, it draws there.
+    """
+    return script.source.has(_SETS_TYPE) and any(
+        script.index.qualified(call.func) == TENSOR_TYPE
+        and not asks_for_version(script, call)
+        and not is_switched_off(script, call)
+        and any(draws_on_host(script, call))
+        for call in gpu_defaults(script)
+    )
 
 
 def _draws_in(script: Script, index: FileIndex) -> Iterator[ast.Call]:

@@ -131,7 +131,10 @@ def removed_uses(
 
 
 def _is_its_own(script: Script, call: ast.Call) -> bool:
-    """Whether the package of a callee lies beside the script, or above it."""
+    """Whether the package of a callee lies beside the script, or above it.
+
+    Also as `transformers/src/transformers`, a checkout in a folder of its own.
+    """
     project = script.index.project
     package = (script.index.qualified(call.func) or "").partition(".")[0]
     if project is None or not package:
@@ -140,7 +143,7 @@ def _is_its_own(script: Script, call: ast.Call) -> bool:
     return any(
         project.lists(folder / place / package / "__init__.py")
         for folder in around
-        for place in ("", "src")
+        for place in ("", "src", package, f"{package}/src")
     )
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 # torchtext) that may have them.
 _GONE = {
     "torch.utils.ffi": (0, 4),
-    "torchtext.legacy": (1, 11),
-    "torchvision.models.utils": (1, 12),
+    "torchtext.legacy": (1, 10),
+    "torchvision.models.utils": (1, 9),
     "torch._six": (1, 13),
     "torchvision.transforms.functional_tensor": (2, 1),
 }

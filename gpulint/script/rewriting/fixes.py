@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING
 
 from gpulint.finding import Effect, Fix
 from gpulint.inline_metadata import leaves_out
+from gpulint.script.copying.default_device import (
+    LAST_OLD_SAMPLERS,
+    needs_old_samplers,
+)
 from gpulint.script.loading.prepared import forks_later
 from gpulint.script.reaching.old_torch import runs_only_before
 from gpulint.script.rewriting.edits import CannotFix, Rewrite, place_of
@@ -53,6 +57,8 @@ def compile_fix(
         return None, f"needs torch {wanted}, the project allows {has}"
     if oldest is None and runs_only_before(script, needed):
         return None, f"needs torch {wanted}, for which an import is too old"
+    if needed > LAST_OLD_SAMPLERS and needs_old_samplers(script):
+        return None, f"needs torch {wanted}, which cannot shuffle here (GPU508)"
     return _compiled(script, rewrite, effect)
 
 
