@@ -76,7 +76,8 @@ Static shapes are wanted: `torch_compile`, TPUs, ONNX. Texts are cut into blocks
 length, the length is at most 32, or at most 128 are padded together. `padding` is an
 option that a user may set. Nothing is trained with a Trainer in this file. Where the
 file names FlashAttention or ModernBERT, which may leave padding out, it is of low
-confidence.
+confidence, and where a language model (`AutoModelForCausalLM`) learns from texts that
+are cut to 128 tokens or fewer: most of them are longer.
 
 ## Source
 Transformers documentation, "Padding and truncation" and `DataCollatorWithPadding`.
@@ -104,7 +105,10 @@ from gpulint.script.samples.tokenized import (
 
 # Models and attention that may leave the padding out themselves.
 _UNPADS = re.compile(r"flash[-_]?att|modern-?bert", re.IGNORECASE)
+# Models that go on with a text: most of the texts that they learn from are long.
+_OF_TEXTS = re.compile(r"CausalLM|LMHeadModel|CausalLanguageModel|ForLanguageModeling")
 LITTLE = 32  # tokens
+CUT = 128  # tokens, to which texts of many sentences are cut
 BATCH = 128  # rows: as many may be one batch of the training too
 ROWS = 1000  # of a batch that `map` gives, if nothing else is said
 
@@ -120,7 +124,8 @@ class HfStaticPadding(Rule):
         if not trainers or wants_one_length(script):
             return
         for tokenizing in find_tokenizing(script):
-            length = _padded_to(script, tokenizing)
+            number = _length(script, tokenizing)
+            length = _padded_to(script, tokenizing, number)
             padding = tokenizing.padding
             if length is None or padding is None:
                 continue
@@ -135,7 +140,7 @@ class HfStaticPadding(Rule):
                 fix=fix,
                 withheld=withheld,
                 related=[(call, "the texts") for call in tokenizing.maps[:1]],
-                confidence=Confidence.LOW if script.source.has(_UNPADS) else None,
+                confidence=Confidence.LOW if _may_gain_nothing(script, number) else None,
             )
 
 
@@ -148,16 +153,28 @@ def _rewrite(
         return None, str(error)
 
 
-def _padded_to(script: Script, tokenizing: Tokenizing) -> str | None:
+def _length(script: Script, tokenizing: Tokenizing) -> int | None:
+    """The number of tokens that the tokenizer is given as the most."""
+    lengths = values(script, tokenizing.call, "max_length")
+    numbers = [v.constant for v in lengths.known if type(v.constant) is int]
+    return numbers[0] if lengths.complete and len(set(numbers)) == 1 else None
+
+
+def _may_gain_nothing(script: Script, number: int | None) -> bool:
+    """Whether the padding may be left out, or most texts cut off and none padded."""
+    cut = number is not None and number <= CUT and script.source.has(_OF_TEXTS)
+    return cut or script.source.has(_UNPADS)
+
+
+def _padded_to(
+    script: Script, tokenizing: Tokenizing, number: int | None
+) -> str | None:
     """How long all texts become, in words; None where each may keep its length."""
     call = tokenizing.call
     padding = values(script, call, "padding")
     if any(v.default for v in padding.known):
         return None
-    lengths = values(script, call, "max_length")
-    numbers = {v.constant for v in lengths.known if type(v.constant) is int}
-    number = numbers.pop() if lengths.complete and len(numbers) == 1 else None
-    if isinstance(number, int) and number <= LITTLE:
+    if number is not None and number <= LITTLE:
         return None
     if padding.all_in("max_length"):
         return f"{number} tokens" if number else "the longest that the model takes"

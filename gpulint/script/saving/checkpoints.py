@@ -35,6 +35,7 @@ OFTEN = 50  # steps: a checkpoint is written in about the time of so many
 SELDOM = 1000  # steps; who saves more seldom waits for less than a percent of the time
 SELDOM_EPOCHS = 10
 
+_REMOVES = ("unlink", "remove")
 _BEST = re.compile(r"^(is_|new_)?(best|success|improved)(_so_far)?$")
 _MODEL = re.compile(
     r"state_?dict|(^|_)(model|net|network|state|ckpt|checkpoint|snapshot|weights)(_|$)",
@@ -112,10 +113,15 @@ def is_save(script: Script, call: ast.Call) -> bool:
 
 
 def _is_of_model(script: Script, call: ast.Call) -> bool:
-    """Whether weights are saved, to a file: not a list of losses, not into memory."""
+    """Whether weights are saved, to a file: not a list of losses, not into memory.
+
+    Nor to a file that only hands them to something, and is removed behind that.
+    """
     if len(call.args) < 2:
         return bool(call.args) and not call.keywords
     value, path = call.args[:2]
+    if _is_removed(script, path):
+        return False
     origins = script.resolver.origins(value)
     for origin in script.resolver.origins(path):
         made = origin.call
@@ -128,6 +134,20 @@ def _is_of_model(script: Script, call: ast.Call) -> bool:
         if isinstance(n, (ast.Attribute, ast.Name))
     }
     return script.modules.is_module(value) or any(map(_MODEL.search, names))
+
+
+def _is_removed(script: Script, path: ast.expr) -> bool:
+    """`path.unlink()` or `os.remove(path)` behind the place, in the same function."""
+    name = dotted(path)
+    for word in _REMOVES if name is not None else ():
+        for call in script.index.calls_by_name.get(word, ()):
+            later = call.lineno > path.lineno
+            if not later or script.index.scope(call) is not script.index.scope(path):
+                continue
+            of_path = isinstance(call.func, ast.Attribute) and call.func.value
+            if name in map(dotted, [*call.args, *([of_path] if of_path else [])]):
+                return True
+    return False
 
 
 def is_pretrained(script: Script, call: ast.Call) -> bool:
