@@ -132,6 +132,7 @@ class HfStaticPadding(Rule):
             if says_why(script, padding, "pad|length|shape|static"):
                 continue
             fix, withheld = _rewrite(script, tokenizing, trainers)
+            weak = _may_gain_nothing(script, number)
             yield self.finding(
                 script,
                 padding,
@@ -140,7 +141,7 @@ class HfStaticPadding(Rule):
                 fix=fix,
                 withheld=withheld,
                 related=[(call, "the texts") for call in tokenizing.maps[:1]],
-                confidence=Confidence.LOW if _may_gain_nothing(script, number) else None,
+                confidence=Confidence.LOW if weak else None,
             )
 
 

@@ -35,7 +35,6 @@ OFTEN = 50  # steps: a checkpoint is written in about the time of so many
 SELDOM = 1000  # steps; who saves more seldom waits for less than a percent of the time
 SELDOM_EPOCHS = 10
 
-_REMOVES = ("unlink", "remove")
 _BEST = re.compile(r"^(is_|new_)?(best|success|improved)(_so_far)?$")
 _MODEL = re.compile(
     r"state_?dict|(^|_)(model|net|network|state|ckpt|checkpoint|snapshot|weights)(_|$)",
@@ -138,16 +137,18 @@ def _is_of_model(script: Script, call: ast.Call) -> bool:
 
 def _is_removed(script: Script, path: ast.expr) -> bool:
     """`path.unlink()` or `os.remove(path)` behind the place, in the same function."""
-    name = dotted(path)
-    for word in _REMOVES if name is not None else ():
-        for call in script.index.calls_by_name.get(word, ()):
-            later = call.lineno > path.lineno
-            if not later or script.index.scope(call) is not script.index.scope(path):
-                continue
-            of_path = isinstance(call.func, ast.Attribute) and call.func.value
-            if name in map(dotted, [*call.args, *([of_path] if of_path else [])]):
-                return True
-    return False
+    name, scope = dotted(path), script.index.scope(path)
+    if name is None:
+        return False
+    removing = [*script.index.calls_by_name.get("unlink", ())]
+    removing += script.index.calls.get("os.remove", ())
+    return any(
+        name in (dotted(call.func.value), *map(dotted, call.args))
+        for call in removing
+        if isinstance(call.func, ast.Attribute)
+        and call.lineno > path.lineno
+        and script.index.scope(call) is scope
+    )
 
 
 def is_pretrained(script: Script, call: ast.Call) -> bool:
