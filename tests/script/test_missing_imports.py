@@ -133,6 +133,29 @@ def test_a_folder_without_an_init_that_lacks_a_module(
     assert confidences(tmp_path, given | files)[12] is sure
 
 
+@pytest.mark.parametrize(
+    "files, sure",
+    [
+        ({}, LOW),
+        ({"old/user.py": "import sys\nsys.path.append('../new')\n"}, LOW),
+        ({"tasks/heat.py": "h = 1\n"}, HIGH),
+        ({"src/tasks/heat.py": "h = 1\n"}, HIGH),
+        ({"old/tasks/heat.py": "h = 1\n"}, HIGH),
+        ({"run.py": "import sys\nsys.path.append('new')\nimport engine\n"}, HIGH),
+        ({"run.sh": "PYTHONPATH=new python old/engine.py\n"}, HIGH),
+    ],
+    ids=["elsewhere", "added", "above", "in src", "beside", "imported", "by a script"],
+)
+def test_a_module_of_another_folder(
+    tmp_path: Path, files: dict[str, str], sure: Confidence
+) -> None:
+    """`old` and `new` are copies of one program; its `tasks` are not the same."""
+    text = f"from tasks.heat import h\n{LOOP}{STARTS}"
+    given = {"old/engine.py": text, "old/tasks/waves.py": "", "new/tasks/heat.py": ""}
+    found = confidences(tmp_path, README | given | files, "old/engine.py")
+    assert found[12] is sure
+
+
 def test_prose_is_full_of_plain_words(tmp_path: Path) -> None:
     prose = "# Net\n\nThe dataset is split.\n"
     files = {

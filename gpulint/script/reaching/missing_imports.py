@@ -228,8 +228,9 @@ def _was_renamed(index: FileIndex, statement: ast.ImportFrom) -> bool:
 def _lies_nowhere(index: FileIndex, module: str) -> bool:
     """Whether a module is of a folder of the project that has no such file anywhere.
 
-    `problems.heat`, where each `problems` of the project has other modules; one that
-    the standard library or a requirement may be is not asked about.
+    `problems.heat`, where each `problems` of the project has other modules, or each
+    beside and above a file that looks nowhere else; one that the standard library or a
+    requirement may be is not asked about.
     """
     project = index.project
     head, _, rest = module.partition(".")
@@ -241,6 +242,10 @@ def _lies_nowhere(index: FileIndex, module: str) -> bool:
         return False
     folders = {parent for path in project.files for parent in path.parents}
     named = [f for f in folders if f.name == head and f.is_relative_to(project.root)]
+    if index.source.path.parent / head in named and not _looks_around(index, project):
+        above = (f for f in index.source.path.parents if f.is_relative_to(project.root))
+        seen = {f / place / head for f in above for place in ("", "src")}
+        named = [f for f in named if f in seen]
     first = rest.partition(".")[0]
     there = (path.name for f in named for path in project.in_folder(f, "*"))
     return bool(named) and first not in {name.partition(".")[0] for name in there}
@@ -290,6 +295,19 @@ def _names_folders(index: FileIndex, project: Project) -> bool:
     """Whether anything of a project says where Python is to look for modules."""
     if project.mentions("sys.path") or index.source.has(ADDS_FOLDERS):
         return True
+    return _is_told_of_folders(index, project)
+
+
+def _looks_around(index: FileIndex, project: Project) -> bool:
+    """Whether a file may look in other folders: itself, or what has its name."""
+    stem = re.compile(rf"\b{re.escape(index.source.path.stem)}\b")
+    adding = map(project.index, project.mentioning("sys.path"))
+    named = any(file is not None and file.source.has(stem) for file in adding)
+    return named or index.source.has(ADDS_FOLDERS) or _is_told_of_folders(index, project)
+
+
+def _is_told_of_folders(index: FileIndex, project: Project) -> bool:
+    """Whether the texts and scripts around a file say where Python is to look."""
     folders = (project.root, index.source.path.parent)
     scripts = (path for f in folders for path in project.in_folder(f, "*.sh"))
     texts = (text_of(path) for path in (*prose(project.root), *scripts))
