@@ -140,7 +140,7 @@ from gpulint.script.modelling.model_size import (
     loses_by_casts,
     waits_for_launches,
 )
-from gpulint.script.modelling.models import is_cast_elsewhere, is_sharded_in_half
+from gpulint.script.modelling.models import is_cast_elsewhere, is_made_in_half
 from gpulint.script.modelling.networks import (
     casts_itself,
     has_phases,
@@ -237,7 +237,7 @@ class MissingAMP(Rule):
         sure = sure and not loses_by_casts(script, step)
         sure = sure and not waits_for_launches(script, step)
         sure = sure and not casts_itself(script) and not is_cast_elsewhere(script)
-        sure = sure and not is_sharded_in_half(script)
+        sure = sure and not is_made_in_half(script)
         try:
             fix = None if withheld else with_autocast(script, step)
         except CannotFix as error:

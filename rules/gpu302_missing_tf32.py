@@ -60,27 +60,28 @@ recurrent layers, which are in TF32 by default, the one layer of a classifier be
 them, layers beside a convolutional model of a package, and embeddings do not. A model
 that is not known may be any network of the program's files, or of a package that they
 make one of by name: a quarter of them has to multiply. Of Lightning it is the module
-that the trainer trains, with the networks that this is given. Models of less than
-10 000 weights (200 000 in linear layers alone) or at most 64 features wide (such
-products wait for memory), Fourier operators trained on derivatives of what they give,
-and models that act in an environment between two steps gain nothing. The optimizer
-holds a picture or a latent tensor, no weights. A function says nothing of devices,
-beside others that do. Models known to have less than 100 000 weights (1 000 000 in
-linear layers, 2 000 000 in those behind small convolutions of pictures of at most
-64 x 64), or that take pictures of at most 28 x 28, gain on large inputs alone, and are
-of low confidence, as those whose products take a GPU of 20 TFLOP/s less time than their
-launches take the host, for the rows of a batch and the pixels of a picture, those whose
-layers or attention may be narrower than 256 features and are neither of a package nor
-of convolutions, and large ones whose linear layers are few beside convolutions or
+that the trainer trains, with the networks that this is given. Models of less than 10
+000 weights (200 000 in linear layers alone) or at most 64 features wide (such products
+wait for memory), Fourier operators trained on derivatives of what they give, and models
+that act in an environment between two steps gain nothing. The optimizer holds a picture
+or a latent tensor, no weights. A function says nothing of devices, beside others that
+do. Models known to have less than 100 000 weights (1 000 000 in linear layers, 2 000
+000 in those behind small convolutions of pictures of at most 64 x 64), or that take
+pictures of at most 28 x 28, gain on large inputs alone, and are of low confidence, as
+those whose products take a GPU of 20 TFLOP/s less time than their launches take the
+host, for the rows of a batch and the pixels of a picture, those whose layers or
+attention may be narrower than 256 features and are neither of a package nor of
+convolutions, and large ones whose linear layers are few beside convolutions or
 recurrent layers: those alone gain. So are graph networks, models with recurrent cells,
 or integrated by a solver of differential equations (`odeint`), or layers that take one
 token of one sample, whose products are those of a single frame, layers of which no size
 is known, models that are not known in a file that writes 64 features and less
 (`hidden_dim=64`), programs that play in an environment, or that name formats of 16
-bits, also in a configuration of Accelerate's launcher, numbers that are fitted without
-a model, and projects that no PyTorch from 1.7 on can run, the first with TF32. A
-constant switches the training off, or it is a trial: a few steps, or a search after
-which the optimizer is put back.
+bits, also in a configuration of Accelerate's launcher, models that are made with a part
+in half precision (`encoder.half()`), numbers that are fitted without a model, and
+projects that no PyTorch from 1.7 on can run, the first with TF32. A constant switches
+the training off, or it is a trial: a few steps, or a search after which the optimizer
+is put back.
 The newest PyTorch that the project allows, or that can run its code, is one of 1.7 to
 1.11, which multiplied in TF32 by default. The model is float64, the script runs on the
 CPU or on MPS, or the Hugging Face Trainer or another framework with settings of its own
@@ -116,7 +117,7 @@ from gpulint.script.modelling.model_size import (
 )
 from gpulint.script.modelling.models import (
     constructors,
-    is_sharded_in_half,
+    is_made_in_half,
     trained_models,
 )
 from gpulint.script.modelling.networks import (
@@ -260,7 +261,7 @@ def _may_be_small(script: Script) -> bool:
         return all(step.forward is None for step in steps)  # numbers that are fitted
     if script.precision.named_amp is not None:
         return True  # a switch may make the whole model half
-    if is_sharded_in_half(script):
+    if is_made_in_half(script):
         return True
     if any(map(imports_environments, programs(script))):
         return True  # small networks of many small operations

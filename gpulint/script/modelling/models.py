@@ -71,17 +71,28 @@ def is_cast_elsewhere(script: Script) -> bool:
     return any(map(names_half, walk(*functions)))
 
 
-def is_sharded_in_half(script: Script) -> bool:
-    """Whether what makes a trained model leads to a policy of mixed precision.
+def is_made_in_half(script: Script) -> bool:
+    """Whether what makes a trained model leads to half precision for some of it.
 
-    `model, _ = build(config)`, where `build` hands it to what shards it.
+    `model, _ = build(config)`, where `build` hands it to what shards it with a policy
+    of mixed precision, or has a part of it that is frozen in half: `encoder.half()`.
     """
     made = [call for call in constructors(script) if call is not None]
     around = [script.of(call).index.function(call) for call in made]
     makers = [f for call in made for f in script.resolver.calls.callees(call)]
     makers += [f for f in around if f is not None]
     calls = (c for c in walk(*reached_from(script, makers)) if isinstance(c, ast.Call))
-    return any((last_name(call) or "").startswith("MixedPrecision") for call in calls)
+    return any(
+        last_name(call).startswith("MixedPrecision") or _makes_half(script, call)
+        for call in calls
+    )
+
+
+def _makes_half(script: Script, call: ast.Call) -> bool:
+    func = call.func
+    if not isinstance(func, ast.Attribute) or func.attr not in ("half", "bfloat16"):
+        return False
+    return script.of(call).modules.is_module(func.value)
 
 
 def makers(script: Script, model: ast.expr) -> Iterator[ast.Call | None]:

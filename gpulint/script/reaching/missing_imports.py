@@ -302,8 +302,9 @@ def _looks_around(index: FileIndex, project: Project) -> bool:
     """Whether a file may look in other folders: itself, or what has its name."""
     stem = re.compile(rf"\b{re.escape(index.source.path.stem)}\b")
     adding = map(project.index, project.mentioning("sys.path"))
-    named = any(file is not None and file.source.has(stem) for file in adding)
-    return named or index.source.has(ADDS_FOLDERS) or _is_told_of_folders(index, project)
+    if any(file is not None and file.source.has(stem) for file in adding):
+        return True
+    return index.source.has(ADDS_FOLDERS) or _is_told_of_folders(index, project)
 
 
 def _is_told_of_folders(index: FileIndex, project: Project) -> bool:
