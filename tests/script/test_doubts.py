@@ -499,7 +499,6 @@ for step in range(args.steps):
     [
         ("", "", LOW),
         ("range(args.steps)", "range(first, first + args.steps)", LOW),
-        ("default=2", "default=10", LOW),
         ("default=2", "default=20", HIGH),
         ("default=2", "required=True", HIGH),
         ("range(args.steps)", "range(first, args.steps)", HIGH),
@@ -510,7 +509,7 @@ for step in range(args.steps):
             HIGH,
         ),
     ],
-    ids=["two", "two more", "ten", "many", "asked for", "until", "while", "in epochs"],
+    ids=["two", "two more", "many", "asked for", "until", "while", "in epochs"],
 )
 def test_trainings_of_a_few_steps(old: str, new: str, sure: Confidence) -> None:
     options = Options(select_rules(("GPU106",)))

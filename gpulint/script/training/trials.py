@@ -55,17 +55,11 @@ def trains_little(script: Script, loop: Loop) -> bool:
 
 
 def _makes_optimizer(script: Script, loop: Loop) -> bool:
-    """Whether its function makes the optimizer: a run of its own, whoever calls it.
-
-    Or the script does, where its loop stands in no function.
-    """
+    """Whether its function makes the optimizer: a run of its own, whoever calls it."""
     function = loop.function
-    for made in optimizers_of(script.index):
-        if function is None and script.index.function(made) is None:
-            return True
-        if function is not None and script.index.inside(made, function):
-            return True
-    return False
+    return function is not None and any(
+        script.index.inside(made, function) for made in optimizers_of(script.index)
+    )
 
 
 def measures(script: Script, loop: Loop) -> bool:
