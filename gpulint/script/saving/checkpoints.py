@@ -136,18 +136,27 @@ def _is_of_model(script: Script, call: ast.Call) -> bool:
 
 
 def _is_removed(script: Script, path: ast.expr) -> bool:
-    """`path.unlink()` or `os.remove(path)` behind the place, in the same function."""
-    name, scope = dotted(path), script.index.scope(path)
+    """`path.unlink()` or `os.remove(path)` behind the place, in the same function.
+
+    Not by a handler of errors, nor what has been moved to its own place before.
+    """
+    name, index = dotted(path), script.index
     if name is None:
         return False
-    removing = [*script.index.calls_by_name.get("unlink", ())]
-    removing += script.index.calls.get("os.remove", ())
+
+    def of_path(word: str) -> Iterator[ast.Call]:
+        for call in index.calls_by_name.get(word, ()):
+            holder = call.func.value if isinstance(call.func, ast.Attribute) else None
+            later = call.lineno > path.lineno and index.scope(call) is index.scope(path)
+            if later and name in map(dotted, filter(None, (holder, *call.args))):
+                yield call
+
+    if any(any(of_path(word)) for word in ("replace", "rename", "move")):
+        return False
     return any(
-        name in (dotted(call.func.value), *map(dotted, call.args))
-        for call in removing
-        if isinstance(call.func, ast.Attribute)
-        and call.lineno > path.lineno
-        and script.index.scope(call) is scope
+        not any(isinstance(a, ast.ExceptHandler) for a in index.ancestors(call))
+        for call in (*of_path("unlink"), *of_path("remove"))
+        if index.qualified(call.func) == "os.remove" or last_name(call) == "unlink"
     )
 
 
