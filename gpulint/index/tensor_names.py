@@ -37,7 +37,7 @@ PLAIN_METHODS = frozenset(
     "state_dict keys format join split strip __len__".split()
 )
 PLAIN_ATTRIBUTES = frozenset(
-    "shape device dtype ndim requires_grad is_cuda is_leaf grad_fn layout name "
+    "shape size device dtype ndim requires_grad is_cuda is_leaf grad_fn layout name "
     "is_sparse itemsize nbytes __class__ __name__ training".split()
 )
 _PARAMETER = re.compile(r"torch\.(\w+\.)*nn\.(parameter\.)?Parameter")
