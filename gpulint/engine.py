@@ -43,6 +43,8 @@ _IMPORT = re.compile(
     rf"^\s*(?:from|import)\b[^\n#]*(?:{'|'.join(FRAMEWORKS)})", re.MULTILINE
 )
 # What has a part in training somewhere; a text without any of it hides little.
+# What readers are to fill in: `x = ... `, `path =  # where the data are`.
+_LEFT_OUT = re.compile(r" \.\.\.\s*$|^\s*[\w.]+\s*=\s*(#.*)?$")
 _TRAINS = re.compile(
     r"backward\(|Dataset|DataLoader|rainer\b|GradientTape|Module\b|optim|loss|keras"
     r"|mindspore|tf\.data|\.fit\(|\btrain",
@@ -282,7 +284,7 @@ def _trouble_in(source: Source, error: SourceError, options: Options) -> list[Fi
 def _is_a_sketch(source: Source, error: SourceError) -> bool:
     """Whether a script has no part in training, or leaves out parts of its text."""
     row = source.text.splitlines()[error.row - 1 : error.row]
-    left_out = any(line.rstrip().endswith(" ...") for line in row)
+    left_out = any(_LEFT_OUT.search(line) for line in row)
     trains = _TRAINS.search(source.text) is not None
     return source.path.suffix == ".py" and (left_out or not trains)
 

@@ -74,14 +74,14 @@ attention may be narrower than 256 features and are neither of a package nor of
 convolutions, and large ones whose linear layers are few beside convolutions or
 recurrent layers: those alone gain. So are graph networks, models with recurrent cells,
 or integrated by a solver of differential equations (`odeint`), or layers that take one
-token of one sample, whose products are those of a single frame, layers of which no size
-is known, models that are not known in a file that writes 64 features and less
-(`hidden_dim=64`), programs that play in an environment, or that name formats of 16
-bits, also in a configuration of Accelerate's launcher, models that are made with a part
-in half precision (`encoder.half()`), numbers that are fitted without a model, and
-projects that no PyTorch from 1.7 on can run, the first with TF32. A constant switches
-the training off, or it is a trial: a few steps, or a search after which the optimizer
-is put back.
+token of one sample, whose products are those of a single frame, a single linear layer,
+layers of which no size is known, models that are not known in a file that writes 64
+features and less (`hidden_dim=64`), programs that play in an environment, or that name
+formats of 16 bits, also in a configuration of Accelerate's launcher, models that are
+made with a part in half precision (`encoder.half()`), numbers that are fitted without a
+model, and projects that no PyTorch from 1.7 on can run, the first with TF32. A constant
+switches the training off, or it is a trial: a few steps, or a search after which the
+optimizer is put back.
 The newest PyTorch that the project allows, or that can run its code, is one of 1.7 to
 1.11, which multiplied in TF32 by default. The model is float64, the script runs on the
 CPU or on MPS, or the Hugging Face Trainer or another framework with settings of its own
@@ -257,6 +257,9 @@ def _may_be_small(script: Script) -> bool:
         return True  # gathers and scatters, between products of few features
     if any(step.by_engine for step in steps) and "accelerate" not in script.frameworks:
         return True  # which may keep the weights in another format
+    made = constructors(script)
+    if made and all(call is not None and _is_one_layer(script, call) for call in made):
+        return True
     if not trained_models(script):
         return all(step.forward is None for step in steps)  # numbers that are fitted
     if script.precision.named_amp is not None:
@@ -266,6 +269,11 @@ def _may_be_small(script: Script) -> bool:
     if any(map(imports_environments, programs(script))):
         return True  # small networks of many small operations
     return not surely_multiplies(script) or steps_by_cells(script)
+
+
+def _is_one_layer(script: Script, made: ast.Call) -> bool:
+    """`nn.Linear(features, classes)`, a probe of what another model has made."""
+    return script.of(made).index.qualified(made.func) == "torch.nn.Linear"
 
 
 def _gains_nothing(script: Script) -> bool:

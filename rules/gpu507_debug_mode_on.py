@@ -36,7 +36,8 @@ Deterministic algorithms in a program that fixes a seed or speaks of reproducibl
 are of low confidence: it wants them. With `cudnn.benchmark` on beside them it does not
 get them: that picks among the deterministic convolutions by their time, which differs
 from run to run. cuDNN's switch is silent where the models that are trained neither
-convolve nor hold recurrent layers.
+convolve nor hold recurrent layers. In a file to whose training loops nothing is seen to
+come, all are of low confidence.
 
 Values in settings files are GPU905.
 
@@ -70,11 +71,13 @@ class DebugModeOn(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each place that switches a mode on."""
+        loops = script.training_loops
+        idle = bool(loops) and all(script.is_doubtful(loop.node) for loop in loops)
         for mode in debug_modes(script):
             text = script.text(mode.node)
             yield self.finding(
                 script,
                 mode.node,
                 f"`{text}` is on while the model trains: {mode.cost}",
-                confidence=Confidence.LOW if mode.meant else None,
+                confidence=Confidence.LOW if mode.meant or idle else None,
             )

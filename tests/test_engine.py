@@ -428,6 +428,9 @@ def test_syntax_counts_where_a_framework_is_named(framework: str) -> None:
         ("print(x)", True),
         ("loss.backward()", False),
         ("loss = first(x) + second(x) ...", True),
+        ("loss =  # the one you like", True),
+        ("optimizer.loss =", True),
+        ("loss = (  # the one you like", False),
     ],
 )
 def test_syntax_of_files_that_train_nothing_is_of_low_confidence(

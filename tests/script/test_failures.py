@@ -69,6 +69,10 @@ def pair_or_triple(path):
     return 1, 2, 3
 
 
+def empty(path):
+    print(path)
+
+
 def inner():
     return make()
 
@@ -211,6 +215,7 @@ FAIL = [
     "print(make())",
     "first, second = triple(1)",
     "[first, second] = triple(1)",
+    "first, second = empty(1)",
     "Stopper()",
     "Small()",
     "Noted()",
@@ -242,6 +247,7 @@ RUN = [
     "first, second = some(1)",
     "first, second = pair_or_triple(1)",
     "first, second = lazy()",
+    "first = empty(1)",
     "Stopper(3)",
     "Noted(3)",
     "Filled()",

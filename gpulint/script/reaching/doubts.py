@@ -44,6 +44,7 @@ _OF_OTHER_CHIPS = (
     "torch_npu",
     "torch_xla",
     "habana_frameworks",
+    "optimum.habana",
 )
 _OF_OTHERS = ("jax", "flax")  # frameworks whose arrays torch does not compute
 
@@ -123,11 +124,12 @@ def _is_for_other_chips(script: Script) -> bool:
 
     Or what trains in the place of torch, such as JAX.
     """
-    origins = script.index.imports.values()
+    origins = [*script.index.imports.values(), *script.index.stars]
     heads = {origin.partition(".")[0] for origin in origins}
     if not heads.isdisjoint(_OF_OTHERS):
         return not any(loop.backward for loop in script.loops)
-    return not heads.isdisjoint(_OF_OTHER_CHIPS) and "cuda" not in script.source.text
+    others = any(f"{o}.".startswith(f"{c}.") for o in origins for c in _OF_OTHER_CHIPS)
+    return others and "cuda" not in script.source.text
 
 
 def _hides_gpus(script: Script) -> bool:

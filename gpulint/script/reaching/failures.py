@@ -40,6 +40,8 @@ LINES_OF_UNBOUND = 25  # at least, for each of them
 _BODIES = ("body", "orelse", "finalbody", "handlers")
 # The first torch that has a name, for what people use of newer ones.
 _SINCE = {
+    "torch.cuda.amp.GradScaler": (1, 6),
+    "torch.cuda.amp.autocast": (1, 6),
     "torch.inference_mode": (1, 9),
     "torch.nn.Mish": (1, 9),
     "torch.optim.NAdam": (1, 10),
@@ -270,7 +272,7 @@ def _yields(script: Script, function: Function) -> bool:
 
 
 def _unpacks_another_number(script: Script, statement: ast.stmt) -> bool:
-    """`a, b = f()` of a function whose every `return` gives three."""
+    """`a, b = f()` of a function whose every `return` gives three, or that has none."""
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return False
     target, call = statement.targets[0], statement.value
@@ -288,9 +290,14 @@ def _never_gives(script: Script, function: Function, number: int) -> bool:
     if isinstance(function, ast.AsyncFunctionDef) or _yields(script, function):
         return False
     returned = script.resolver.flow(function).returns
-    return bool(returned) and all(
-        _parts_of(script, value) not in (None, number) for value in returned
-    )
+    if not returned:
+        return not function.decorator_list and _is_of_module(script, function)
+    return all(_parts_of(script, value) not in (None, number) for value in returned)
+
+
+def _is_of_module(script: Script, function: Function) -> bool:
+    """Whether a function is no method, which a class below may write anew."""
+    return isinstance(script.index.home(function).parent(function), ast.Module)
 
 
 def _parts_of(script: Script, value: ast.expr | None) -> int | None:
