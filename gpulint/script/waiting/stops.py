@@ -18,6 +18,12 @@ _MEASURING = frozenset(
     for name in "nonzero argwhere where unique unique_consecutive bincount".split()
 )
 _OF_LISTS = ("torch.tensor", "torch.as_tensor", "torch.Tensor", "numpy.array")
+# They return what all ranks have made of it; those that end in `_async` do not wait.
+_OF_RANKS = frozenset(
+    f"horovod.torch.{name}"
+    for name in "allgather allreduce allreduce_ alltoall broadcast broadcast_ "
+    "grouped_allreduce synchronize".split()
+)
 _UPDATES = ("update", "update_parameters")
 _AVERAGE_OF_TORCH = "torch.optim.swa_utils.AveragedModel"
 
@@ -94,6 +100,13 @@ def updates_average(script: Script, node: ast.AST) -> bool:
         return True
     moved = {dotted(move.receiver) for move in script.moves}
     return names == {"ema_pytorch.EMA"} and dotted(func.value) in moved
+
+
+def joins_ranks(script: Script, node: ast.AST) -> bool:
+    """`hvd.allgather(x)`: Horovod waits until the device has what it gives."""
+    if not isinstance(node, ast.Call):
+        return False
+    return (script.of(node).index.qualified(node.func) or "") in _OF_RANKS
 
 
 def steps_engine(script: Script, node: ast.AST) -> bool:

@@ -24,6 +24,7 @@ from gpulint.script.waiting.drained import (
 from gpulint.script.waiting.located import on_device
 from gpulint.script.waiting.reading import READS, read_on, waiting_in
 from gpulint.script.waiting.stops import (
+    joins_ranks,
     measures_size,
     reads_list,
     steps_engine,
@@ -136,7 +137,8 @@ def _reads(script: Script, loop: Loop, parts: list[Part]) -> _Reads:
         stays = stays or reads_list(script, part.node)
         if collects or stays:
             found.collected.append(part)
-        if steps_engine(script, part.node) or measures_size(script, part.node):
+        stops = (steps_engine, measures_size, joins_ranks)
+        if any(stop(script, part.node) for stop in stops):
             found.stopping.append(part)
         if _may_read(script, part.node, _FETCHES):
             found.perhaps.append(part)
