@@ -102,9 +102,14 @@ class EveryStep:
     def _behind(
         self, condition: ast.AST, holds: bool, parts: Iterator[Part]
     ) -> Iterator[Part]:
-        """Parts that run where a condition holds, or does not."""
+        """Parts that run where a condition holds, or does not.
+
+        What an `if` leaves that holds once is run in all other steps.
+        """
         around = self._branches
-        self._branches += ((condition, holds),)
+        branch = condition if isinstance(condition, (ast.If, ast.IfExp)) else None
+        if holds or branch is None or not holds_once(self.script, branch):
+            self._branches += ((condition, holds),)
         yield from parts
         self._branches = around
 

@@ -75,15 +75,19 @@ def is_read_again(
 ) -> bool:
     """Whether a read waits at the same point of the step as one of its parts does.
 
-    No model runs from the part on until the read, which would wait for all that the
-    part waits for, and for a few kernels more.
+    No model runs from the part on until the read, or until both of two branches read,
+    which would wait for all that the part waits for, and for a few kernels more.
     """
     part = parts[number]
-    later = {r.node for r in reads if not part.inner and runs_with(script, r, part)}
+    later = {} if part.inner else {read.node: read for read in reads}
+    ways: list[Branches] = []
     for between in parts[number + 1 :] if later else ():
-        if between.node in later:
-            return True
-        if isinstance(between.node, ast.Call) and is_pass(script, between.node):
+        read = later.get(between.node)
+        if read is not None:
+            ways.append(_ways(script, read))
+            if runs_with(script, read, part) or cover(ways, part.branches):
+                return True
+        elif isinstance(between.node, ast.Call) and is_pass(script, between.node):
             return False
     return False
 
