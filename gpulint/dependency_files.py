@@ -45,6 +45,8 @@ _WHEEL = re.compile(rf"(?:^|[/\s@])({_ANY})-(\d+)\.(\d+)", re.IGNORECASE)
 _COMMIT = re.compile(
     rf"\bgit\+\S*/({_ANY})(?:\.git)?@[0-9a-f]{{7,40}}\b", re.IGNORECASE
 )
+# A release of one, by its tag: `…/transformers.git@v4.36.0`.
+_TAG = re.compile(rf"\bgit\+\S*/({_ANY})(?:\.git)?@v?(\d+)\.(\d+)", re.IGNORECASE)
 _EXPLICIT = re.compile(r"^@EXPLICIT\s*$", re.MULTILINE)
 OLDEST = (0, 0)  # of a commit, whose release nobody knows
 OF_TRAINERS = ("transformers", "accelerate", "lightning")
@@ -61,9 +63,9 @@ Reader = Callable[[str], list[Bound]]
 
 
 def _requirement(text: str) -> list[Bound]:
-    """The bound in one PEP 508 requirement, a URL of a wheel among them."""
+    """The bound in one PEP 508 requirement, a URL of a wheel or a tag among them."""
     text = text.strip()
-    wheel = _WHEEL.search(text)
+    wheel = _WHEEL.search(text) or _TAG.search(text)
     if wheel:
         version = (int(wheel[2]), int(wheel[3]))
         return [(_package(wheel[1]), Range(version, version), text)]

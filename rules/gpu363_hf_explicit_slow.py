@@ -44,7 +44,8 @@ tensors on the GPU cannot be pinned.
 `optim="adamw_torch_fused"`, which has been the default of transformers since 4.57 where
 PyTorch is 2.8 or newer: the same optimizer in one kernel, with results that differ in
 rounding. Needs torch 2.8. Withheld where the project allows a transformers before 4.31,
-or DeepSpeed or FSDP has the optimizer in hand.
+where a run in float16 resumes from a checkpoint (`scaler.step` raises with a state that
+was kept without `fused`), or DeepSpeed or FSDP has the optimizer in hand.
 
 None for `"adamw_hf"`, which corrects its averages in another order and which
 transformers 5 does not know, nor for `skip_memory_metrics`, whose figures may be read.
@@ -63,6 +64,7 @@ transformers 4.31 to 5.23, compared with each other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
@@ -89,6 +91,7 @@ PIN = "dataloader_pin_memory"
 METRICS = "skip_memory_metrics"
 FUSED_BY_DEFAULT = (2, 8)  # torch
 HAS_FUSED = (4, 31)  # transformers
+_RESUMES = re.compile(r"\bresume_from_checkpoint\b|\bget_last_checkpoint\b")
 
 
 class HfExplicitSlow(Rule):
@@ -148,6 +151,8 @@ class HfExplicitSlow(Rule):
             withheld = "the project allows releases of transformers without it"
         if is_split_up(made):
             withheld = "DeepSpeed or FSDP has the optimizer in hand"
+        if script.source.has(_RESUMES) and not made.all_absent("fp16"):
+            withheld = "a checkpoint of the optimizer as it is would stop the scaler"
         edit = Replace(made.call, set_keywords(optim='"adamw_torch_fused"'))
         title = 'Take `"adamw_torch_fused"`'
         fix = Rewrite(title, (edit,), torch=FUSED_BY_DEFAULT)

@@ -149,20 +149,26 @@ class ModuleSearch:
         ]
         if len(others) > 1:
             others = [f for f in others if not self._has_no_part(f, parts)]
+        if len(others) > 1 and not any(self._is(f / parts[0], MODULE) for f in others):
+            # Python takes a plain folder for a package only where there is no other.
+            whole = [f for f in others if self._is(f / parts[0], PACKAGE)]
+            others = whole if len(whole) == 1 else others
         return self._find(others[0], parts) if len(others) == 1 else None
 
     def _has_no_part(self, folder: Path, parts: tuple[str, ...]) -> bool:
         """Whether the first name is a module there, of which the second is nothing.
 
         `utils/utils.py`, for a file beside it that imports `utils.utils`: that is found
-        where the program is started, in the folder around.
+        where the program is started, in the folder around. Or it is a folder without
+        the second: that around `net/src/net`, for one that imports `net.models`.
         """
         head = parts[0]
         stands = self.project.stands
-        if len(parts) == 1 or not stands(folder, head, MODULE):
+        if len(parts) == 1 or stands(folder, head, PACKAGE):
             return False
-        if stands(folder, head, PACKAGE):
-            return False
+        if not stands(folder, head, MODULE):
+            ways = (PACKAGE, MODULE, FOLDER)
+            return not any(stands(folder / head, parts[1], way) for way in ways)
         index = self.project.index(folder / f"{head}.py")
         return index is not None and not (
             index.stars

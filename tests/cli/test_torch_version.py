@@ -385,6 +385,16 @@ def test_commits_of_trainers_are_of_no_known_release(tmp_path: Path) -> None:
     assert find_torch_version(tmp_path) is None
 
 
+@pytest.mark.parametrize("name", ["", "transformers @ "])
+def test_tags_of_trainers_are_releases(tmp_path: Path, name: str) -> None:
+    (tmp_path / ".git").mkdir()
+    write(
+        tmp_path,
+        requirements=f"{name}git+https://x/huggingface/transformers.git@v4.36.0\n",
+    )
+    assert find_versions(tmp_path) == {"transformers": Range((4, 36), (4, 36))}
+
+
 @pytest.mark.parametrize(
     "name, text, highest",
     [

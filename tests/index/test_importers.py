@@ -74,3 +74,32 @@ def test_a_module_of_the_name_of_its_folder(
     member = index_of(tmp_path / "utils" / "steps.py").member("utils.metrics")
     home = member and member[0].source.path.relative_to(tmp_path).as_posix()
     assert home == found
+
+
+@pytest.mark.parametrize("inner", ["net/src/net", "net/net"])
+@pytest.mark.parametrize("init", [True, False], ids=["package", "folder"])
+@pytest.mark.parametrize("line", ["import net.models", "from net import models"])
+def test_a_folder_around_a_package_of_its_name(
+    tmp_path: Path, inner: str, init: bool, line: str
+) -> None:
+    """What is installed from `net` is found in it, not the folder itself."""
+    (tmp_path / ".git").mkdir()
+    package = tmp_path / inner
+    package.mkdir(parents=True)
+    (package / "models.py").write_text("def make():\n    pass\n")
+    (package / "train.py").write_text(f"{line}\n")
+    if init:
+        (package / "__init__.py").touch()
+    member = index_of(package / "train.py").member("net.models.make")
+    assert member is not None
+    home, rest = member
+    assert (home.source.path, rest) == (package / "models.py", ("make",))
+
+
+def test_two_folders_of_one_name_say_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    for folder in ("net", "net/net"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "models.py").write_text("def make():\n    pass\n")
+    (tmp_path / "net" / "net" / "train.py").write_text("import net.models\n")
+    assert index_of(tmp_path / "net/net/train.py").member("net.models.make") is None

@@ -50,6 +50,8 @@ EXACT = re.compile(
     r"distributions\.(\w+\.)?((LowRank)?MultivariateNormal|Wishart)$)"
     # Adaptive solvers take more and shorter steps where the function is rounded.
     r"|^torch(diffeq|sde|dyn|ode)\.([\w.]*\.)?(odeint|sdeint|NeuralODE|AutoDiffAdjoint)"
+    # Products of three or four numbers that say where a point is, or is seen.
+    r"|^(pytorch3d\.(renderer|transforms)|kornia\.geometry|lietorch|theseus|roma)\."
 )
 # Methods of tensors that do the same, whatever holds the tensor.
 _EXACT_METHODS = frozenset(

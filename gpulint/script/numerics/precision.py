@@ -23,7 +23,7 @@ _AMP = re.compile(
 _MATMUL = re.compile(r"float32_matmul_precision|fp32_precision")
 # Also by a function of MONAI, and one of transformers.
 _DETERMINISTIC = re.compile(
-    r"use_deterministic_algorithms|^deterministic$|^(set|enable_full)_determinism$"
+    r"use_deterministic_algorithms|^deterministic$|^(set|enable_full)_determinis(m$|tic)"
 )
 
 
