@@ -46,7 +46,8 @@ code that touches `.grad`. Needs torch 2.0.
 A plain `zero_grad()` is fine. So is zeroing the gradient of one tensor, such as an
 input that is being optimised. Gradients that the script puts in a place of their own
 (`p.grad = torch.empty_like(p)`, in a pool of memory or one flat buffer) have to stay.
-An optimizer's own code, which may ask for gradients that are there, is left alone.
+An optimizer's own code, which may ask for gradients that are there, is left alone, and
+so is a file that captures CUDA graphs, which are replayed on the gradients of then.
 
 ## Source
 PyTorch documentation, `Optimizer.zero_grad` and the Performance Tuning Guide: setting
@@ -56,6 +57,7 @@ gradients to None needs fewer memory operations. pytorch#92731 made it the defau
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
@@ -75,6 +77,7 @@ from gpulint.script.training.zeroing import (
 )
 
 LOWEST = (2, 0)
+_CAPTURES = re.compile(r"\bCUDAGraph\b|\bcuda\.graphs?\b|\bmake_graphed_callables\b")
 
 
 class ZeroFilledGrads(Rule):
@@ -84,6 +87,8 @@ class ZeroFilledGrads(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Explicit `set_to_none=False`, and loops that zero gradients."""
+        if script.source.has(_CAPTURES):
+            return
         for call in script.index.all(ast.Call):
             if not isinstance(call.func, ast.Attribute):
                 continue

@@ -21,7 +21,9 @@ environment variable `MINDSPORE_DUMP_CONFIG`; compiled graphs are kept with
 `MS_COMPILER_CACHE_ENABLE`.
 
 ## When not
-Projects that allow no release from 2.10 on: older ones knew some of these keys.
+Projects that allow no release from 2.10 on: older ones knew some of these keys. Of low
+confidence is `enable_auto_mixed_precision` in a file that asks for mixed precision in
+another way (`amp_level`, `mindspore.amp`, `to_float`).
 
 ## Source
 MindSpore 2.10, `mindspore/context.py`, where all keys were set one after the other.
@@ -29,9 +31,10 @@ MindSpore 2.10, `mindspore/context.py`, where all keys were set one after the ot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.frameworks.ms_context import allows, set_contexts
@@ -42,7 +45,9 @@ REFUSED = frozenset(
     "enable_hccl enable_gpu_summary enable_loop_sink enable_dynamic_memory "
     "save_compile_cache load_compile_cache precompile_only grad_for_scalar".split()
 )
-IGNORED = frozenset("enable_auto_mixed_precision enable_sparse auto_tune_mode".split())
+MIXED = "enable_auto_mixed_precision"
+IGNORED = frozenset({MIXED, "enable_sparse", "auto_tune_mode"})
+_MIXES = re.compile(r"\bamp_level\b|auto_mixed_precision\(|\bto_float\(|\bamp\.\w")
 
 
 class MsDeadContextKey(Rule):
@@ -64,4 +69,10 @@ class MsDeadContextKey(Rule):
                     what = "is accepted by `set_context` and has no effect"
                 else:
                     continue
-                yield self.finding(script, keyword.value, f"`{keyword.arg}` {what}")
+                elsewhere = keyword.arg == MIXED and script.source.has(_MIXES)
+                yield self.finding(
+                    script,
+                    keyword.value,
+                    f"`{keyword.arg}` {what}",
+                    confidence=Confidence.LOW if elsewhere else None,
+                )

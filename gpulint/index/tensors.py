@@ -461,7 +461,7 @@ class Tensors:
     def _method(self, call: ast.Call, func: ast.Attribute) -> Where:
         if func.attr in PLAIN_METHODS:
             return Where.PLAIN
-        if func.attr in ("cpu", "numpy", "pin_memory"):
+        if func.attr in ("cpu", "numpy", "astype", "pin_memory"):
             return Where.HOST
         if func.attr == "type" and call.args:
             return self._typed(call, func)

@@ -74,6 +74,7 @@ def test_on_the_device(text: str) -> None:
     "text",
     [
         "use(h)", "use(d.cpu())", "use(d.to('cpu'))", "use(h * 2)", "use(torch.ones(3))",
+        "use((np.arange(3) * d).astype(int))",
         "use(torch.from_numpy(a))", "use(np.zeros(3))", "use(d.cpu().numpy())",
         "use(torch.tensor([d.sum(), d.max()]))", "x = [i for i in d]\nuse(torch.tensor(x))",
         "class A:\n def f(self):\n  self.s = (h, d)\n def g(self):\n  a, b = self.s\n  use(a)",
