@@ -42,6 +42,7 @@ _PINS = re.compile(
     re.MULTILINE,
 )
 _CONDA_PIN = re.compile(r"^([\w-]+)=(\d[\d.]*\d|\d)(?:\.\*)?(?:=.*)?$")
+_REQUIREMENTS = re.compile(r"^requ\w{1,4}ment.*\.txt$")  # `requirments.txt` as well
 # Folders beside the scripts in which lists of dependencies are kept.
 _INNER = ("requirements", "scripts", "conda", "docker", "envs", "env")
 # What a repository has, or each of several projects in one.
@@ -263,8 +264,8 @@ def _sources(folder: Path) -> Iterator[tuple[Path, Reader, bool]]:
             yield folder / name, other_environment, False
     for within in [folder / name for name in _INNER if name in names]:
         for name in sorted(_names(within)):
-            plain = within.name == "requirements" or name.startswith("requirement")
-            if plain and name.endswith(".txt"):
+            plain = within.name == "requirements" and name.endswith(".txt")
+            if plain or _REQUIREMENTS.match(name):
                 yield within / name, requirements, False
             elif _CONDA_FILE.search(name):
                 yield within / name, environment, False
@@ -272,7 +273,7 @@ def _sources(folder: Path) -> Iterator[tuple[Path, Reader, bool]]:
 
 def _lists_requirements(path: Path) -> bool:
     """`requirements-dev.txt`, `requirements`; a folder may have that name as well."""
-    if path.name.startswith("requirement") and path.suffix == ".txt":
+    if _REQUIREMENTS.match(path.name):
         return True
     return path.name == "requirements" and path.is_file()
 

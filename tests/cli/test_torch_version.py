@@ -639,3 +639,21 @@ def test_conda_has_no_new_torch_for_an_old_cuda(
     assert (found.highest if found is not None else None) == highest
     if highest is not None and found is not None:
         assert "cudatoolkit" in text.splitlines()[found.row - 1]
+
+
+@pytest.mark.parametrize(
+    "name, read",
+    [
+        ("requirements.txt", True),
+        ("requirement.txt", True),
+        ("requirments.txt", True),
+        ("requriments-dev.txt", True),
+        ("requests.txt", False),
+        ("requirements.md", False),
+    ],
+)
+def test_names_of_lists_of_requirements(tmp_path: Path, name: str, read: bool) -> None:
+    forget()
+    (tmp_path / ".git").mkdir()
+    (tmp_path / name).write_text("torch==1.9.1\n")
+    assert (find_torch_version(tmp_path) is not None) is read
