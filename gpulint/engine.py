@@ -42,9 +42,9 @@ _ASYNC = re.compile(r"\basync\s*=")  # `tensor.cuda(async=True)` of PyTorch 0.3
 _IMPORT = re.compile(
     rf"^\s*(?:from|import)\b[^\n#]*(?:{'|'.join(FRAMEWORKS)})", re.MULTILINE
 )
-# What has a part in training somewhere; a text without any of it hides little.
-# What readers are to fill in: `x = ... `, `path =  # where the data are`.
+# What readers are to fill in: `x = first ...`, `path =  # where the data are`.
 _LEFT_OUT = re.compile(r" \.\.\.\s*$|^\s*[\w.]+\s*=\s*(#.*)?$")
+# What has a part in training somewhere; a text without any of it hides little.
 _TRAINS = re.compile(
     r"backward\(|Dataset|DataLoader|rainer\b|GradientTape|Module\b|optim|loss|keras"
     r"|mindspore|tf\.data|\.fit\(|\btrain",

@@ -61,18 +61,18 @@ recurrent layers, which are in TF32 by default, the one layer of a classifier be
 them, layers beside a convolutional model of a package, and embeddings do not. A model
 that is not known may be any network of the program's files, or of a package that they
 make one of by name: a quarter of them has to multiply. Of Lightning it is the module
-that the trainer trains, with the networks that this is given. Models of less than 10
-000 weights (200 000 in linear layers alone) or at most 64 features wide (such products
-wait for memory), Fourier operators trained on derivatives of what they give, and models
-that act in an environment between two steps gain nothing. The optimizer holds a picture
-or a latent tensor, no weights. A function says nothing of devices, beside others that
-do. Models known to have less than 100 000 weights (1 000 000 in linear layers, 2 000
-000 in those behind small convolutions of pictures of at most 64 x 64), or that take
-pictures of at most 28 x 28, gain on large inputs alone, and are of low confidence, as
-those whose products take a GPU of 20 TFLOP/s less time than their launches take the
-host, for the rows of a batch and the pixels of a picture, those whose layers or
-attention may be narrower than 256 features and are neither of a package nor of
-convolutions, and large ones whose linear layers are few beside convolutions or
+that the trainer trains, with the networks that this is given. Models of less than
+10 000 weights (200 000 in linear layers alone) or at most 64 features wide (such
+products wait for memory), Fourier operators trained on derivatives of what they give,
+and models that act in an environment between two steps gain nothing. The optimizer
+holds a picture or a latent tensor, no weights. A function says nothing of devices,
+beside others that do. Models known to have less than 100 000 weights (1 000 000 in
+linear layers, 2 000 000 in those behind small convolutions of pictures of at most
+64 x 64), or that take pictures of at most 28 x 28, gain on large inputs alone, and are
+of low confidence, as those whose products take a GPU of 20 TFLOP/s less time than their
+launches take the host, for the rows of a batch and the pixels of a picture, those whose
+layers or attention may be narrower than 256 features and are neither of a package nor
+of convolutions, and large ones whose linear layers are few beside convolutions or
 recurrent layers: those alone gain. So are graph networks, models with recurrent cells,
 or integrated by a solver of differential equations (`odeint`), or layers that take one
 token of one sample, whose products are those of a single frame, a single linear layer,

@@ -55,7 +55,7 @@ def result_of(name: str) -> Where | None:
         return Where.DEVICE if name.endswith("Tensor") else Where.PLAIN
     if name.startswith(("np.", "numpy.")):
         return Where.HOST
-    if name.rpartition(".")[2] in NORMS:
+    if name.startswith("torch.") and name.rpartition(".")[2] in NORMS:
         return Where.UNKNOWN
     if name.startswith(_MODULES) and not name.startswith(_FUNCTIONS):
         return None if is_parameter(name) else Where.PLAIN

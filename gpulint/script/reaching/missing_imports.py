@@ -30,16 +30,15 @@ _FOLDERS = frozenset("src lib libs scripts".split())
 # What modules of training code are called, and packages that are installed seldom.
 _PLAIN_WORDS = frozenset(
     "attention augment augmentation augmentations base batch block blocks builder "
-    "checkpoint checkpoints saver "
-    "center class classes common contrastive criterion custom data dataloader "
-    "dataloaders dataset decoder discriminator embedding encoder eval evaluation "
-    "evaluator feature features focal func funcs function functions generator helper "
-    "helpers layer layers load loader loaders loss losses lr margin metric metrics "
-    "misc model modeling models module modules my net nets network networks new op ops "
-    "optim optimizer opts option options parser preprocess preprocessing prepare "
-    "process resnet rotation sampler scheduler solver test tool tools train training "
-    "transform transforms triplet unet util utilities utils utility vgg vis "
-    "visualization".split()
+    "center checkpoint checkpoints class classes common contrastive criterion custom "
+    "data dataloader dataloaders dataset decoder discriminator embedding encoder eval "
+    "evaluation evaluator feature features focal func funcs function functions "
+    "generator helper helpers layer layers load loader loaders loss losses lr margin "
+    "metric metrics misc model modeling models module modules my net nets network "
+    "networks new op ops optim optimizer option options opts parser prepare "
+    "preprocess preprocessing process resnet rotation sampler saver scheduler solver "
+    "test tool tools train training transform transforms triplet unet util utilities "
+    "utility utils vgg vis visualization".split()
 )
 MAX_IMPORTS = 3  # from a file to one that it imports, and so on
 LEAST_WORDS = 3  # of the name that a module and its class have
@@ -301,8 +300,7 @@ def _names_folders(index: FileIndex, project: Project) -> bool:
 def _looks_around(index: FileIndex, project: Project) -> bool:
     """Whether a file may look in other folders: itself, or what has its name."""
     stem = re.compile(rf"\b{re.escape(index.source.path.stem)}\b")
-    adding = map(project.index, project.mentioning("sys.path"))
-    if any(file is not None and file.source.has(stem) for file in adding):
+    if any(map(stem.search, project.texts("sys.path"))):
         return True
     return index.source.has(ADDS_FOLDERS) or _is_told_of_folders(index, project)
 
