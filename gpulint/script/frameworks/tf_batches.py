@@ -114,20 +114,26 @@ def _feeds_training(script: Script, call: ast.Call, steps: set[ast.AST]) -> bool
         own = steps if home is script else {x.node for x in step_loops(home)}
         if use.kind == "fit" and _has_fixed_steps(home, use.node):
             continue
-        if use.kind == "for" and (use.node not in own or _ends_by_number(use.node)):
+        if use.kind == "for" and use.node not in own:
+            continue
+        if use.kind == "for" and _ends_by_number(home, use.node):
             continue
         if use.kind in ("fit", "for"):
             return True
     return False
 
 
-def _ends_by_number(node: ast.AST) -> bool:
-    """Whether a loop stops at a step, however large its batches: `if n == 9: break`."""
+def _ends_by_number(script: Script, node: ast.AST) -> bool:
+    """Whether a loop stops at a step, however large its batches: `if n == 9: break`.
+
+    The number is written: one that is made of the size of a batch changes with it.
+    """
     return isinstance(node, ast.For) and any(
         isinstance(branch, ast.If)
         and isinstance(branch.body[-1], ast.Break)
         and isinstance(branch.test, ast.Compare)
         and isinstance(branch.test.ops[0], (ast.Eq, ast.GtE, ast.Gt))
+        and type(script.evaluator.constant(branch.test.comparators[0])) is int
         for branch in node.body
     )
 
