@@ -304,7 +304,8 @@ class Loops:
                     if function in helpers or len(helpers) >= 12:
                         continue
                     helpers.append(function)
-                    if not self._is_whole_training(function):
+                    whole = self._is_whole_training(function)
+                    if not whole and (loop.batches or not self._counts_steps(function)):
                         todo.append(function)
         return calls, helpers
 
@@ -329,23 +330,25 @@ class Loops:
         return self._steps_through(home, function)
 
     def _steps_through(self, home: FileIndex, function: Function) -> bool:
-        """Whether it goes over batches, and calls what goes backward for each.
-
-        Or over numbers, nothing around which goes backward, with whole steps for each:
-        `for _ in range(batches): train_batch(model, optimizer)`.
-        """
+        """Whether it goes over batches, and calls what goes backward for each."""
         loops = [node for node in walk_scope(function) if isinstance(node, ast.For)]
-        over_batches = [
-            loop
+        calls = (
+            call
             for loop in loops
             if any(LOADER_NAME.search(dotted(n) or "") for n in walk(loop.iter))
             or _draws_batches(home, loop)
-        ]
-        calls = (call for loop in over_batches for call in home.calls_below(loop))
-        if any(map(is_backward, self._below(calls))):
-            return True
-        counting = [loop for loop in loops if _counts(loop)]
-        stepping = [loop for loop in counting if self._takes_steps(home, loop)]
+            for call in home.calls_below(loop)
+        )
+        return any(map(is_backward, self._below(calls)))
+
+    def _counts_steps(self, function: Function) -> bool:
+        """`for _ in range(batches): train_batch(model, optimizer)`, a step for each.
+
+        Nothing around it goes backward, as where a GAN's other network is trained.
+        """
+        home = self.index.home(function)
+        loops = [node for node in walk_scope(function) if isinstance(node, ast.For)]
+        stepping = [x for x in loops if _counts(x) and self._takes_steps(home, x)]
         around = [
             call
             for call in home.calls_below(function)
@@ -496,8 +499,10 @@ class Loops:
             inside = self.index.inside(other.node, loop.node)
             if inside or other.function in loop.helpers:
                 return True
-        elsewhere = (f for f in loop.helpers if not self.index.holds(f))
-        return any(self._steps_through(self.index.home(f), f) for f in elsewhere)
+        elsewhere = [f for f in loop.helpers if not self.index.holds(f)]
+        if any(self._steps_through(self.index.home(f), f) for f in elsewhere):
+            return True
+        return not loop.batches and any(map(self._counts_steps, elsewhere))
 
 
 def iterated(resolver: Resolver, iterable: ast.expr) -> Iterator[Origin]:
