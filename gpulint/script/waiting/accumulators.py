@@ -25,7 +25,7 @@ _TRANSPARENT = frozenset(
 )
 
 
-_SHARDS = ("fully_shard", "parallelize_module", "DTensor")
+_SHARDS = ("fully_shard", "parallelize_module", "DTensor", "fsdp")
 _BY_NAME = frozenset("locals vars eval exec globals".split())
 
 
@@ -96,15 +96,26 @@ class Sums:
         """The sum under one name. CannotFix names the guard that fails."""
         if self.loop.node.orelse:
             raise CannotFix("the loop has an `else` branch")
-        norms = any(is_norm(self.script, term.wait.value) for term in terms)
-        if norms and any(map(self.script.mentions, _SHARDS)):
-            raise CannotFix("the norm of sharded gradients may be a `DTensor`")
+        self._only_plain_norms(terms)
         start = self._start(name, terms)
         self._only_read_by_its_scope(name)
         reads = self._reads(name, start, terms)
         return Accumulator(
             name, start, tuple(terms), reads, self._whole(start, name, terms)
         )
+
+    def _only_plain_norms(self, terms: list[Term]) -> None:
+        """What torch clips is one tensor unless sharded; others may give a number."""
+        norms = [t.wait.value for t in terms if is_norm(self.script, t.wait.value)]
+        if not norms:
+            return
+        made = [o.call for norm in norms for o in self.script.resolver.origins(norm)]
+        names = (self.script.of(c).index.qualified(c.func) for c in made if c)
+        if not all((name or "").startswith("torch.") for name in names):
+            raise CannotFix("the norm may be no tensor under DeepSpeed and others")
+        sharded = any(map(self.script.mentions, _SHARDS))
+        if sharded or "accelerate" in self.script.frameworks:
+            raise CannotFix("the norm of sharded gradients may be a `DTensor`")
 
     # The first value
 
