@@ -54,7 +54,8 @@ numbers are int64. `loss.item() * n` becomes `loss.detach().to(total.dtype) * n`
 multiply in float64 as Python does; `loss.item() / n` is left alone, because CUDA
 multiplies by the reciprocal. A value that is not proven to have no dimensions gets
 `.reshape(())`. Of the norms that `clip_grad_norm_` gives, which are on the device too,
-none is summed there in projects with `fully_shard` or `DTensor`: theirs may be one.
+only those of PyTorch's own are summed there, in projects that name neither Accelerate
+nor `fully_shard`, `fsdp` or `DTensor`: others may be a number, or a `DTensor`.
 
 Where Accelerate moves models and batches, the sum starts on `accelerator.device`.
 

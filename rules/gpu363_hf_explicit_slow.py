@@ -44,8 +44,9 @@ tensors on the GPU cannot be pinned.
 `optim="adamw_torch_fused"`, which has been the default of transformers since 4.57 where
 PyTorch is 2.8 or newer: the same optimizer in one kernel, with results that differ in
 rounding. Needs torch 2.8. Withheld where the project allows a transformers before 4.31,
-where a run in float16 resumes from a checkpoint (`scaler.step` raises with a state that
-was kept without `fused`), or DeepSpeed or FSDP has the optimizer in hand.
+where a run resumes from a checkpoint, in float16 or where that may come with GPU361
+(`scaler.step` raises with a state that was kept without `fused`), or DeepSpeed or FSDP
+has the optimizer in hand.
 
 None for `"adamw_hf"`, which corrects its averages in another order and which
 transformers 5 does not know, nor for `skip_memory_metrics`, whose figures may be read.
@@ -151,7 +152,8 @@ class HfExplicitSlow(Rule):
             withheld = "the project allows releases of transformers without it"
         if is_split_up(made):
             withheld = "DeepSpeed or FSDP has the optimizer in hand"
-        if script.source.has(_RESUMES) and not made.all_absent("fp16"):
+        scales = not made.all_absent("fp16") or made.all_absent("bf16")
+        if script.source.has(_RESUMES) and scales:
             withheld = "a checkpoint of the optimizer as it is would stop the scaler"
         edit = Replace(made.call, set_keywords(optim='"adamw_torch_fused"'))
         title = 'Take `"adamw_torch_fused"`'

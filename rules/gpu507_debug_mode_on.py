@@ -71,9 +71,10 @@ class DebugModeOn(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each place that switches a mode on."""
-        loops = script.training_loops
+        modes = debug_modes(script)
+        loops = script.training_loops if modes else ()
         idle = bool(loops) and all(script.is_doubtful(loop.node) for loop in loops)
-        for mode in debug_modes(script):
+        for mode in modes:
             text = script.text(mode.node)
             yield self.finding(
                 script,

@@ -79,13 +79,13 @@ def is_made_in_half(script: Script) -> bool:
     """
     made = [call for call in constructors(script) if call is not None]
     around = [script.of(call).index.function(call) for call in made]
+    inside = walk(*reached_from(script, made))
+    if any(_makes_half(script, c) for c in inside if isinstance(c, ast.Call)):
+        return True
     makers = [f for call in made for f in script.resolver.calls.callees(call)]
     makers += [f for f in around if f is not None]
     calls = (c for c in walk(*reached_from(script, makers)) if isinstance(c, ast.Call))
-    return any(
-        last_name(call).startswith("MixedPrecision") or _makes_half(script, call)
-        for call in calls
-    )
+    return any(last_name(call).startswith("MixedPrecision") for call in calls)
 
 
 def _makes_half(script: Script, call: ast.Call) -> bool:

@@ -144,11 +144,16 @@ def _is_removed(script: Script, path: ast.expr) -> bool:
     if name is None:
         return False
 
+    def is_path(node: ast.expr | None) -> bool:
+        if node is None or dotted(node) != name:
+            return False
+        return script.definitions(node) == script.definitions(path)
+
     def of_path(word: str) -> Iterator[ast.Call]:
         for call in index.calls_by_name.get(word, ()):
             holder = call.func.value if isinstance(call.func, ast.Attribute) else None
             later = call.lineno > path.lineno and index.scope(call) is index.scope(path)
-            if later and name in map(dotted, filter(None, (holder, *call.args))):
+            if later and any(map(is_path, (holder, *call.args))):
                 yield call
 
     if any(any(of_path(word)) for word in ("replace", "rename", "move")):
