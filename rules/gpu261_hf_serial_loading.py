@@ -72,7 +72,7 @@ A note where samples are only read and padded, a warning where each takes work.
 Iterable and streamed datasets, which workers would give out several times; tensors in
 memory; datasets that are not known, or give tensors on the GPU. The Trainer stays on
 the CPU, MPS or a TPU. A comment gives a reason for the number. Nothing is trained in
-this file.
+this file. Of low confidence is a call that raises in all allowed releases (GPU364).
 
 ## Source
 Transformers documentation, `TrainingArguments`; PyTorch documentation,
@@ -88,6 +88,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Calls, Hardware, Rule
 from gpulint.script import Script
+from gpulint.script.frameworks.hf_removed import unless_refused
 from gpulint.script.frameworks.hf_samples import Samples, samples_of
 from gpulint.script.frameworks.hf_trainers import is_decided, let_decide, trained_with
 from gpulint.script.frameworks.trainer_calls import (
@@ -133,6 +134,7 @@ class HfSerialLoading(Rule):
                 ],
                 evidence=[(samples.place, samples.reason)],
                 severity=None if samples.costly else Severity.NOTE,
+                confidence=unless_refused(made),
             )
 
 

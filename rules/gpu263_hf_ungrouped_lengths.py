@@ -45,7 +45,7 @@ training set is not one of `datasets`: of another class the Trainer would read i
 until it raises IndexError. The Trainer does not pad, or its class chooses the samples
 itself. Texts are sorted already, packed or streamed (`sort`, `IterableDataset`,
 curriculum). Static shapes are wanted (`torch_compile`, TPUs). Nothing is trained in
-this file.
+this file. Of low confidence is a call that raises in all allowed releases (GPU364).
 
 ## Source
 Transformers documentation, `TrainingArguments`; the signatures of transformers 4.10 to
@@ -60,6 +60,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Calls, Rule
 from gpulint.script import Script
+from gpulint.script.frameworks.hf_removed import unless_refused
 from gpulint.script.frameworks.hf_samples import is_of_datasets, is_streamed
 from gpulint.script.frameworks.hf_trainers import HfTrainer, trained_with
 from gpulint.script.frameworks.trainer_calls import (
@@ -127,6 +128,7 @@ class HfUngroupedLengths(Rule):
             fix=None if withheld else fix,
             withheld=withheld,
             related=[(tokenizing.call, "each text keeps its length here")],
+            confidence=unless_refused(made),
         )
 
 

@@ -41,7 +41,8 @@ layers: cuDNN runs these in float16 under `bf16` too, and no loss is scaled then
 `bf16` or `fp16` is given or may be: by a parser, a settings file or `**kwargs` that
 cannot be read. DeepSpeed or FSDP has a configuration of its own. The script trains on
 the CPU, MPS or a TPU, in float64, sets formats itself, says in a comment why not, or
-loads weights in another one. Nothing is trained in this file.
+loads weights in another one. Nothing is trained in this file. Of low confidence is a
+call that raises in all allowed releases (GPU364).
 
 ## Source
 Transformers documentation, "GPU: mixed precision training". Measured with transformers
@@ -55,6 +56,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Calls, Hardware, Rule
 from gpulint.script import Script
+from gpulint.script.frameworks.hf_removed import unless_refused
 from gpulint.script.frameworks.hf_trainers import is_decided, let_decide
 from gpulint.script.frameworks.trainer_calls import Maker, names_of, trainer_calls
 from gpulint.script.frameworks.trainer_precision import has_formats, why_not_mixed
@@ -91,4 +93,5 @@ class HfPrecision(Rule):
                 fix=fix,
                 withheld=withheld,
                 severity=Severity.NOTE if withheld else None,
+                confidence=unless_refused(made),
             )

@@ -44,7 +44,8 @@ TF32 on itself. The precision of products is set to whatever value in the progra
 format, uses autocast or compiles the model itself, trains in float64, on the CPU, MPS
 or a TPU, or asks for determinism; DeepSpeed or FSDP has a configuration of its own. The
 newest PyTorch that the project allows is older than 1.12, which multiplied in TF32 by
-default. Nothing is trained in this file.
+default. Nothing is trained in this file. Of low confidence is a call that raises in all
+allowed releases (GPU364).
 
 ## Source
 Transformers documentation, `TrainingArguments`; PyTorch documentation, "CUDA semantics:
@@ -60,6 +61,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Calls, Hardware, Rule
 from gpulint.script import Script
+from gpulint.script.frameworks.hf_removed import unless_refused
 from gpulint.script.frameworks.hf_trainers import (
     is_decided,
     is_split_up,
@@ -122,6 +124,7 @@ class HfTf32(Rule):
                 "`tf32` is not set",
                 fix=None if withheld else let_decide(made, "tf32", title),
                 withheld=withheld,
+                confidence=unless_refused(made),
             )
 
 

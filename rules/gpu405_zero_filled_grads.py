@@ -47,7 +47,8 @@ A plain `zero_grad()` is fine. So is zeroing the gradient of one tensor, such as
 input that is being optimised. Gradients that the script puts in a place of their own
 (`p.grad = torch.empty_like(p)`, in a pool of memory or one flat buffer) have to stay.
 An optimizer's own code, which may ask for gradients that are there, is left alone, and
-so is a file that captures CUDA graphs, which are replayed on the gradients of then.
+so is a file that captures CUDA graphs, which are replayed on the gradients of then. Of
+low confidence are programs that name no device.
 
 ## Source
 PyTorch documentation, `Optimizer.zero_grad` and the Performance Tuning Guide: setting
@@ -60,10 +61,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index.walk import dotted, walk
 from gpulint.rule import Rule, Words
 from gpulint.script import Loop, Script
+from gpulint.script.neighbours import run_together
 from gpulint.script.rewriting.edits import ReplaceCode, Rewrite
 from gpulint.script.training.gradients import trained_model, why_gradients_may_miss
 from gpulint.script.training.zeroing import (
@@ -77,6 +79,8 @@ from gpulint.script.training.zeroing import (
 )
 
 LOWEST = (2, 0)
+# What a program says that trains on an accelerator, or leaves that to a trainer.
+_DEVICES = re.compile(r"(?i)cuda|device|gpu|accelerat|trainer|fabric|learner")
 _CAPTURES = re.compile(r"\bCUDAGraph\b|\bcuda\.graphs?\b|\bmake_graphed_callables\b")
 
 
@@ -118,7 +122,7 @@ class ZeroFilledGrads(Rule):
         message = (
             f"`{script.text(call.func)}` fills all gradients with zeros in each step"
         )
-        yield self.finding(script, call.func, message, fix=fix, withheld=reason)
+        yield self._finding(script, call, message, fix, reason)
 
     def _by_hand(self, script: Script, call: ast.Call) -> Iterator[Finding]:
         assert isinstance(call.func, ast.Attribute)
@@ -132,7 +136,25 @@ class ZeroFilledGrads(Rule):
         rewrite, reason = self._whole_loop(script, call, holder, loop)
         text = script.text(call.func.value)
         message = f"`{text}` of each parameter is filled with zeros in each step"
-        yield self.finding(script, call.func, message, fix=rewrite, withheld=reason)
+        yield self._finding(script, call, message, rewrite, reason)
+
+    def _finding(
+        self,
+        script: Script,
+        call: ast.Call,
+        message: str,
+        fix: Rewrite | None,
+        withheld: str | None,
+    ) -> Finding:
+        named = any(index.source.has(_DEVICES) for index in run_together(script))
+        return self.finding(
+            script,
+            call.func,
+            message,
+            fix=fix,
+            withheld=withheld,
+            confidence=None if named else Confidence.LOW,
+        )
 
     def _whole_loop(
         self, script: Script, call: ast.Call, holder: ast.AST, loop: Loop | ast.AST

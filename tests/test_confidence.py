@@ -1880,3 +1880,37 @@ def test_workers_keep_up_with_crops_of_small_pictures() -> None:
         'CIFAR10("data", train=True, ', 'ImageFolder("data", '
     ).replace("RandomCrop(32", "RandomCrop(224")
     assert sure("GPU207", pictures) == {Confidence.HIGH}
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "gpu261_hf_serial_loading",
+        "gpu263_hf_ungrouped_lengths",
+        "gpu361_hf_precision",
+        "gpu362_hf_tf32",
+    ],
+)
+@pytest.mark.parametrize("lowest", [(4, 57), (4, 30), None])
+def test_calls_that_raise_cost_nothing(
+    folder: str, lowest: tuple[int, int] | None
+) -> None:
+    """Arguments that every allowed release of transformers refuses."""
+    text = fixture(folder, "bad").replace('"out"', '"out", evaluation_strategy="no"')
+    code = folder[:6].upper()
+    packages = (("transformers", Range(lowest, None)),)
+    options = Options(select_rules((code,)), packages=packages)
+    found = check_source(Source(Path("train.py"), text), options).findings
+    expected = Confidence.LOW if lowest == (4, 57) else Confidence.HIGH
+    assert {f.confidence for f in found} == {expected}
+
+
+@pytest.mark.parametrize(
+    "name, expected", [("device", Confidence.HIGH), ("place", Confidence.LOW)]
+)
+def test_gradients_of_a_program_that_names_no_device(
+    name: str, expected: Confidence
+) -> None:
+    text = fixture("gpu405_zero_filled_grads", "bad").replace("device", name)
+    text = text.replace("  # expect: GPU405", "")
+    assert sure("GPU405", text) == {expected}

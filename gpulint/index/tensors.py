@@ -353,13 +353,16 @@ class Tensors:
     def _is_of_network(self, node: ast.Attribute) -> bool:
         """`model.num_layers`: a network on a device holds numbers and names as well.
 
-        Not what is used as only a tensor is: `model.loss.item()`.
+        Also one in a wrapper, `model.module.scale`. Not what is used as only a tensor
+        is: `model.loss.item()`.
         """
         home = self.index.home(node)
         above = home.parent(node)
         if isinstance(above, (ast.Attribute, ast.Subscript)):
             return False
         name = dotted(node.value)
+        if name is not None and name.endswith(".module"):
+            return True
         asked = (c.func for m in OF_MODULES for c in home.calls_by_name.get(m, ()))
         return name is not None and any(
             isinstance(func, ast.Attribute) and dotted(func.value) == name

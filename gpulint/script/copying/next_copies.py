@@ -12,6 +12,7 @@ from gpulint.index.walk import walk
 from gpulint.script.copying.creations import creation
 from gpulint.script.every_step import EveryStep, Part
 from gpulint.script.reaching.evaluated import evaluated_in
+from gpulint.script.reads import SHARES
 from gpulint.script.training.evaluation import called_module
 from gpulint.script.waiting.drained import (
     is_of_samples,
@@ -21,6 +22,7 @@ from gpulint.script.waiting.drained import (
     runs_with,
 )
 from gpulint.script.waiting.reading import READS, waiting_in
+from gpulint.script.waiting.stops import MEASURING, runs_engine
 
 if TYPE_CHECKING:
     from gpulint.script.copying.transfers import Transfer
@@ -32,6 +34,7 @@ _ARRAY = re.compile(
     r"numpy\.(random\.(choice|permutation)|arange|array|where|argsort)$"
 )
 _REDUCES = frozenset("max min amax amin sum mean any all".split())
+_TRUTHS = frozenset("isnan isinf isfinite".split())
 # They take lists: of a tensor, most would give the same one.
 _OF_LISTS = frozenset(
     f"torch.{n}" for n in "tensor Tensor FloatTensor LongTensor DoubleTensor".split()
@@ -60,6 +63,8 @@ def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
     works = False  # the device may be at work on more than the copies
     for part in parts[numbers[-1] + 1 :]:
         call = part.node if isinstance(part.node, ast.Call) else None
+        if call is not None and loop.train and runs_engine(script, call):
+            return runs_with(script, part, last)
         if call is not None and is_pass(script, call):
             return runs_with(script, part, last) and _begins_with_wait(script, call)
         waits = call is not None and _copies(script, call)
@@ -107,15 +112,48 @@ def _reads_first(script: Script, call: ast.Call, function: Function) -> bool:
     for node in evaluated_in(script.of(function), function.body):
         if not isinstance(node, ast.Call):
             continue
-        if script.of(function).modules.is_module(called_module(node)):
+        its = script.of(function)
+        if its.modules.is_module(called_module(node)):
             return False
-        asked = _asked(node)
-        name = _part_of(script.of(function), asked) if asked is not None else None
+        asked = _asked(node) or _judged(its, node) or _counted(its, node)
+        name = _part_of(its, asked) if asked is not None else None
         if name is not None:
             given, _ = script.resolver.calls.given(call, function, name)
             if any(script.where(value) == Where.DEVICE for value in given):
                 return True
     return False
+
+
+def _judged(script: Script, call: ast.Call) -> ast.expr | None:
+    """`x` of `if x.isnan().any():`, `assert x.max() < 8`, which ask what it holds."""
+    above = script.index.parent(call)
+    if isinstance(above, ast.Compare):
+        above = script.index.parent(above)
+    if not isinstance(above, (ast.If, ast.Assert)) or call.args:
+        return None
+    asked: ast.expr = call
+    while isinstance(asked, ast.Call) and isinstance(asked.func, ast.Attribute):
+        if asked.func.attr not in _REDUCES | _TRUTHS or asked.args:
+            return None
+        asked = asked.func.value
+    return asked if asked is not call else None
+
+
+def _counted(script: Script, call: ast.Call) -> ast.expr | None:
+    """`x` of `x.nonzero()` and `torch.unique(x)`, as large as its values say."""
+    func = call.func
+    asked: ast.expr | None = None
+    name = script.index.qualified(func) or ""
+    if name in MEASURING:
+        joins = name == "torch.where" and len(call.args) > 1
+        asked = call.args[0] if call.args and not joins else None
+    elif isinstance(func, ast.Attribute) and func.attr != "where":
+        asked = func.value if f"torch.{func.attr}" in MEASURING else None
+    while isinstance(asked, ast.Call) and isinstance(asked.func, ast.Attribute):
+        if asked.func.attr not in SHARES:
+            return None
+        asked = asked.func.value
+    return asked
 
 
 def _part_of(script: Script, node: ast.expr) -> str | None:

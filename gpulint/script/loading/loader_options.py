@@ -23,6 +23,7 @@ from gpulint.script.loading.worker_state import main_guard
 from gpulint.script.rewriting.device_code import device_at
 from gpulint.script.rewriting.edits import Replace, Rewrite
 from gpulint.script.rewriting.syntax import move_to_spread
+from gpulint.script.samples.not_shared import holds_unpicklable
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -164,8 +165,19 @@ def _reached(script: Script, node: ast.AST, depth: int) -> Iterator[ast.AST]:
         for part in walk(origin.node):
             if isinstance(part, ast.Lambda):
                 yield part
+            if isinstance(part, ast.Call):
+                yield from _kept_by(script, part)
             if isinstance(part, ast.Name) and part is not node:
                 yield from _reached(script, part, depth - 1)
+
+
+def _kept_by(script: Script, made: ast.Call) -> Iterator[ast.AST]:
+    """The lambda that an object of the project's, such as a transform, keeps."""
+    owner = script.resolver.classes.named(made.func)
+    if owner is not None:
+        kept = holds_unpicklable(owner, script.of(owner).evaluator)
+        if isinstance(kept, ast.Lambda):
+            yield kept
 
 
 def into_loader_kwargs(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function
 from gpulint.index.build import last_name
-from gpulint.index.walk import dotted, walk
+from gpulint.index.walk import dotted, walk, walk_scope
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -43,6 +43,29 @@ def is_frozen(script: Script, model: ast.expr) -> bool:
         return False
     found = list(_switched(script, model))
     return bool(found) and not any(found)
+
+
+def is_frozen_before(script: Script, call: ast.Call) -> bool:
+    """Whether the block of a model's call switches its gradients off before.
+
+    By `net.requires_grad_(False)`, the last in the file's order, as in a GAN whose
+    critic takes its turn behind.
+    """
+    name = dotted(call.func)
+    switches = [
+        node
+        for node in walk_scope(script.index.scope(call))
+        if isinstance(node, ast.Call)
+        and name is not None
+        and dotted(node.func) == f"{name}.requires_grad_"
+        and node.lineno < call.lineno
+    ]
+    if not switches:
+        return False
+    last = max(switches, key=lambda node: node.lineno)
+    block = script.index.parent(script.index.statement(last))
+    flags = [*last.args, *(k.value for k in last.keywords)]
+    return block in script.index.ancestors(call) and not _is_on(script, flags)
 
 
 def _is_read_frozen(script: Script, model: ast.expr) -> bool:

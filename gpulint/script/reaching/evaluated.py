@@ -111,7 +111,7 @@ def heads(statement: ast.stmt) -> list[ast.expr]:
     """The expressions of a statement that run whenever it does."""
     if isinstance(statement, (ast.For, ast.AsyncFor)):
         return [statement.iter]
-    if isinstance(statement, (ast.If, ast.While)):
+    if isinstance(statement, (ast.If, ast.While, ast.Assert)):
         return [statement.test]
     if isinstance(statement, (ast.With, ast.AsyncWith)):
         return [item.context_expr for item in statement.items]

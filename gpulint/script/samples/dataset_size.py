@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from gpulint.index import Evaluator, Origin
-from gpulint.index.walk import dotted
+from gpulint.index.walk import dotted, walk_scope
 from gpulint.script.loading.loaders import Loader
 from gpulint.script.samples.datasets import IN_MEMORY
 from gpulint.script.samples.sample_size import numbers_of_sample, whole
@@ -88,12 +88,34 @@ def lengths(loader: Loader) -> list[int | None]:
     Those of torchvision have the lengths that their documentation states.
     """
     evaluator = loader.evaluator
-    return [
-        length
-        for node in loader.argument("dataset").nodes
-        for origin in evaluator.resolver.origins(node)
-        for length in _lengths(origin, evaluator)
+    found: list[int | None] = []
+    for node in loader.argument("dataset").nodes:
+        cut = _cut(node, evaluator)
+        if cut is not None:
+            found.append(cut)
+            continue
+        for origin in evaluator.resolver.origins(node):
+            found += _lengths(origin, evaluator)
+    return found
+
+
+def _cut(dataset: ast.expr, evaluator: Evaluator) -> int | None:
+    """The number of rows that `digits.data = digits.data[:256]` leaves."""
+    if not isinstance(dataset, ast.Name):
+        return None
+    field = f"{dataset.id}.data"
+    parts = [
+        node.value.slice
+        for node in walk_scope(evaluator.index.scope(dataset))
+        if isinstance(node, ast.Assign)
+        and [dotted(target) for target in node.targets] == [field]
+        and isinstance(node.value, ast.Subscript)
+        and dotted(node.value.value) == field
     ]
+    rows = parts[0] if len(parts) == 1 else None
+    if not isinstance(rows, ast.Slice) or rows.lower or rows.step or not rows.upper:
+        return None
+    return whole(evaluator.constant(rows.upper))
 
 
 def _lengths(origin: Origin, evaluator: Evaluator) -> list[int | None]:

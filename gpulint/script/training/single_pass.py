@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function, Where
 from gpulint.index.walk import dotted, walk_scope
+from gpulint.script.modelling.frozen import is_frozen_before
 from gpulint.script.training.evaluation import (
     always_without_grad,
     called_module,
@@ -89,6 +90,8 @@ def _graph_is_waste(script: Script, call: ast.Call) -> bool:
         x.eval or (x.batches and not x.train) or not (x.train or x.kind == "epoch")
         for x in around
     ):
+        return False
+    if is_frozen_before(script, call):
         return False
     caller = script.step_loop(call)
     if function is None or (caller is not None and (caller.eval or caller.batches)):

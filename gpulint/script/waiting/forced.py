@@ -32,7 +32,7 @@ _TIMERS = re.compile(
     re.IGNORECASE,
 )
 # The names of tensors that steps log, and of methods that keep what they are given.
-_OF_LOSSES = re.compile(r"loss|norm", re.IGNORECASE)
+_OF_LOSSES = re.compile(r"loss|norm|metric", re.IGNORECASE)
 _KEEPS = frozenset("update add append log log_metric add_scalar min max".split())
 _RATES = re.compile(r"(^|_)(lr|weight_decay|momentum)(_|$)")
 _PEAKS = ("reset_peak_memory_stats", "reset_max_memory_allocated")

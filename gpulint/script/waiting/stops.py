@@ -13,9 +13,13 @@ if TYPE_CHECKING:
 
 # Their results are as large as the values say, which the host has to ask for. Not
 # `masked_select`, whose sums and means need no selection.
-_MEASURING = frozenset(
+MEASURING = frozenset(
     f"torch.{name}"
     for name in "nonzero argwhere where unique unique_consecutive bincount".split()
+) | frozenset(
+    f"{module}.{name}"
+    for module in ("torch_cluster", "torch_geometric.nn", "torch_geometric.nn.pool")
+    for name in "radius radius_graph knn knn_graph".split()
 )
 _OF_LISTS = ("torch.tensor", "torch.as_tensor", "torch.Tensor", "numpy.array")
 # They return what all ranks have made of it; those that end in `_async` do not wait.
@@ -41,11 +45,11 @@ def measures_size(script: Script, node: ast.AST) -> bool:
         return False
     name = script.index.qualified(node.func) or ""
     func = node.func
-    if name in _MEASURING:
+    if name in MEASURING:
         given = node.args[:1]
         if name == "torch.where" and len(node.args) != 1:
             return False
-    elif isinstance(func, ast.Attribute) and f"torch.{func.attr}" in _MEASURING:
+    elif isinstance(func, ast.Attribute) and f"torch.{func.attr}" in MEASURING:
         given = [] if func.attr == "where" else [func.value]
     else:
         return False
@@ -116,13 +120,31 @@ def steps_engine(script: Script, node: ast.AST) -> bool:
     """
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
-    if node.func.attr != "step" or node.args or not script.mentions("deepspeed"):
+    if node.func.attr != "step" or node.args:
         return False
-    engine = dotted(node.func.value)
-    function = script.index.home(node).scope(node)
-    return engine is not None and any(
-        isinstance(call, ast.Call)
-        and dotted(call.func) == f"{engine}.backward"
-        and call.args
-        for call in walk_scope(function)
-    )
+    return "backward" in _asked_of_engine(script, node, node.func.value)
+
+
+def runs_engine(script: Script, node: ast.AST) -> bool:
+    """`engine(batch)` of DeepSpeed, in front of its `backward` and `step`.
+
+    Its throughput timer waits for the device before each forward pass of a training.
+    """
+    if not isinstance(node, ast.Call):
+        return False
+    return {"backward", "step"} <= _asked_of_engine(script, node, node.func)
+
+
+def _asked_of_engine(script: Script, node: ast.AST, engine: ast.expr) -> set[str]:
+    """What the function around a node calls of DeepSpeed's engine that has a name."""
+    name = dotted(engine)
+    if name is None or not script.mentions("deepspeed"):
+        return set()
+    return {
+        call.func.attr
+        for call in walk_scope(script.index.home(node).scope(node))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and bool(call.args) is (call.func.attr == "backward")
+        and dotted(call.func.value) == name
+    }
