@@ -65,16 +65,22 @@ def find_torch_version(folder: Path) -> Declared | None:
     rooted = _is_rooted(folder)
     found = _find(folder, rooted)
     found = found if found and _bounds(found) else _find_prose(folder, rooted)
-    return _within(found, _find_beside(folder, rooted))
+    return _within(found, *_find_beside(folder, rooted))
 
 
-def _within(found: Declared | None, beside: Declared | None) -> Declared | None:
-    """What is declared, as far as what is pinned beside it allows."""
+def _within(
+    found: Declared | None, beside: Declared | None, told: bool
+) -> Declared | None:
+    """What is declared, as far as what is pinned beside it allows.
+
+    What people are only told to install, perhaps on some machines, is no lower bound.
+    """
     if found is None or beside is None or beside.highest is None:
         return found or beside
     if found.here and beside.version and found.here < beside.version:
         return found  # what is pinned is of another environment
-    version = max(filter(None, (found.version, beside.version)), default=None)
+    lows = (found.version, None if told else beside.version)
+    version = max(filter(None, lows), default=None)
     highest = min(filter(None, (found.highest, beside.highest)))
     if version is not None and version > highest:
         return found  # the two do not fit together: one of them is not true
@@ -170,8 +176,11 @@ def _find_prose(folder: Path, rooted: bool) -> Declared | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _find_beside(folder: Path, rooted: bool) -> Declared | None:
-    """What packages pinned in the nearest folder that pins any need."""
+def _find_beside(folder: Path, rooted: bool) -> tuple[Declared | None, bool]:
+    """What packages pinned in the nearest folder that pins any need.
+
+    And whether it is its prose alone that pins them.
+    """
     from gpulint.torch_beside import find_beside
     from gpulint.torch_prose import prose
 
@@ -180,7 +189,7 @@ def _find_beside(folder: Path, rooted: bool) -> Declared | None:
     found = find_beside(declaring, texts)
     last = (folder / ".git").exists() if rooted else bool(declaring or texts)
     if found or last or folder.parent == folder:
-        return found
+        return found, found is not None and find_beside(declaring, ()) is None
     return _find_beside(folder.parent, rooted)
 
 

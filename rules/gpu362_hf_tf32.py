@@ -67,6 +67,7 @@ from gpulint.script.frameworks.hf_trainers import (
     is_split_up,
     let_decide,
     may_use_gpu,
+    own_models,
     says_tpu,
 )
 from gpulint.script.frameworks.trainer_calls import (
@@ -113,7 +114,7 @@ class HfTf32(Rule):
         calls = [made for made in made_here if _is_in_float32(made)]
         if not calls or matmul_set_nearby(script):
             return
-        found = exact_mathematics(script)
+        found = exact_mathematics(script, own_models(script))
         for made in calls:
             withheld = f"`{found}` may need full float32" if found else None
             title = "Let the machine choose TF32"

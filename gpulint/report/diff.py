@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from gpulint.finding import Fix, TextEdit
@@ -12,6 +13,8 @@ from gpulint.source import Source
 # A sign (`-`, `+`, ` ` for a line that stays, `...` for lines left out) and a line.
 Change = tuple[str, str]
 KEPT = 2
+AROUND = 3  # lines around a change of a unified diff
+MOST_PAIRS = 5_000_000  # of equal lines of both texts, some seconds' work
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
@@ -34,11 +37,40 @@ def unified(name: str, source: Source, text: str) -> str:
     mark = "\ufeff" if source.bom else ""
     old, new = source.file.text, source.with_text(text).file.text
     head = _named(name)
-    diff = difflib.unified_diff(_lines(mark + old), _lines(mark + new), head, head)
+    diff = list(_hunks(_lines(mark + old), _lines(mark + new)))
+    names = [f"--- {head}\n", f"+++ {head}\n"] if diff else []
     return "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-        for line in diff
+        for line in (*names, *diff)
     )
+
+
+def _hunks(old: list[str], new: list[str]) -> Iterator[str]:
+    """What `difflib.unified_diff` gives behind its two lines of names.
+
+    That leaves frequent lines out of files of 200 lines, whose diffs grow by whole
+    cells of a notebook: here only where each of very many would be compared.
+    """
+    counts = Counter(old)
+    pairs = sum(counts[line] for line in new)
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=pairs > MOST_PAIRS)
+    for group in matcher.get_grouped_opcodes(AROUND):
+        rows = (group[0][1], group[-1][2]), (group[0][3], group[-1][4])
+        yield f"@@ -{_range(*rows[0])} +{_range(*rows[1])} @@\n"
+        for tag, i1, i2, j1, j2 in group:
+            if tag == "equal":
+                yield from (f" {line}" for line in old[i1:i2])
+            else:
+                yield from (f"-{line}" for line in old[i1:i2])
+                yield from (f"+{line}" for line in new[j1:j2])
+
+
+def _range(start: int, end: int) -> str:
+    """The rows of one side of a hunk: the first (1-based) and their number."""
+    length = end - start
+    if length == 1:
+        return str(start + 1)
+    return f"{start + 1 if length else start},{length}"
 
 
 def created(name: str, text: str) -> str:

@@ -99,6 +99,15 @@ def test_diff_writes_nothing_and_applies(
     assert again.stderr == "Nothing to fix\n"
 
 
+def test_frequent_lines_are_no_part_of_a_diff(run: Run, tmp_path: Path) -> None:
+    """In a file of more than 200 lines, of which one stands there often."""
+    rows = "x = 0\ny = 1\n" * 200
+    text = f"{rows}slow_copy()\n{rows}slow_copy()\n{rows}"
+    (tmp_path / "a.py").write_text(text)
+    diff = run("fix", "--diff").stdout.splitlines()
+    assert sum(line[:1] in "+-" for line in diff) == 2 + 2 * 2
+
+
 @pytest.mark.parametrize(
     "data",
     [

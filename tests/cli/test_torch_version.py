@@ -560,6 +560,8 @@ def test_images_of_tensorflow(
         ("torch>=1.4\ntorchvision==0.9.1", "", (1, 8), (1, 8)),
         ("torch>=1.4", "pip install timm==0.3.2", (1, 4), (1, 8)),
         ("torch>=2.0", "pip install timm==0.3.2", (2, 0), None),
+        ("torch>=1.10,<1.14", "pip install torchvision==0.13.0", (1, 10), (1, 12)),
+        ("torch<1.14", "With CUDA 11: pip install torchvision==0.13.0", None, (1, 12)),
         ("torch==1.7.1", "pip install torchvision==0.9.1", (1, 7), (1, 7)),
         ("", "[timm](https://x.y), pip install timm==0.3.4", None, (1, 8)),
         ("torchvision==0.9.1", "pip install torchvision==0.10.0", (1, 8), (1, 9)),

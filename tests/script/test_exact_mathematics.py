@@ -93,3 +93,31 @@ def test_an_adaptive_solver_keeps_its_format(
 @pytest.mark.parametrize("code", ["GPU301", "GPU302"])
 def test_a_plain_model_may_change(tmp_path: Path, code: str) -> None:
     assert finding(tmp_path, code, "torch.relu(x)").fix is not None
+
+
+TRAINER = """
+from transformers import Trainer, TrainingArguments
+from data import train_set
+from models import Net
+
+model = Net.from_pretrained("waves")
+Trainer(model, TrainingArguments("out"), train_dataset=train_set).train()
+"""
+
+
+@pytest.mark.parametrize(
+    "code, product",
+    [
+        ("GPU361", "torch.complex(x, x).abs()"),
+        ("GPU361", "torch.relu(x)"),
+        ("GPU362", "torch.complex(x, x).abs()"),
+    ],
+)
+def test_a_trainer_of_the_projects_own_model(
+    tmp_path: Path, code: str, product: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That a Trainer is given by its class, which is in another file."""
+    monkeypatch.setitem(globals(), "TRAIN", TRAINER)
+    found = finding(tmp_path, code, product)
+    assert (found.fix is None) is ("complex" in product)
+    assert ("complex" in (found.fix_withheld or "")) is ("complex" in product)

@@ -116,6 +116,21 @@ def _all_trainers(script: Script) -> list[HfTrainer]:
     return found
 
 
+def own_models(script: Script) -> list[ast.AST]:
+    """The classes of the project, with their bases, whose models Trainers train."""
+    classes = script.resolver.classes
+    found: list[ast.AST] = []
+    for trainer in hf_trainers(script):
+        for made in trainer.calls("model") or ():
+            func = made.func
+            owner = classes.named(func)
+            if owner is None and isinstance(func, ast.Attribute):
+                owner = classes.named(func.value)  # `Net.from_pretrained(…)`
+            if owner is not None:
+                found += classes.bases(owner)
+    return found
+
+
 def trained_with(script: Script) -> Iterator[tuple[TrainerCall, list[HfTrainer]]]:
     """Arguments for a GPU, with the Trainers of the file that may get them."""
     if ".train(" not in script.source.text or says_tpu(script):

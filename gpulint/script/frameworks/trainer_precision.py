@@ -11,6 +11,7 @@ from gpulint.index.walk import walk
 from gpulint.script.branches import branches_of
 from gpulint.script.environments import imports_environments
 from gpulint.script.frameworks.fitted import uses
+from gpulint.script.frameworks.hf_trainers import own_models
 from gpulint.script.frameworks.trainer_calls import Maker, TrainerCall
 from gpulint.script.frameworks.trainers import uses_cpu
 from gpulint.script.loading.batches_taken import is_imported
@@ -142,7 +143,7 @@ def why_not_mixed(script: Script) -> str | None:
         return RECURS
     if any(index.source.has(_GENERATES) for index in run_together(script)):
         return "the model's weights may be stored in float16"
-    found = exact_mathematics(script)
+    found = exact_mathematics(script, own_models(script))
     if found is not None:
         return f"`{found}` may need float32"
     for index in run_together(script):
