@@ -29,10 +29,23 @@ def device_condition(
     text = script.text(device)
     if is_torch_device(script, device):
         return f'{text}.type == "cuda"', ()
+    names = _names_of_devices(script, device)
+    if names:
+        exact = all(":" not in name for name in names)
+        return f'{text} == "cuda"' if exact else f'{text}.startswith("cuda")', ()
     asks = f'{torch}.device({text}).type == "cuda"'
     if may_be_none(script, device):
         return f"{text} is not None and {asks}", imports
     return asks, imports
+
+
+def _names_of_devices(script: Script, device: ast.expr) -> list[str]:
+    """What a device may be if it is a text of the program's own: `"cuda"`, `"cpu"`."""
+    values = script.evaluator.values(device)
+    names = [value.constant for value in values.known if not value.default]
+    texts = [name for name in names if isinstance(name, str)]
+    whole = values.complete and len(texts) == len(values.known)
+    return texts if whole and isinstance(device, (ast.Name, ast.Attribute)) else []
 
 
 def may_be_none(script: Script, device: ast.expr) -> bool:
