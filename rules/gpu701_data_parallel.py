@@ -268,7 +268,13 @@ def is_one_by_default(script: Script, name: str) -> bool:
         for keyword in call.keywords
         if keyword.arg == "default"
     ]
-    return bool(defaults) and all(
-        isinstance(node, ast.Constant) and ONE.fullmatch(str(node.value))
+    ones = [
+        node.elts[0]
+        if isinstance(node, (ast.List, ast.Tuple)) and len(node.elts) == 1
+        else node
         for node in defaults
+    ]
+    return bool(ones) and all(
+        isinstance(node, ast.Constant) and ONE.fullmatch(str(node.value))
+        for node in ones
     )

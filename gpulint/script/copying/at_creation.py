@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from typing import TYPE_CHECKING
 
 from gpulint.finding import Effect
@@ -20,13 +21,24 @@ from gpulint.script.copying.creations import (
     inexact_method,
     is_integer,
 )
+from gpulint.script.neighbours import run_together
 from gpulint.script.rewriting.device_code import is_torch_device
 from gpulint.script.rewriting.edits import Build, Replace, Rewrite
-from gpulint.script.rewriting.syntax import CallText, set_keywords, without_move
+from gpulint.script.rewriting.syntax import (
+    CallText,
+    set_keywords,
+    without_cast,
+    without_move,
+)
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
+_SAME_IN_ANY_TYPE = ("zeros", "ones", "empty")
+_DISTRIBUTES = re.compile(
+    r"DistributedDataParallel|init_process_group|fully_shard|FullyShardedDataParallel"
+)
+_IS_RANK = re.compile(r"rank|process_index")
 MOST_OF_HALF, MOST_OF_FLOAT = 65504, 3.4e38  # the largest numbers of float16, float32
 
 
@@ -58,6 +70,8 @@ def hindrance(script: Script, move: Move, made: Creation) -> str | None:
         return "NumPy makes the values, and has no device"
     if made.name in JOINS:
         return "a part of it is data of the script"
+    if made.random and _draws_alike(script):
+        return "only the generator of CUDA is seeded, with one number for all ranks"
     if made.name in LEGACY:
         return f"`{script.text(call.func)}` takes no CUDA device"
     unfilled = _why_not_filled(script, made) if made.name == "tensor" else None
@@ -87,6 +101,28 @@ def hindrance(script: Script, move: Move, made: Creation) -> str | None:
     ):
         return "MPS has no float64, which the host casts"
     return _device_guard(script, move)
+
+
+def _draws_alike(script: Script) -> bool:
+    """Whether a rank seeds the generator of CUDA, and leaves the host's to chance.
+
+    `torch.cuda.manual_seed(1234)` without `torch.manual_seed` beside it: numbers drawn
+    on the host differ from rank to rank, on the device they would not.
+    """
+    files = run_together(script)
+    if not any(index.source.has(_DISTRIBUTES) for index in files):
+        return False
+    return any(
+        not any(
+            index.scope(other) is index.scope(call)
+            for seed in ("torch.manual_seed", "torch.random.manual_seed")
+            for other in index.calls.get(seed, ())
+        )
+        for index in files
+        for name in ("torch.cuda.manual_seed", "torch.cuda.manual_seed_all")
+        for call in index.calls.get(name, ())
+        if not any(map(_IS_RANK.search, map(ast.unparse, call.args)))
+    )
 
 
 def _why_not_filled(script: Script, made: Creation) -> str | None:
@@ -147,15 +183,35 @@ def at_creation(script: Script, move: Move, made: Creation) -> Rewrite:
     takes the type from the number since torch 1.8.
     """
     device = '"cuda"' if move.device is None else script.text(move.device)
-    build = set_keywords(device=device)
+    dtype = _dtype_given(move.call) if _takes_type(made) else None
+    cast = {} if dtype is None else {"dtype": script.text(dtype)}
+    build = set_keywords(**cast, device=device)
     filled = filled_with(script, made.call.args[0]) if made.name == "tensor" else None
     if filled is not None:
         build = _full(filled[0], script.text(filled[1]), build)
     return Rewrite(
         f"Create the tensor with `device={device}`",
-        (Replace(made.call, build), Replace(move.call, without_move)),
+        (
+            Replace(made.call, build),
+            Replace(move.call, without_cast if cast else without_move),
+        ),
         torch=None if filled is None else (1, 8),
     )
+
+
+def _takes_type(made: Creation) -> bool:
+    """Whether a factory gives the same in any type as after a cast to it."""
+    typed = any(keyword.arg == "dtype" for keyword in made.call.keywords)
+    return made.name in _SAME_IN_ANY_TYPE and not made.methods and not typed
+
+
+def _dtype_given(move: ast.Call) -> ast.expr | None:
+    """The type of `x.to(device, dtype)` and `x.to(device=device, dtype=dtype)`."""
+    named = {keyword.arg: keyword.value for keyword in move.keywords}
+    if "dtype" in named:
+        return named["dtype"]
+    places = move.args[0 if "device" in named else 1 :]
+    return places[0] if places else None
 
 
 def _full(shape: str, number: str, build: Build) -> Build:

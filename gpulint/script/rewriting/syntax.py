@@ -262,6 +262,12 @@ def without_move(text: str) -> str:
     return tight.code([casts[0]._replace(end="")])
 
 
+def without_cast(text: str) -> str:
+    """`x` for `x.to(device, dtype)`, of which something else takes both."""
+    call = CallText.of(text)
+    return call.in_place(call.receiver)
+
+
 # Taking apart
 
 
