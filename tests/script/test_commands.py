@@ -135,6 +135,8 @@ def test_numbers_of_workers_that_commands_give(
         ("CUDA_VISIBLE_DEVICES=$GPU,1 python train.py\n", Confidence.HIGH),
         ("CUDA_VISIBLE_DEVICES=0 python train.py\npython train.py\n", Confidence.HIGH),
         ("CUDA_VISIBLE_DEVICES=0 python test.py\n", Confidence.HIGH),
+        ("export CUDA_VISIBLE_DEVICES=0\npython test.py\n", Confidence.LOW),
+        ("export CUDA_VISIBLE_DEVICES=0,1\npython test.py\n", Confidence.HIGH),
     ],
 )
 def test_cards_that_commands_leave(tmp_path: Path, text: str, sure: Confidence) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -22,17 +21,13 @@ from gpulint.script.waiting.drained import (
     runs_with,
 )
 from gpulint.script.waiting.reading import READS, waiting_in
-from gpulint.script.waiting.stops import MEASURING, runs_engine
+from gpulint.script.waiting.stops import MEASURING, picks_by_values, runs_engine
 
 if TYPE_CHECKING:
     from gpulint.script.copying.transfers import Transfer
     from gpulint.script.loops import Loop
     from gpulint.script.model import Script
 
-# Not `numpy.random.randint(n)`, which may be one number.
-_ARRAY = re.compile(
-    r"numpy\.(random\.(choice|permutation)|arange|array|where|argsort)$"
-)
 _REDUCES = frozenset("max min amax amin sum mean any all".split())
 _TRUTHS = frozenset("isnan isinf isfinite".split())
 # They take lists: of a tensor, most would give the same one.
@@ -69,7 +64,7 @@ def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
             return runs_with(script, part, last) and _begins_with_wait(script, call)
         waits = call is not None and _copies(script, call)
         waits = waits or _sends_more(script, part, loop)
-        waits = waits or _is_picked_by_values(script, part.node)
+        waits = waits or picks_by_values(script, part.node)
         waits = waits or (not works and _reads(script, part, loop))
         if waits and runs_with(script, part, last):
             return True
@@ -225,33 +220,6 @@ def _sends_more(script: Script, part: Part, loop: Loop) -> bool:
         and script.batches.loop_of(given[0]) is loop
         and script.where(given[0]) == Where.HOST
         and call not in {transfer.call for transfer in its.transfers}
-    )
-
-
-def _is_picked_by_values(script: Script, node: ast.AST) -> bool:
-    """`points[:, numpy.random.choice(n, k)]`, `x[:, [2, 1, 0]]`: a copied index."""
-    if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
-        return False
-    cut = node.slice
-    parts = cut.elts if isinstance(cut, ast.Tuple) else [cut]
-    its = script.of(node)
-    made = [o.call for part in parts for o in its.resolver.origins(part)]
-    arrays = (its.index.qualified(call.func) or "" for call in made if call is not None)
-    written = any(isinstance(part, ast.List) for part in parts)
-    picked = written or any(map(_ARRAY.match, arrays))
-    return picked and _is_of_device(its, node.value)
-
-
-def _is_of_device(script: Script, node: ast.expr) -> bool:
-    """Whether a tensor is on the device, or made by a call that is given one there."""
-    if script.where(node) == Where.DEVICE:
-        return True
-    made = [origin.call for origin in script.resolver.origins(node)]
-    return bool(made) and all(
-        call is not None
-        and script.where(call) == Where.UNKNOWN
-        and any(script.where(value) == Where.DEVICE for value in call.args)
-        for call in made
     )
 
 

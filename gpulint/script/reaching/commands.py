@@ -98,23 +98,27 @@ def launches_mixed(script: Script) -> bool:
 def name_one_card(script: Script) -> bool:
     """Whether all known commands for a file's programs leave one GPU visible.
 
-    `CUDA_VISIBLE_DEVICES=0 python train.py`, or an `export` of it before.
+    `CUDA_VISIBLE_DEVICES=0 python train.py`, or an `export` of it before; that in front
+    of commands for others where none names these programs.
     """
     project = script.index.project
     if project is None:
         return False
     names = {index.source.path.name for index in programs(script)}
     named = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, sorted(names)))})\b")
-    found = []
+    found, others = [], []
     for path in _texts(project, script.source.path):
         project.noted.files.add(path)
         text = text_of(path)
         for command in _COMMAND.finditer(text):
+            kept = _EXPORTED.findall(text[: command.start()])
             if named.search(command[0]):
-                kept = _EXPORTED.findall(text[: command.start()])
                 found.append([*kept, *_CARDS.findall(command[0])])
-    return bool(found) and all(
-        cards and _ONE_CARD.fullmatch(cards[-1]) for cards in found
+            elif kept:
+                others.append(kept)
+    visible = found or others
+    return bool(visible) and all(
+        cards and _ONE_CARD.fullmatch(cards[-1]) for cards in visible
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from gpulint.index import Where
@@ -27,6 +28,10 @@ _OF_RANKS = frozenset(
     f"horovod.torch.{name}"
     for name in "allgather allreduce allreduce_ alltoall broadcast broadcast_ "
     "grouped_allreduce synchronize".split()
+)
+# Not `numpy.random.randint(n)`, which may be one number.
+_ARRAY = re.compile(
+    r"numpy\.(random\.(choice|permutation)|arange|array|where|argsort)$"
 )
 _UPDATES = ("update", "update_parameters")
 _AVERAGE_OF_TORCH = "torch.optim.swa_utils.AveragedModel"
@@ -148,3 +153,53 @@ def _asked_of_engine(script: Script, node: ast.AST, engine: ast.expr) -> set[str
         and bool(call.args) is (call.func.attr == "backward")
         and dotted(call.func.value) == name
     }
+
+
+def picks_by_values(script: Script, node: ast.AST) -> bool:
+    """`points[:, numpy.random.choice(n, k)]`, `x[:, [2, 1, 0]]`: a copied index.
+
+    Or a part of an array of the host's, `advantages[order[start:end]]`.
+    """
+    if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
+        return False
+    cut = node.slice
+    parts = cut.elts if isinstance(cut, ast.Tuple) else [cut]
+    its = script.of(node)
+    made = [o.call for part in parts for o in its.resolver.origins(part)]
+    arrays = (its.index.qualified(call.func) or "" for call in made if call is not None)
+    written = any(isinstance(part, ast.List) for part in parts)
+    taken = any(_is_part_of_array(its, part) for part in parts)
+    picked = written or taken or any(map(_ARRAY.match, arrays))
+    return picked and _is_of_device(its, node.value)
+
+
+def _is_part_of_array(script: Script, index: ast.expr) -> bool:
+    """`chosen`, where `chosen = order[start:end]` takes some of an array's numbers."""
+    made = [origin.expression for origin in script.resolver.origins(index)]
+    return bool(made) and all(
+        isinstance(part, ast.Subscript)
+        and isinstance(part.slice, ast.Slice)
+        and _is_array(script, part.value)
+        for part in made
+    )
+
+
+def _is_array(script: Script, node: ast.expr) -> bool:
+    made = [origin.call for origin in script.resolver.origins(node)]
+    return bool(made) and all(
+        call is not None and _ARRAY.match(script.index.qualified(call.func) or "")
+        for call in made
+    )
+
+
+def _is_of_device(script: Script, node: ast.expr) -> bool:
+    """Whether a tensor is on the device, or made by a call that is given one there."""
+    if script.where(node) == Where.DEVICE:
+        return True
+    made = [origin.call for origin in script.resolver.origins(node)]
+    return bool(made) and all(
+        call is not None
+        and script.where(call) == Where.UNKNOWN
+        and any(script.where(value) == Where.DEVICE for value in call.args)
+        for call in made
+    )

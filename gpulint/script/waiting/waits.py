@@ -26,6 +26,7 @@ from gpulint.script.waiting.reading import READS, read_on, waiting_in
 from gpulint.script.waiting.stops import (
     joins_ranks,
     measures_size,
+    picks_by_values,
     reads_list,
     steps_engine,
     updates_average,
@@ -135,6 +136,7 @@ def _reads(script: Script, loop: Loop, parts: list[Part]) -> _Reads:
         collects = loop.eval and _is_collected(script, part, loop)
         stays = _is_barrier(script, part.node) or updates_average(script, part.node)
         stays = stays or reads_list(script, part.node)
+        stays = stays or picks_by_values(script, part.node)
         if collects or stays:
             found.collected.append(part)
         stops = (steps_engine, measures_size, joins_ranks)
