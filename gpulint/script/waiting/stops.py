@@ -33,6 +33,7 @@ _OF_RANKS = frozenset(
 _ARRAY = re.compile(
     r"numpy\.(random\.(choice|permutation)|arange|array|where|argsort)$"
 )
+_IN_FEW_BITS = "bitsandbytes.optim."
 _UPDATES = ("update", "update_parameters")
 _AVERAGE_OF_TORCH = "torch.optim.swa_utils.AveragedModel"
 
@@ -128,6 +129,22 @@ def steps_engine(script: Script, node: ast.AST) -> bool:
     if node.func.attr != "step" or node.args:
         return False
     return "backward" in _asked_of_engine(script, node, node.func.value)
+
+
+def steps_in_few_bits(script: Script, node: ast.AST) -> bool:
+    """`optimizer.step()` of bitsandbytes, which waits behind each weight's update."""
+    func = node.func if isinstance(node, ast.Call) else None
+    if not isinstance(func, ast.Attribute) or func.attr != "step":
+        return False
+    if not script.mentions("bitsandbytes"):
+        return False
+    return any(
+        origin.call is not None
+        and (
+            script.index.home(origin.call).qualified(origin.call.func) or ""
+        ).startswith(_IN_FEW_BITS)
+        for origin in script.of(node).resolver.origins(func.value)
+    )
 
 
 def runs_engine(script: Script, node: ast.AST) -> bool:

@@ -29,6 +29,7 @@ from gpulint.script.waiting.stops import (
     picks_by_values,
     reads_list,
     steps_engine,
+    steps_in_few_bits,
     updates_average,
 )
 from gpulint.script.waiting.timed import measures_time
@@ -137,9 +138,10 @@ def _reads(script: Script, loop: Loop, parts: list[Part]) -> _Reads:
         stays = _is_barrier(script, part.node) or updates_average(script, part.node)
         stays = stays or reads_list(script, part.node)
         stays = stays or picks_by_values(script, part.node)
+        stays = stays or steps_in_few_bits(script, part.node)
         if collects or stays:
             found.collected.append(part)
-        stops = (steps_engine, measures_size, joins_ranks)
+        stops = (steps_engine, steps_in_few_bits, measures_size, joins_ranks)
         if any(stop(script, part.node) for stop in stops):
             found.stopping.append(part)
         if _may_read(script, part.node, _FETCHES):
