@@ -80,7 +80,7 @@ with no model run in between (without it they would wait as long), nor is what s
 before `dist.barrier()` so, nor one read behind `engine.step()` of DeepSpeed, whose
 throughput timer waits, `hvd.allgather(x)` of Horovod, or what asks for the number of
 values (`mask.nonzero()`, `losses[labels > 0]`), where only single operations are queued
-in between. So it is beside the update of an average (`AveragedModel`, ema-pytorch) a
+in between. So it is beside the update of an average (`AveragedModel`, ema-pytorch), a
 tensor that is made of a list of tensors, an index of NumPy's (`x[order[:64]]`) and the
 `step()` of bitsandbytes, which wait as long, and before events are asked for their
 time, which must be over. The message of an assertion is made where the training ends. A

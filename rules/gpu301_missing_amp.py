@@ -55,9 +55,10 @@ float16 with a gradient scaler, or none, as `runtime.amp_dtype` decides when the
 runs. The scaler is made beside the optimizer and reaches the step as the optimizer
 does: as a variable, an attribute or a parameter. Second derivatives that are a
 statement of their own stay outside, in float32, and tensors that go to numpy, pictures
-or logs behind the step are made float32 there. Several optimizers share one scaler,
-which is updated once, when each has stepped. A checkpoint that is a dict with the
-optimizer's state gets the scaler's; checkpoints without it still load.
+or logs behind the step are made float32 there, as are those of a sigmoid or softmax.
+Several optimizers share one scaler, which is updated once, when each has stepped. A
+checkpoint that is a dict with the optimizer's state gets the scaler's; checkpoints
+without it still load.
 
 Withheld, with the reason, wherever something in the step is not known to bear it: a
 loss other than PyTorch's own, also one term of it, `BCELoss` (above 6.5 a sigmoid in

@@ -290,6 +290,15 @@ def test_wrapping_indents_all_but_the_insides_of_strings() -> None:
     )
 
 
+def test_lines_of_a_string_are_no_block() -> None:
+    script = script_of(
+        'add("--rank", help="""of:\n            this process""")\nfor x in y:\n  z = 3\n'
+    )
+    block = script.index.tree.body[1].body  # type: ignore[attr-defined]
+    text = rewritten(script, Wrap((block[0],), "with c:"))
+    assert text.endswith("for x in y:\n  with c:\n    z = 3\n")
+
+
 def test_a_long_string_in_a_changed_call_is_not_indented() -> None:
     script = script_of('if a:\n    x = f("""one\ntwo""")\n')
     block = script.index.tree.body[0].body  # type: ignore[attr-defined]
@@ -414,7 +423,9 @@ def test_the_runtime_keeps_clear_of_other_names() -> None:
         ("import torch\nd = torch.device('cuda' if a else 'cpu')\nx.to(d)\n", True,
          'd.type == "cuda"'),
         ("import torch\nd = 'cuda' if a else 'cpu'\nx.to(d)\n", True,
-         'torch.device(d).type == "cuda"'),
+         'd == "cuda"'),
+        ("import torch\nd = 'cuda:1' if a else 'cpu'\nx.to(d)\n", True,
+         'd.startswith("cuda")'),
         ("import torch\ndef f(device):\n  x.to(device)\n", True,
          'torch.device(device).type == "cuda"'),
         ("import torch\ny = torch.ones(3)\nx.to(y.device)\n", True, 'y.device.type == "cuda"'),

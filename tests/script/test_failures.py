@@ -425,6 +425,22 @@ def test_methods_that_no_class_has(
     assert found[min(found)] is sure
 
 
+@pytest.mark.parametrize(
+    "option, sure",
+    [("discrete=True", LOW), ("in_order=False", HIGH), ("**options", HIGH)],
+)
+def test_options_that_no_loader_has(
+    tmp_path: Path, option: str, sure: Confidence
+) -> None:
+    made = f"        DataLoader([1], {option})\n        for x, y in"
+    text = LOOP.replace("        for x, y in", made, 1)
+    text = text.replace(
+        "import torch\n", "import torch\nfrom torch.utils.data import DataLoader\n"
+    )
+    found = confidences(tmp_path, {"engine.py": text, "main.py": MAIN})
+    assert found[min(found)] is sure
+
+
 MADE = """\
 class Trainer:
     def __init__(self, width):

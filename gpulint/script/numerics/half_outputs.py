@@ -28,7 +28,12 @@ class Outputs:
     )
     _PAIRS = frozenset({"max", "min", "topk", "sort"})  # values and indices
     _PRODUCTS = frozenset("mm bmm matmul mv dot addmm baddbmm inner outer lerp".split())
-    _OF_TENSORS = frozenset("detach data view reshape size shape mean cpu".split())
+    _OF_TENSORS = frozenset(
+        "detach data view reshape size shape mean cpu sigmoid softmax "
+        "log_softmax".split()
+    )
+    # In bfloat16 a sigmoid of 6.3 is 1, and so is that of 8: which is larger is lost.
+    _COARSE = frozenset("sigmoid softmax log_softmax exp log".split())
     _TORCH = frozenset(
         "mean sum abs sqrt exp log stack cat round sigmoid softmax log_softmax norm "
         "squeeze unsqueeze tanh relu std var clamp isnan isfinite max min".split()
@@ -54,6 +59,8 @@ class Outputs:
             before = len(self._half)
             for node in walk_scope(scope):
                 if isinstance(node, ast.Name) and self._is_half(node):
+                    if self._is_coarse(node) and self._widens(node):
+                        continue
                     bad = self._follow(node)
                     if bad is not None and not self._widens(node):
                         return bad
@@ -75,11 +82,26 @@ class Outputs:
             for other in self.script.uses(definition)
         )
         calls = all(isinstance(d.value, ast.Call) and not d.path for d in made)
-        if not calls or not any(known):
+        given = index.parent(use)
+        taken = isinstance(given, ast.Call) and self._of_torch(given) in self._COARSE
+        if not calls or not (taken or any(known)):
             return False
         if use not in self.widened:
             self.widened.append(use)
         return True
+
+    def _is_coarse(self, use: ast.Name) -> bool:
+        """Whether a use outside the region is in a function of few values."""
+        above = self.script.index.parent(use)
+        if isinstance(above, ast.Attribute):
+            return above.attr in self._COARSE
+        return isinstance(above, ast.Call) and self._of_torch(above) in self._COARSE
+
+    def _of_torch(self, call: ast.Call) -> str:
+        """The name of a function of torch's that a call runs."""
+        name = self.script.index.qualified(call.func) or ""
+        head, _, last = name.rpartition(".")
+        return last if head in ("torch", "torch.nn.functional") else ""
 
     def _is_half(self, node: ast.Name) -> bool:
         return isinstance(node.ctx, ast.Load) and any(
@@ -97,6 +119,8 @@ class Outputs:
                     return self.script.text(above)
             elif isinstance(above, ast.Call) and node is above.func:
                 name = node.attr if isinstance(node, ast.Attribute) else ""
+                if name == "sigmoid" and not self._inside(above):
+                    return self.script.text(above).splitlines()[0]
                 if name in self._PAIRS and above.args:
                     return None
                 if name in self._PRODUCTS and not self._inside(above):
@@ -105,6 +129,8 @@ class Outputs:
                 if not self._inside(above):
                     return self.script.text(above).splitlines()[0]
             elif isinstance(above, ast.Call):
+                if self._of_torch(above) == "sigmoid" and not self._inside(above):
+                    return self.script.text(above).splitlines()[0]
                 if self._takes(above):
                     return None
                 if not self._computes(above):
@@ -164,13 +190,13 @@ class Outputs:
     def _computes(self, call: ast.Call) -> bool:
         """Calls that give half precision on: of torch, and any model in the region."""
         name = self.script.index.qualified(call.func) or ""
-        head, _, last = name.rpartition(".")
         if name in ("zip", "enumerate", "list", "tuple", "reversed"):
             return True
+        of_torch = self._of_torch(call)
         if self._inside(call):
             model = runs_model(self.script, call) or is_loss(self.script, call.func)
-            return model or head in ("torch", "torch.nn.functional")
-        return head in ("torch", "torch.nn.functional") and last in self._TORCH
+            return model or bool(of_torch)
+        return of_torch in self._TORCH
 
     def _inside(self, node: ast.AST) -> bool:
         return any(self.script.index.inside(node, s) for s in self.region)

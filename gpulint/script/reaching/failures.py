@@ -54,6 +54,13 @@ _SINCE = {
     "torch.nn.RMSNorm": (2, 4),
 }
 
+_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
+_OF_LOADERS = frozenset(
+    "dataset batch_size shuffle sampler batch_sampler num_workers collate_fn in_order "
+    "pin_memory drop_last timeout worker_init_fn multiprocessing_context generator "
+    "prefetch_factor persistent_workers pin_memory_device".split()
+)
+
 
 def fails_around(script: Script, node: ast.AST) -> bool:
     """Whether a statement that raises is always run with a place, or after one pass.
@@ -197,7 +204,7 @@ def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:
     """
     if _copies_nothing(script, call) or _is_newer(script, call):
         return True
-    if _lacks_loader(script, call):
+    if _lacks_loader(script, call) or _gives_unknown_option(script, call):
         return True
     if has_no_method(script, call.func) or _is_in_no_module(script, call.func):
         return True
@@ -242,6 +249,13 @@ def _lacks_loader(script: Script, call: ast.Call) -> bool:
         return False
     oldest = script.releases("pyyaml").lowest
     return oldest is not None and oldest >= _ASKS_FOR_LOADER
+
+
+def _gives_unknown_option(script: Script, call: ast.Call) -> bool:
+    """`DataLoader(dataset, discrete=True)`: of options that no torch has had."""
+    if not any(k.arg and k.arg not in _OF_LOADERS for k in call.keywords):
+        return False
+    return (script.index.qualified(call.func) or "") in _LOADERS
 
 
 def _copies_nothing(script: Script, call: ast.Call) -> bool:

@@ -21,11 +21,8 @@ from gpulint.script.rewriting.edits import (
     Wrap,
 )
 from gpulint.script.rewriting.syntax import parsed, spanned
-from gpulint.source import Source, node_span
+from gpulint.source import Source, node_span, parse
 
-_FIRST_INDENT = re.compile(
-    r"^([ \t]*)[^\s#].*:[ \t]*(?:#[^\r\n]*)?[\r\n]+\1([ \t]+)[^\s#]", re.MULTILINE
-)
 # Comments that mean something where they stand: cells, switches of tools.
 _MARKS = re.compile(
     r"\s*#\s*(%%|In\s?\[|<|type:|noqa|fmt:|yapf:|pylint:|gpulint:|!|-\*-)"
@@ -123,6 +120,16 @@ class Compiler:
 
     # Statements
 
+    def _unit(self) -> str:
+        """How much deeper the file's first block is than the line that begins it."""
+        for node in ast.walk(parse(self.source)):
+            body = getattr(node, "body", None)
+            if isinstance(node, ast.stmt) and isinstance(body, list) and body:
+                outer, inner = self._indent(node), self._indent(body[0])
+                if inner.startswith(outer) and inner != outer:
+                    return inner[len(outer) :]
+        return "    "
+
     def _indent(self, node: ast.AST) -> str:
         """The white space before the first token of the node's line."""
         line = self.source.line(node.lineno)  # type: ignore[attr-defined]
@@ -205,8 +212,7 @@ class Compiler:
         indent = self._indent(first)
         header = indent + self._lines(edit.header, indent) + self.source.newline
         edits = [TextEdit(start, start, header)]
-        found = _FIRST_INDENT.search(self.source.text)
-        unit = found.group(2) if found else "    "
+        unit = self._unit()
         kept = _string_rows(edit.statements)
         assert last.end_lineno is not None
         for row in range(self.source.position(start).row, last.end_lineno + 1):
