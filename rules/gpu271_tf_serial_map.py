@@ -54,7 +54,8 @@ A function that only chooses among the parts of an element. A dataset of which t
 few elements are looked at. The number is given, or may be by `**kwargs`, or a comment
 says why not (threads). Methods called `map` of other things than datasets.
 A `map` before `cache` makes each element once, and is of low confidence; so is one in a
-script that trains and evaluates nothing, and of a dataset of which nothing is taken.
+script that trains and evaluates nothing, of a dataset of which nothing is taken, and of
+one whose few elements the program writes out.
 
 ## Source
 TensorFlow guide, "Better performance with the tf.data API", Parallelizing data
@@ -75,7 +76,7 @@ from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.frameworks.tf_mapped import Mapped, gives_up_order
 from gpulint.script.frameworks.tf_names import autotune, lacks_autotune, maps_at_once
-from gpulint.script.frameworks.tf_pipelines import is_looked_at, spot
+from gpulint.script.frameworks.tf_pipelines import is_looked_at, is_written_out, spot
 from gpulint.script.frameworks.tf_steps import trains
 from gpulint.script.loading.loader_options import has_reason
 from gpulint.script.rewriting.edits import Replace, Rewrite
@@ -128,6 +129,7 @@ class TfSerialMap(Rule):
         behind = map(last_name, script.pipelines.behind(call))
         unsure = parallel or "cache" in behind or not trains(script)
         unsure = unsure or _is_left(script, call)
+        unsure = unsure or is_written_out(script.pipelines.before(call))
         reasons = (
             (mapped.draws, "it draws random numbers here"),
             (mapped.python, "it goes back to Python here"),

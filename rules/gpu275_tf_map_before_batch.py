@@ -25,7 +25,8 @@ other and the function does not depend on shapes, which a person can tell.
 
 ## When not
 Functions that decode, resize, draw random numbers, index, branch or call what is not
-known; `cache` between the two, which makes each element once.
+known; `cache` between the two, which makes each element once. Of low confidence is a
+`cache` behind the batches, and a dataset whose few elements the program writes out.
 
 ## Source
 TensorFlow guide, "Better performance with the tf.data API", Vectorizing mapping.
@@ -38,12 +39,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding
+from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index.build import last_name
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.frameworks.tf_mapped import Mapped
-from gpulint.script.frameworks.tf_pipelines import gives_batches, spot
+from gpulint.script.frameworks.tf_pipelines import gives_batches, is_written_out, spot
 
 _BETWEEN = frozenset("shuffle repeat prefetch take skip shard with_options".split())
 
@@ -64,6 +65,8 @@ class TfMapBeforeBatch(Rule):
             if not before.known or gives_batches(before, script):
                 continue
             mapped = Mapped(script, given)
+            once = "cache" in map(last_name, script.pipelines.behind(call))
+            once = once or is_written_out(before)
             if mapped.elementwise and mapped.exact:
                 yield self.finding(
                     script,
@@ -71,6 +74,7 @@ class TfMapBeforeBatch(Rule):
                     "the function that scales or converts is called for each element, "
                     "and the batches are made only then",
                     related=[(spot(batch), "the batches are made here")],
+                    confidence=Confidence.LOW if once else None,
                 )
 
 

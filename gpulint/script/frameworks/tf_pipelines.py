@@ -44,6 +44,7 @@ _WRAPPERS = frozenset("enumerate tqdm iter zip track trange list reversed".split
 _TAKERS = frozenset("fit evaluate predict fit_generator train_on_batch adapt".split())
 _DISTRIBUTES = "experimental_distribute_dataset"
 MAX_FILES = 8
+FEW_WRITTEN = 64  # elements, of a list that is written out
 FEW = 9  # batches at most that somebody looks at
 
 
@@ -245,6 +246,18 @@ def spot(call: ast.Call) -> ast.expr:
     """Where an operation in a chain of many lines is pointed at."""
     given = [*call.args, *(k.value for k in call.keywords)]
     return given[0] if given else call.func
+
+
+def is_written_out(upstream: Upstream) -> bool:
+    """Whether all elements stand in the program: `from_tensor_slices([3, 2, 1])`."""
+    given = [call.args[0] if call.args else None for call in upstream.makers]
+    return bool(given) and all(
+        isinstance(value, (ast.List, ast.Tuple))
+        and len(value.elts) <= FEW_WRITTEN
+        and not any(isinstance(element, ast.Starred) for element in value.elts)
+        and last_name(call) == "from_tensor_slices"
+        for call, value in zip(upstream.makers, given, strict=True)
+    )
 
 
 def is_looked_at(call: ast.Call) -> bool:
