@@ -1155,6 +1155,12 @@ except RuntimeError:
         ("send(model)\nexcept RuntimeError", "import client\nexcept Exception", False),
         ("send(model)\nexcept RuntimeError", "batch = next(batches)\nexcept", False),
         ("except RuntimeError", "finally", False),
+        ("send(model)\nexcept RuntimeError", "m = x['m'].y()\nexcept Exception", False),
+        (
+            "send(model)\nexcept RuntimeError",
+            "m = send(x['m'])\nexcept Exception",
+            True,
+        ),
     ],
 )
 def test_handlers_of_errors(old: str, new: str, doubtful: bool) -> None:

@@ -62,12 +62,22 @@ def _handles_failure(script: Script, handler: ast.ExceptHandler) -> bool:
     if names and "Exception" not in names and "BaseException" not in names:
         return True
     tried = script.index.parent(handler)
-    return isinstance(tried, ast.Try) and not any(
-        isinstance(node, (ast.Import, ast.ImportFrom))
-        or (isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice))
-        or (isinstance(node, ast.Call) and dotted(node.func) in _ENDS)
-        for node in walk(*tried.body)
+    return isinstance(tried, ast.Try) and not (
+        any(map(_asks_for_key, tried.body))
+        or any(
+            isinstance(node, (ast.Import, ast.ImportFrom))
+            or (isinstance(node, ast.Call) and dotted(node.func) in _ENDS)
+            for node in walk(*tried.body)
+        )
     )
+
+
+def _asks_for_key(statement: ast.stmt) -> bool:
+    """`mask = batch["mask"]`, and not `output = model(batch["image"])`."""
+    value = getattr(statement, "value", None)
+    while isinstance(value, (ast.Attribute, ast.Call)):
+        value = value.func if isinstance(value, ast.Call) else value.value
+    return isinstance(value, ast.Subscript) and not isinstance(value.slice, ast.Slice)
 
 
 def _by_default(script: Script, test: ast.expr) -> bool | None:
