@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import FileIndex, Resolver
 from gpulint.index.walk import dotted
 from gpulint.script.loading.loader_classes import users
+from gpulint.script.loops import iterated
 
 if TYPE_CHECKING:
     from gpulint.script.loading.loaders import Loader
@@ -96,8 +97,8 @@ def outside_loops(script: Script, loader: Loader) -> list[Loop]:
             if not (steps or loop.train):
                 continue
             for iterable, _ in loop.items:
-                origins = script.resolver.origins(iterable)
-                if any(loader.is_made_by(o.node) for o in origins):
+                given = iterated(script.resolver, iterable)
+                if any(loader.is_made_by(o.node) for o in given):
                     found.append(loop)
                     break
     return found
