@@ -137,14 +137,14 @@ def _reads(script: Script, loop: Loop, parts: list[Part]) -> _Reads:
         collects = loop.eval and _is_collected(script, part, loop)
         stays = _is_barrier(script, part.node) or updates_average(script, part.node)
         stays = stays or reads_list(script, part.node)
-        stays = stays or picks_by_values(script, part.node)
         stays = stays or steps_in_few_bits(script, part.node)
         if collects or stays:
             found.collected.append(part)
         stops = (steps_engine, steps_in_few_bits, measures_size, joins_ranks)
         if any(stop(script, part.node) for stop in stops):
             found.stopping.append(part)
-        if _may_read(script, part.node, _FETCHES):
+        picks = picks_by_values(script, part.node)
+        if picks or _may_read(script, part.node, _FETCHES):
             found.perhaps.append(part)
         for node, value in waiting_in(script, part, loop):
             if not _waits_in(script, loop, part, value):
@@ -164,9 +164,14 @@ def _may_be_over(
 ) -> bool:
     """Whether another call may wait where a part does, or has waited before it.
 
-    `.item()` behind it says nothing: it can go as well.
+    `.item()` behind it says nothing: it can go as well. So can an index of NumPy's, if
+    more is changed than the line.
     """
-    copies = [p for p in perhaps if _may_read(script, p.node, _COPIES)]
+    copies = [
+        part
+        for part in perhaps
+        if _may_read(script, part.node, _COPIES) or picks_by_values(script, part.node)
+    ]
     return (
         follows_hidden_read(script, parts, number)
         or is_all_but_drained(script, parts, number, perhaps)
