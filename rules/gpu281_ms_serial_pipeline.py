@@ -78,7 +78,7 @@ index: each worker would have its own copy. Samples made by MindSpore's own oper
 which it runs with one worker itself. `**kwargs` and values that are not known. A
 comment that gives a reason.
 What is used by programs that train nothing, such as those that prepare files, is of low
-confidence.
+confidence, as is what a module tries out under its main guard.
 
 ## Source
 MindSpore documentation, `mindspore.dataset.GeneratorDataset` (`num_parallel_workers`

@@ -11,7 +11,8 @@ from gpulint.index import Argument, Function, Values
 from gpulint.index.build import last_name
 from gpulint.index.known import joined
 from gpulint.index.walk import walk, walk_scope
-from gpulint.script.neighbours import find_programs
+from gpulint.script.loading.worker_state import main_guard
+from gpulint.script.neighbours import find_programs, run_alone
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -137,8 +138,13 @@ class MsPipelines:
         )
         if function is not None and not callers:
             return True
-        using = [self.script.of(call) for call in callers] or [self.script]
-        files = (index for its in using for index in find_programs(its))
+        if main_guard(self.script, call) is not None:
+            files = iter(
+                run_alone(self.script)
+            )  # who imports the file has no part in it
+        else:
+            using = [self.script.of(call) for call in callers] or [self.script]
+            files = (index for its in using for index in find_programs(its))
         return any(index.source.has(_TRAINS) for index in files)
 
     @property
