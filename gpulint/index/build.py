@@ -170,6 +170,29 @@ class FileIndex:
         return names
 
     @cached_property
+    def dispatched(self) -> dict[str, set[str]]:
+        """Functions by names that are given one: `run = {"a": fit, "b": go}[kind]`."""
+        tables: dict[str, list[ast.Dict]] = defaultdict(list)
+        taken: list[tuple[str, ast.expr]] = []
+        for statement in self.all(ast.Assign):
+            assert isinstance(statement, ast.Assign)
+            target, value = statement.targets[0], statement.value
+            if not isinstance(target, ast.Name):
+                continue
+            if isinstance(value, ast.Dict):
+                tables[target.id].append(value)
+            elif isinstance(value, ast.Subscript) and target.id in self.calls_by_name:
+                taken.append((target.id, value.value))
+        names: dict[str, set[str]] = defaultdict(set)
+        for name, holder in taken:
+            written = [holder] if isinstance(holder, ast.Dict) else []
+            if isinstance(holder, ast.Name):
+                written = tables[holder.id]
+            for value in (v for table in written for v in table.values):
+                names[name].add((dotted(value) or "").rpartition(".")[2])
+        return names
+
+    @cached_property
     def renamed(self) -> dict[str, set[str]]:
         """Names that are called and given elsewhere: `Net = Small`, then `Net()`."""
         names: dict[str, set[str]] = defaultdict(set)

@@ -67,6 +67,8 @@ class Calls:
         """A cheap look at the name: most calls are of other packages."""
         home = self.index.home(call)
         name = last_name(call)
+        if isinstance(call.func, ast.Name) and name in home.dispatched:
+            return True
         if name in home.function_names or (home.stars and home.project is not None):
             return name not in TENSOR_METHODS or name in home.function_names
         if home.project is None or name in TENSOR_METHODS:
@@ -81,7 +83,7 @@ class Calls:
     def _find_callees(self, call: ast.Call) -> list[Function]:
         func = call.func
         if isinstance(func, ast.Name):
-            return _functions(self.resolver.named(func))
+            return _functions(self.resolver.named(func)) or self._dispatched(func)
         if isinstance(func, ast.Attribute):
             owners = self.resolver.classes.of(func.value)
             if owners:
@@ -91,6 +93,36 @@ class Calls:
             only = self._member_function(call, func)
             return [only] if only is not None else []
         return []
+
+    def _dispatched(self, func: ast.Name) -> list[Function]:
+        """The functions of a written dict, one of which a name was given by its key."""
+        if func.id not in self.index.home(func).dispatched:
+            return []
+        found: dict[Function, None] = {}
+        for definition in self.resolver.definitions(func):
+            taken = definition.value
+            if not isinstance(taken, ast.Subscript) or definition.path:
+                return []
+            for origin in self.resolver.origins(taken.value):
+                table = origin.expression
+                if not isinstance(table, ast.Dict):
+                    return []
+                for value in table.values:
+                    its = _functions(self._members(value))
+                    if not its:
+                        return []  # of another package, or none
+                    found.update(dict.fromkeys(its))
+        return list(found)
+
+    def _members(self, value: ast.expr) -> list[ast.AST]:
+        """What a name stands for, or `module.name`."""
+        if not isinstance(value, ast.Attribute):
+            return self.resolver.named(value) if isinstance(value, ast.Name) else []
+        return [
+            final.node
+            for definition in self.resolver.module_member(value)
+            for final in self.resolver.final(definition)
+        ]
 
     def _member_function(self, call: ast.Call, func: ast.Attribute) -> Function | None:
         """A module's function, or the only method of that name."""
@@ -104,11 +136,7 @@ class Calls:
                 return None  # what an object holds is seldom of its own class
             foreign = _sets_mode(home, func, call) or self._is_foreign(home, func.value)
             return None if foreign or home.inside(call, method) else method
-        found = {
-            f.node
-            for d in self.resolver.module_member(func)
-            for f in self.resolver.final(d)
-        }
+        found = set(self._members(func))
         only = found.pop() if len(found) == 1 else None
         both = (ast.FunctionDef, ast.AsyncFunctionDef)
         return only if isinstance(only, both) else None
@@ -186,7 +214,8 @@ class Calls:
         if name.startswith("__") and name != "__init__":
             return []
         if not isinstance(owner, ast.ClassDef):
-            return home.project.importers(home, name, f"{name}(")
+            others = home.project.importers(home, name, f"{name}(")
+            return None if others is None else [*others, *_dispatching(home, name)]
         if name == "__init__":
             return home.project.importers(home, owner.name, f"{owner.name}(")
         found: dict[FileIndex, None] = {}
@@ -208,6 +237,7 @@ class Calls:
 
     def _callers_in(self, home: FileIndex, function: Function) -> Iterator[ast.Call]:
         names = {function.name, *home.local_names.get(function.name, ())}
+        names |= {n for n, its in home.dispatched.items() if not its.isdisjoint(names)}
         for name in sorted(names):
             for call in home.calls_by_name.get(name, ()):
                 if function in self.callees(call):
@@ -276,6 +306,18 @@ class Calls:
         bound = self.resolver.self_name(function) is not None
         number = names.index(name) - bound if name in names else -1
         return number if number >= 0 else None
+
+
+def _dispatching(home: FileIndex, name: str) -> Iterator[FileIndex]:
+    """Other files that call one of a dict that has the name: `{"fit": fit}[kind]`."""
+    assert home.project is not None
+    paths = home.project.mentioning("}[")
+    for path in paths if len(paths) <= MAX_IMPORTERS else ():
+        other = home.project.index(path)
+        if other is None or other is home:
+            continue
+        if any(name in its for its in other.dispatched.values()):
+            yield other
 
 
 def _functions(nodes: list[ast.AST] | list[Function | None]) -> list[Function]:
