@@ -252,9 +252,9 @@ def is_written_out(upstream: Upstream) -> bool:
     """Whether all elements stand in the program: `from_tensor_slices([3, 2, 1])`."""
     given = [call.args[0] if call.args else None for call in upstream.makers]
     return bool(given) and all(
-        isinstance(value, (ast.List, ast.Tuple))
+        isinstance(value, ast.List)  # a tuple has the parts of each element
         and len(value.elts) <= FEW_WRITTEN
-        and not any(isinstance(element, ast.Starred) for element in value.elts)
+        and all(isinstance(element, ast.Constant) for element in value.elts)
         and last_name(call) == "from_tensor_slices"
         for call, value in zip(upstream.makers, given, strict=True)
     )
