@@ -139,12 +139,10 @@ class MsPipelines:
         if function is not None and not callers:
             return True
         if main_guard(self.script, call) is not None:
-            files = iter(
-                run_alone(self.script)
-            )  # who imports the file has no part in it
+            files = run_alone(self.script)  # whoever imports the file leaves it out
         else:
             using = [self.script.of(call) for call in callers] or [self.script]
-            files = (index for its in using for index in find_programs(its))
+            files = [index for its in using for index in find_programs(its)]
         return any(index.source.has(_TRAINS) for index in files)
 
     @property
