@@ -183,7 +183,7 @@ class Script:
         """What makes text edits of rewrites; it parses the file once, with LibCST."""
         from gpulint.script.rewriting.compiler import Compiler
 
-        return Compiler(self.source)
+        return Compiler(self.source, self.index.tree)
 
     # Facts
 

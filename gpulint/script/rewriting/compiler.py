@@ -21,7 +21,7 @@ from gpulint.script.rewriting.edits import (
     Wrap,
 )
 from gpulint.script.rewriting.syntax import parsed, spanned
-from gpulint.source import Source, node_span, parse
+from gpulint.source import Source, node_span
 
 # Comments that mean something where they stand: cells, switches of tools.
 _MARKS = re.compile(
@@ -32,8 +32,9 @@ _MARKS = re.compile(
 class Compiler:
     """Turns the edits of one file into text edits."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, tree: ast.Module) -> None:
         self.source = source
+        self.tree = tree
 
     def compile(self, rewrite: Rewrite, effect: Effect) -> Fix:
         """The fix. CannotFix where the text does not allow it."""
@@ -122,7 +123,7 @@ class Compiler:
 
     def _unit(self) -> str:
         """How much deeper the file's first block is than the line that begins it."""
-        for node in ast.walk(parse(self.source)):
+        for node in ast.walk(self.tree):
             body = getattr(node, "body", None)
             if isinstance(node, ast.stmt) and isinstance(body, list) and body:
                 outer, inner = self._indent(node), self._indent(body[0])
