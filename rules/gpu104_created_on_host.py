@@ -37,7 +37,7 @@ for `zeros`, `ones`, `full`, `eye` and integer `arange`. `linspace` and a float
 `randint` draw from the device's generator instead of the host's (random): withheld in
 several processes of which each seeds CUDA's generator alone, with one number, and would
 draw there what all others do. A type that `zeros`, `ones` or `empty` is cast to goes
-into the factory as well.
+into the factory as well. Withheld where the copy has comments.
 
 ## When not
 Tensors made from data of the script or of different numbers (a list that is made for

@@ -92,6 +92,8 @@ def hindrance(script: Script, move: Move, made: Creation) -> str | None:
         k.arg not in ("device", "dtype", "non_blocking") for k in move.call.keywords
     ):
         return "the copy has options of its own"
+    if "#" in script.text(move.call).removeprefix(script.text(move.receiver)):
+        return "the copy has comments"
     casts = made.methods or move.dtype
     free = move.device is not None and script.devices.is_free(move.device)
     if (
