@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -162,6 +163,21 @@ class Finding(NamedTuple):
     def order(self) -> tuple[str, Position, str]:
         """Sort key: file, place, code."""
         return (str(self.path), self.place.start, self.code)
+
+
+def too_old(needed: tuple[int, ...], allowed: tuple[int, ...]) -> str:
+    """Why a fix is withheld: what it emits needs another torch."""
+    wanted, has = (".".join(map(str, release)) for release in (needed, allowed))
+    return f"needs torch {wanted}, the project allows {has}"
+
+
+def torch_allowed(withheld: str | None) -> str | None:
+    """The torch for which a fix is withheld, where that is the reason."""
+    found = _TOO_OLD.fullmatch(withheld or "")
+    return found[1] if found else None
+
+
+_TOO_OLD = re.compile(r"needs torch [\d.]+, the project allows ([\d.]+)")
 
 
 def _digest(*parts: str) -> str:

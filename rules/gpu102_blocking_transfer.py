@@ -116,6 +116,7 @@ class BlockingTransfer(Rule):
 
     effect = Effect.EXACT
     hardware = Hardware.PINNED
+    torch = (1, 0)
     needs = StepLoops("<move>", ".type(", ".copy_(")
 
     def check(self, script: Script) -> Iterator[Finding]:

@@ -123,6 +123,7 @@ class UnpinnedLoader(Rule):
 
     effect = Effect.EXACT
     hardware = Hardware.PINNED
+    torch = (1, 0)
     needs = Loaders()
 
     def check(self, script: Script) -> Iterator[Finding]:

@@ -106,6 +106,7 @@ class GradInEval(Rule):
     """Fires on the `for` statement of the evaluation loop, or on a single call."""
 
     effect = Effect.EXACT
+    torch = (1, 0)
     needs = StepLoops(
         *(
             f"{moves} {name} for torch"

@@ -14,7 +14,7 @@ from gpulint.atomic import replace_file
 from gpulint.cli import complain
 from gpulint.cli.fix_results import entry_of, is_changed, is_fixed
 from gpulint.finding import Effect, Finding
-from gpulint.report import Report, one_line, summary, total
+from gpulint.report import Report, for_newer_torch, one_line, summary, total
 
 if TYPE_CHECKING:
     from gpulint.cli.fix_results import Results
@@ -80,7 +80,9 @@ def show_diff(run: Run, results: Results, vendored: list[VendoredFile]) -> bool:
     out.flush()
     if not run.flags.quiet:
         text = f"Would fix {total(fixed)}" if fixed else "Nothing to fix"
-        for line in (text, *_needs(results)):
+        entries = (entry_of(job, result) for job, result in results)
+        left = for_newer_torch(f for entry in entries for f in entry.shown)
+        for line in (text, *left, *_needs(results)):
             click.echo(line, err=True)
     return bool(fixed)
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 import importlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from gpulint.finding import Effect, Finding, Place, Position, Severity
+from gpulint.finding import (
+    Effect,
+    Finding,
+    Place,
+    Position,
+    Severity,
+    torch_allowed,
+)
 from gpulint.formats import FORMATS
 from gpulint.source import Source
 
@@ -117,7 +124,17 @@ def summary(report: Report, verb: str = "Found") -> list[str]:
     ]
     if markers["[*] "] or markers["[**] "]:
         lines.append("   ".join(text.format(n) for n, text in parts if n))
-    return lines + accepted
+    return lines + for_newer_torch(findings) + accepted
+
+
+def for_newer_torch(findings: Iterable[Finding]) -> list[str]:
+    """How many findings have no fix because the project allows an old torch."""
+    allowed = Counter(filter(None, (torch_allowed(f.fix_withheld) for f in findings)))
+    return [
+        f"{count(number, 'finding')} without a fix for torch {release}: "
+        "`--torch-version` names another"
+        for release, number in sorted(allowed.items())
+    ]
 
 
 def _accepted(report: Report) -> list[str]:

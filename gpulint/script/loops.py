@@ -36,7 +36,7 @@ WRAPPERS = frozenset(
     "Bar trange notebook_tqdm prefetch ProgressBar progressbar alive_it".split()
 )
 LOADER_NAME = re.compile(
-    r"(^|_)(loader|loaders|dataloader|dataloaders|dl|train_iter|test_iter|val_iter|"
+    r"(^|[._])(loader|loaders|dataloader|dataloaders|dl|train_iter|test_iter|val_iter|"
     r"data_iter|valid_iter|dev_iter|batches|data_loader|iterator|train_loader\w*|"
     r"trainloader|testloader|valloader|train_data|training_data|validation_data|"
     r"trainset_loader|batch_iter\w*|(data)?loader_\w+)$|loader$|Loader$",

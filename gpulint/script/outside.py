@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Resolver
-from gpulint.index.walk import dotted
+from gpulint.index.walk import dotted, walk
 from gpulint.script.loading.loader_classes import users
 from gpulint.script.loops import iterated
 
@@ -48,21 +48,43 @@ def files_around(script: Script, loader: Loader) -> tuple[FileIndex, ...]:
 
 
 def _users(resolver: Resolver, index: FileIndex, loader: Loader) -> Iterator[FileIndex]:
-    """Files of the functions that call the one in which a loader is built."""
+    """Files of the functions that call the one in which a loader is built, and those
+    that import it from the top of a file.
+    """
     todo: list[tuple[ast.AST, int]] = [(loader.call, 0)]
     seen: set[ast.AST] = set()
     for node, depth in todo:
-        function = index.function(node)
+        home = index.home(node)
+        function = home.function(node)
+        if function is None:
+            yield from _importers(home, node)
         if function is None or function in seen or depth > MAX_DEPTH:
             continue
         seen.add(function)
         for call in resolver.calls.callers(function):
             yield index.home(call)
             todo.append((call, depth + 1))
-        owner = index.parent(function)
+        owner = home.parent(function)
         if isinstance(owner, ast.ClassDef):  # kept on the object, used elsewhere
             todo += [(made, depth + 1) for made in resolver.classes.constructors(owner)]
             yield from map(index.home, resolver.classes.constructors(owner))
+
+
+def _importers(home: FileIndex, node: ast.AST) -> Iterator[FileIndex]:
+    """Files that import what a statement at the top of a file assigns a value to."""
+    for name in sorted(_assigned(home, node)):
+        yield from (home.project and home.project.importers(home, name, name)) or ()
+
+
+def _assigned(home: FileIndex, node: ast.AST) -> set[str]:
+    """The names that the statement around a value assigns."""
+    above = home.ancestors(node)
+    its = next((a for a in above if isinstance(a, ast.Assign | ast.AnnAssign)), None)
+    if its is None:
+        return set()
+    targets = its.targets if isinstance(its, ast.Assign) else [its.target]
+    parts = (part for target in targets for part in walk(target))
+    return {part.id for part in parts if isinstance(part, ast.Name)}
 
 
 def handed_to(resolver: Resolver, index: FileIndex) -> Iterator[FileIndex]:

@@ -128,3 +128,23 @@ def test_commands_of_the_readme_pin_as_a_declaration_does(
     shown = json.loads(run(main, check).stdout)
     sure = [f for f in shown if f["confidence"] != "low"]
     assert [Path(f["filename"]).parent.name for f in sure] == [tmp_path.name]
+
+
+def test_an_old_torch_keeps_what_it_has(tmp_path: Path) -> None:
+    """Pinned memory is older than torch 1.1, persistent workers are not."""
+    text = (REPO / "fixtures" / "gpu203_restarting_workers" / "bad.py").read_text()
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    (tmp_path / "requirements.txt").write_text("torch>=1.1\n")
+    rules = ["--select", "GPU202,GPU203", "--min-confidence", "high", str(tmp_path)]
+    shown = CliRunner().invoke(main, ["check", "--output-format", "json", *rules])
+    findings = json.loads(shown.stdout)
+    kept = {f["code"] for f in findings if f["fix_withheld"]}
+    assert kept == {"GPU203"}
+    assert {f["code"] for f in findings if f["fix"]} == {"GPU202"}
+    number = sum(f["code"] == "GPU203" for f in findings)
+    for command in (["check"], ["fix", "--diff"], ["fix"]):
+        said = CliRunner().invoke(main, [*command, *rules]).output
+        assert f"{number} findings without a fix for torch 1.1: `--torch-" in said
+    newer = ["check", "--torch-version", "2.13", *rules]
+    assert "without a fix" not in CliRunner().invoke(main, newer).output

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from gpulint.finding import Effect, Fix
+from gpulint.finding import Effect, Fix, too_old
 from gpulint.inline_metadata import leaves_out
 from gpulint.script.copying.default_device import (
     LAST_OLD_SAMPLERS,
@@ -50,11 +50,10 @@ def compile_fix(
     needed = rewrite.torch or rule.torch
     if runtime:
         needed = max(needed, RUNTIME_TORCH)
-    wanted = ".".join(map(str, needed))
     oldest = script.torch_version or script.newest_torch
     if oldest is not None and oldest < needed:
-        has = ".".join(map(str, oldest))
-        return None, f"needs torch {wanted}, the project allows {has}"
+        return None, too_old(needed, oldest)
+    wanted = ".".join(map(str, needed))
     if oldest is None and runs_only_before(script, needed):
         return None, f"needs torch {wanted}, for which an import is too old"
     if needed > LAST_OLD_SAMPLERS and needs_old_samplers(script):
