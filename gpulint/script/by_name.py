@@ -9,18 +9,34 @@ from collections.abc import Iterable
 from gpulint.index import FileIndex
 
 # How a program may choose among all that a module holds, by a name of its options.
-BY_NAME = re.compile(
-    r"__dict__\[|\bglobals\(\)(?!\[['\"]__)|\bfire\.Fire|(?<![.\w])(?<!def )eval\("
+_BY_NAME = re.compile(
+    r"__dict__\[|\bglobals\(\)(?!\[['\"]__)|\bfire\.Fire"
     r"|\bgetattr\(\s*[\w.]+\s*,(?!\s*['\"])"
 )
 # The same among its own names.
-BY_OWN_NAME = re.compile(
-    r"__dict__\[|\bglobals\(\)|\bfire\.Fire|(?<![.\w])(?<!def )eval\("
-    r"|\bsys\.modules\b"
-)
+_BY_OWN_NAME = re.compile(r"__dict__\[|\bglobals\(\)|\bfire\.Fire|\bsys\.modules\b")
+_EVALUATES = re.compile(r"(?<![.\w])(?<!def )eval\(")
 MAX_HELD = 60  # modules that pass all of their names on to others
 IMPORTS = ("import_module", "__import__")
 Kept = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def chooses_by_name(index: FileIndex) -> bool:
+    """Whether a file takes something of another module by a name that it is given."""
+    return index.source.has(_BY_NAME) or _evaluates(index)
+
+
+def chooses_among_its_own(index: FileIndex) -> bool:
+    """The same of what the file itself has at its top."""
+    return index.source.has(_BY_OWN_NAME) or _evaluates(index)
+
+
+def _evaluates(index: FileIndex) -> bool:
+    """Whether it calls `eval`, and has no function of that name itself."""
+    return index.source.has(_EVALUATES) and not any(
+        isinstance(statement, ast.FunctionDef) and statement.name == "eval"
+        for statement in index.tree.body
+    )
 
 
 def holds_all(user: FileIndex, home: FileIndex) -> bool:

@@ -80,6 +80,7 @@ def test_a_class_that_no_file_names_is_left_alone(folder: Path) -> None:
         "import matcher\nmodel = getattr(matcher, name)()\n",
         "import matcher\nmodel = matcher.__dict__[name]()\n",
         "from matcher import *\nmodel = eval(name)()\n",
+        "from matcher import *\nclass A:\n    def eval(self):\n        eval(name)()\n",
         "import importlib\nmodel = importlib.import_module(name)\n",
         "NAMES = ['Older']\n",
         "import matcher\nmodel = {'a': matcher}[name].Older()\n",
@@ -96,6 +97,7 @@ def test_what_another_file_may_use_is_looked_at(folder: Path, added: str) -> Non
         "from matcher import Matcher\nmodel = eval(name)()\n",
         "from matcher import Matcher\nvalue = getattr(options, name)\n",
         "import matcher\nvalue = getattr(matcher, 'Matcher')\n",
+        "from matcher import *\ndef eval(net):\n    net()\neval(Matcher())\n",
     ],
 )
 def test_what_another_file_cannot_name_is_left_alone(folder: Path, added: str) -> None:

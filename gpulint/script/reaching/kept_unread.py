@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Function
 from gpulint.index.targets import qualified_name
 from gpulint.index.walk import walk
-from gpulint.script.by_name import BY_NAME, BY_OWN_NAME, holds_all
+from gpulint.script.by_name import chooses_among_its_own, chooses_by_name, holds_all
 from gpulint.script.named_calls import kept_as
 from gpulint.script.neighbours import MAX_FILES, programs, run_together
 from gpulint.script.reaching.left_over import asks_objects
@@ -87,9 +87,9 @@ def _waits_to_be_asked(script: Script, owner: ast.ClassDef) -> bool:
 def _may_be_chosen(script: Script) -> bool:
     """Whether a program may choose what a file holds by a name."""
     users = programs(script)
-    if len(users) >= MAX_FILES or script.index.source.has(BY_OWN_NAME):
+    if len(users) >= MAX_FILES or chooses_among_its_own(script.index):
         return True
-    return any(u.source.has(BY_NAME) and holds_all(u, script.index) for u in users)
+    return any(chooses_by_name(u) and holds_all(u, script.index) for u in users)
 
 
 def _may_read(holder: Script, name: str) -> bool:

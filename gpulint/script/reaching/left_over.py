@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 from gpulint.index import FileIndex
 from gpulint.index.targets import qualified_name
 from gpulint.index.walk import walk
-from gpulint.script.by_name import BY_NAME, BY_OWN_NAME, IMPORTS, Kept, holds_all
+from gpulint.script.by_name import (
+    IMPORTS,
+    Kept,
+    chooses_among_its_own,
+    chooses_by_name,
+    holds_all,
+)
 from gpulint.script.decorators import has_plain_decorators
 from gpulint.script.neighbours import MAX_FILES, programs
 from gpulint.script.reaching.offered import is_offered
@@ -43,8 +49,9 @@ def _is_left_over(script: Script, kept: Kept | None) -> bool:
         return False
     if script.source.path.suffix == ".ipynb":
         magic = re.compile(rf"^[ \t]*# [%!].*\b{kept.name}\b", re.MULTILINE)
-        named = map(script.source.has, (BY_OWN_NAME, BY_NAME, magic))
-        return not any(named) and not _named_in(script.index, kept)
+        named = chooses_among_its_own(script.index) or chooses_by_name(script.index)
+        named = named or script.source.has(magic)
+        return not named and not _named_in(script.index, kept)
     project = script.index.project
     if project is None or is_offered(script, kept.name):
         return False
@@ -55,10 +62,10 @@ def _is_left_over(script: Script, kept: Kept | None) -> bool:
         return False
     home, *users = programs(script)
     known = 0 < len(users) < MAX_FILES  # there may be more than are followed
-    if not known or home.source.has(BY_OWN_NAME):
+    if not known or chooses_among_its_own(home):
         return False
     return not any(
-        _uses(user, kept.name) or (user.source.has(BY_NAME) and holds_all(user, home))
+        _uses(user, kept.name) or (chooses_by_name(user) and holds_all(user, home))
         for user in users
     )
 

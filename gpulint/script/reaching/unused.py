@@ -14,7 +14,12 @@ from gpulint.index.command_line import PARSES
 from gpulint.index.module_search import is_run
 from gpulint.index.targets import qualified_name
 from gpulint.index.walk import dotted, walk_scope
-from gpulint.script.by_name import BY_NAME, BY_OWN_NAME, Kept, holds_all
+from gpulint.script.by_name import (
+    Kept,
+    chooses_among_its_own,
+    chooses_by_name,
+    holds_all,
+)
 from gpulint.script.decorators import tells_nobody
 from gpulint.script.neighbours import MAX_FILES, programs
 from gpulint.script.reaching.looked_up import may_be_looked_up
@@ -55,12 +60,12 @@ def is_only_imported(script: Script, node: ast.AST, depth: int = MAX_USES) -> bo
         return False
     users = programs(script)
     home = script.index
-    if len(users) >= MAX_FILES or home.source.has(BY_OWN_NAME):
+    if len(users) >= MAX_FILES or chooses_among_its_own(home):
         return False
     if len(users) == 1 and not is_program(home):
         # it may be for programs elsewhere, unless notebooks beside it use the file
         return _notebooks_leave_out(project, home, kept)
-    if any(u.source.has(BY_NAME) and holds_all(u, home) for u in users):
+    if any(chooses_by_name(u) and holds_all(u, home) for u in users):
         return False
     asked = "" if isinstance(kept, ast.ClassDef) else r"getattr\([^)]*"
     asks = re.compile(rf"{asked}['\"]{kept.name}['\"]")
@@ -116,7 +121,7 @@ def _is_in_use(script: Script, kept: Kept, depth: int) -> bool:
     alone = len(programs(script)) == 1  # nothing of the file is used elsewhere
     if alone and not (is_run(home) and any(map(home.calls_by_name.get, PARSES))):
         return True  # others may import it
-    if home.source.has(BY_OWN_NAME):
+    if chooses_among_its_own(home):
         return True
     if project.targeting(qualified_name(home, kept)):
         return True
