@@ -47,7 +47,8 @@ under its main guard where others may import it (what they run is not meant). It
 nothing without CUDA. The algorithm, and with it rounding, may differ from run to run;
 the first step takes longer, and may take more memory while algorithms are tried.
 
-Withheld in a file that is only imported, and where the file speaks of reproducible
+Withheld in a file that is only imported, or whose main guard only tries it out, and
+where the file speaks of reproducible
 results.
 
 ## When not

@@ -32,9 +32,10 @@ from steps import fit_model, validate
 from parts import loader, model, optimizer
 
 torch.autograd.set_detect_anomaly(True)
-if __name__ == "__main__":
+{guard}
     {call}
 """
+PARSED = "options = parser.parse_args()\nfor model in models(options):"
 
 
 @pytest.mark.parametrize(
@@ -45,9 +46,12 @@ if __name__ == "__main__":
         ("model.cuda().launch(loader)", True),
     ],
 )
-def test_a_program_that_only_evaluates(tmp_path: Path, call: str, found: bool) -> None:
+@pytest.mark.parametrize("guard", ['if __name__ == "__main__":', PARSED])
+def test_a_program_that_only_evaluates(
+    tmp_path: Path, guard: str, call: str, found: bool
+) -> None:
     (tmp_path / "steps.py").write_text(STEPS)
-    (tmp_path / "program.py").write_text(PROGRAM.format(call=call))
+    (tmp_path / "program.py").write_text(PROGRAM.format(guard=guard, call=call))
     projects = Projects(lambda root: sorted(root.rglob("*.py")))
     options = Options(select_rules(("GPU507",)), projects=projects)
     assert bool(check_path(tmp_path / "program.py", options).findings) is found

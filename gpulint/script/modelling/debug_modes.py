@@ -13,6 +13,7 @@ from gpulint.index.walk import dotted, walk
 from gpulint.script.modelling.networks import may_run_cudnn
 from gpulint.script.neighbours import MAX_FILES, imported, run_together
 from gpulint.script.reaching.started import is_started, trains_on_gpu
+from gpulint.script.reaching.unused import is_program
 from gpulint.script.settings.debug_switches import (
     ANOMALY,
     BLOCKING,
@@ -303,9 +304,10 @@ def _trains(script: Script) -> bool:
     """Whether the file, or a program that it is a part of, trains on a GPU."""
     if script.training_loops:
         return trains_on_gpu(script)
-    if is_started(script) and not _calls_a_training(script):
+    program = is_started(script) or is_program(script.index)
+    if program and not _calls_a_training(script):
         return False
-    files = _run_with(script) if is_started(script) else run_together(script)
+    files = _run_with(script) if program else run_together(script)
     on_gpu = any(_ON_GPU.search(file.source.prose) for file in files)
     if not (on_gpu or script.sends_modules):
         return False

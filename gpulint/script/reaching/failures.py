@@ -54,6 +54,7 @@ _SINCE = {
     "torch.nn.RMSNorm": (2, 4),
 }
 
+_OPEN = ("open", "io.open", "os.fdopen")
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 _OF_LOADERS = frozenset(
     "dataset batch_size shuffle sampler batch_sampler num_workers collate_fn in_order "
@@ -152,6 +153,7 @@ def _raises(script: Script, statement: ast.stmt, depth: int, names: bool) -> boo
     return any(
         (isinstance(node, ast.Call) and _call_raises(script, node, depth))
         or (isinstance(node, ast.Attribute) and raises_by_reading(script, node))
+        or (isinstance(node, ast.Name) and _is_read_too_early(script, node))
         or (names and isinstance(node, ast.Name) and _is_unbound(script, node))
         for head in heads(statement)
         for node in evaluated(head)
@@ -168,6 +170,21 @@ def _is_unbound(script: Script, name: ast.Name) -> bool:
     unbound = _unbound_names(script)
     most = min(MAX_UNBOUND, script.source.text.count("\n") // LINES_OF_UNBOUND)
     return name.id in unbound and len(unbound) <= most
+
+
+def _is_read_too_early(script: Script, name: ast.Name) -> bool:
+    """`folder = join(folder, "train")`, of a local name that has no value yet."""
+    scope = script.index.scope(name)
+    if not isinstance(name.ctx, ast.Load) or not isinstance(scope, Function):
+        return False
+    flow = script.resolver.flow(scope)
+    bound = flow.definitions.get(name.id, ())
+    if not bound or name.id in flow.outer or name in flow.uses:
+        return False
+    handlers = (n for n in walk_scope(scope) if isinstance(n, ast.ExceptHandler))
+    return all(
+        getattr(definition.node, "lineno", 0) >= name.lineno for definition in bound
+    ) and name.id not in {handler.name for handler in handlers}
 
 
 def _is_before_stars(script: Script, name: ast.Name) -> bool:
@@ -205,6 +222,8 @@ def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:
     if _copies_nothing(script, call) or _is_newer(script, call):
         return True
     if _lacks_loader(script, call) or _gives_unknown_option(script, call):
+        return True
+    if _opens_text_unbuffered(script, call):
         return True
     if has_no_method(script, call.func) or _is_in_no_module(script, call.func):
         return True
@@ -256,6 +275,22 @@ def _gives_unknown_option(script: Script, call: ast.Call) -> bool:
     if not any(k.arg and k.arg not in _OF_LOADERS for k in call.keywords):
         return False
     return (script.index.qualified(call.func) or "") in _LOADERS
+
+
+def _opens_text_unbuffered(script: Script, call: ast.Call) -> bool:
+    """`open("log.txt", "a", 0)`, which Python 2 alone takes."""
+    name = script.index.qualified(call.func)
+    if name not in _OPEN or name in script.index.bound_names:
+        return False
+    mode, buffering = (
+        script.evaluator.argument(call, option, position).direct
+        for option, position in (("mode", 1), ("buffering", 2))
+    )
+    if not isinstance(buffering, ast.Constant) or buffering.value != 0:
+        return False
+    if not isinstance(mode, ast.Constant) or not isinstance(mode.value, str):
+        return False
+    return buffering.value is not False and "b" not in mode.value
 
 
 def _copies_nothing(script: Script, call: ast.Call) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Function, Target
 from gpulint.index.walk import FUNCTIONS, dotted, walk
+from gpulint.script.by_name import Kept
 from gpulint.script.neighbours import find_programs, run_together
 from gpulint.script.rewriting.edits import Edit, InsertAfter, InsertBefore, Rewrite
 from gpulint.script.training.training_step import find_steps, is_loss
@@ -256,7 +257,22 @@ def why_not_at_start(script: Script) -> str | None:
         return "the file is imported: the line belongs in the script that is run"
     if _last_leading_import(script) is None:
         return "torch is not imported at the top of the file"
+    guard = _only_start(script) if script.training_loops else None
+    if guard is not None and not _leads_to_training(script, guard):
+        return "the main guard trains nothing: the line belongs in what uses the file"
     return None
+
+
+def _leads_to_training(script: Script, guard: ast.If) -> bool:
+    """Whether what stands under a main guard names what trains, or what names that."""
+    own = {s.name: s for s in script.index.tree.body if isinstance(s, Kept)}
+    todo: list[ast.AST] = [guard]
+    for node in todo:
+        if any(script.index.inside(loop.node, node) for loop in script.training_loops):
+            return True
+        named = {n.id for n in walk(node) if isinstance(n, ast.Name)}
+        todo += [own.pop(name) for name in sorted(named & own.keys())]
+    return False
 
 
 def at_start(script: Script, title: str, setting: str) -> Rewrite:
