@@ -59,7 +59,7 @@ _RELEASE = r"""
 _MENTION = re.compile(
     r"""
     (?P<least>\b(?:at\ least|(?:newer|later|higher|greater)\ than)\W{1,4})?
-    (?<![\w.-])(?:py)?torch(?:\.__version__)?
+    (?:(?<![\w.-])|(?<=\s\d\.))(?:py)?torch(?:\.__version__)?
     (?P<between>(?:                    # what may stand between a name and a release
         [ \t`*_"'\]|):(-] | \(https?://[^()\s]*\) | \[\d+\] | </?\w+>
         | (?:versions?|ver|releases?|install|library|framework|tested|recommended|stable
@@ -67,7 +67,7 @@ _MENTION = re.compile(
            |(?:newer|later|higher|greater|equal)|than|to)\b\.?
         | 版本[在为是]?
     ){0,40})
-    (?P<sign>(?:[<>!~=^]=?=?)?)[ \t`*"'(]*
+    (?P<sign>(?:[<>!~=^]=?=?)?)[ \t`*"'(]*(?:(?<=[=>~]\ )versions?\ )?
     (?P<releases>RELEASE
         (?:(?:[ \t,/|~、&–-]|or|and|to|(?:py)?torch)+RELEASE)*)
     (?P<later>

@@ -46,6 +46,7 @@ def readme(folder: Path, text: str, name: str = "README.md") -> Path:
         ("| torch                          | 1.8.1 |", (1, 8)),
         ("| PyTorch | 2.11.0+cu130 |", (2, 11)),
         ('ARG PYTORCH="1.6.0"', (1, 6)),
+        ("1.python3.7.6\n            2.pytorch1.4.0", (1, 4)),
     ],
 )
 def test_release_that_is_named(tmp_path: Path, text: str, release: Version) -> None:
@@ -56,6 +57,7 @@ def test_release_that_is_named(tmp_path: Path, text: str, release: Version) -> N
     "text, release",
     [
         ("* PyTorch >= 1.0", (1, 0)),
+        ("- [PyTorch >= version 1.1](https://pytorch.org)", (1, 1)),
         ("* PyTorch >= 0.4 (1.2 recommended)", (0, 4)),
         ("[Pytorch](https://pytorch.org/)>=1.8.0, [torchvision](x)>=0.9.0", (1, 8)),
         ("Install [PyTorch](https://pytorch.org) 1.12+", (1, 12)),
