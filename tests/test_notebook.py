@@ -402,8 +402,9 @@ for epoch in range(9):
         (["import torch\n", SUM, "import torch\n", SUM], [0, 2]),
         (["import torch\n", SUM, "import numpy\n", SUM], [0]),
         (["import torch\n", SUM, "import torch\n"], [0]),
+        (["import torch\n", SUM, "import torch._dynamo as dynamo\n", SUM], [0]),
     ],
-    ids=["one", "behind others", "two parts", "no framework", "later"],
+    ids=["one", "behind others", "two parts", "no framework", "later", "module"],
 )
 def test_each_part_of_a_notebook_imports_what_it_needs(
     cells: list[str], at: list[int]

@@ -307,12 +307,84 @@ class FileIndex:
         head, dot, rest = name.partition(".")
         origin = self.imports.get(head)
         if origin is not None:
+            if node is not None and self._is_shadowed(head, node):
+                return name
             name = origin + dot + rest
         elif not dot and self.stars and head not in self.bound_names:
             for star in self.stars:
                 if f"{star}.{head}" in _STAR_NAMES:
                     name = f"{star}.{head}"
         return _CANONICAL.get(name, name)
+
+    def is_import(self, node: ast.AST) -> bool:
+        """Whether the first name of a chain is an import's, and nothing nearer's."""
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return False
+        home = self.home(node)
+        return node.id in home.imports and not home._is_shadowed(node.id, node)
+
+    @cached_property
+    def _shadowed(self) -> dict[str, set[ast.AST]]:
+        """Imported names that functions and loops bind anew, and these."""
+        names = self.bound_names & self.imports.keys()
+        found: dict[str, set[ast.AST]] = {}
+        if not names:
+            return found
+        for name in self.all(ast.Name):
+            if name.id not in names or not isinstance(name.ctx, ast.Store):
+                continue
+            scope: ast.AST | None = self.scope(name)
+            if isinstance(scope, ast.Module):
+                scope = self._loop_of(name)
+            if scope is not None and not self._is_inner(name):
+                found.setdefault(name.id, set()).add(scope)
+        for argument in self.all(ast.arg):
+            owner = self.parents.get(self.parents.get(argument, argument))
+            if argument.arg in names and owner is not None:
+                found.setdefault(argument.arg, set()).add(owner)
+        return {
+            name: {s for s in scopes if not self._means_outer(name, s)}
+            for name, scopes in found.items()
+        }
+
+    def _loop_of(self, target: ast.AST) -> ast.AST | None:
+        """The loop that binds a name to what it iterates."""
+        child = target
+        for above in self.ancestors(target):
+            if isinstance(above, ast.stmt):
+                bound = isinstance(above, ast.For) and child is above.target
+                return above if bound else None
+            child = above
+        return None
+
+    def _is_inner(self, name: ast.Name) -> bool:
+        """Whether a comprehension binds a name, for itself alone."""
+        above = itertools.takewhile(
+            lambda node: not isinstance(node, ast.stmt), self.ancestors(name)
+        )
+        return any(isinstance(node, ast.comprehension) for node in above)
+
+    def _means_outer(self, name: str, scope: ast.AST) -> bool:
+        """Whether a function declares a name global, or imports it itself."""
+        return any(
+            name in node.names
+            if isinstance(node, (ast.Global, ast.Nonlocal))
+            else any(name == (alias.asname or alias.name) for alias in node.names)
+            for node in walk_scope(scope)
+            if isinstance(node, (ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom))
+        )
+
+    def _is_shadowed(self, name: str, node: ast.AST) -> bool:
+        """Whether a function or loop around a place binds an imported name anew."""
+        scopes = self._shadowed.get(name, ())
+        child = node
+        for above in self.ancestors(node) if scopes else ():
+            if above in scopes and child is not getattr(above, "iter", None):
+                return True
+            child = above
+        return False
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         """The node that holds this one; None for the module."""

@@ -127,8 +127,7 @@ class Calls:
     def _member_function(self, call: ast.Call, func: ast.Attribute) -> Function | None:
         """A module's function, or the only method of that name."""
         home = self.index.home(func)
-        name = dotted(func)
-        if name is not None and name.partition(".")[0] not in home.imports:
+        if dotted(func) is not None and not home.is_import(func):
             method = self._only_method(home, func.attr)
             if method is None or not self.takes(method, call):
                 return None

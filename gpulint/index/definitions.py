@@ -178,8 +178,7 @@ class Definitions:
     def module_member(self, node: ast.Attribute) -> tuple[Definition, ...]:
         """`utils.fit`: the definitions of `fit` in a module of this project."""
         home = self.index.home(node)
-        name = dotted(node) if home.project is not None else None
-        if name is None or name.partition(".")[0] not in home.imports:
+        if home.project is None or dotted(node) is None or not home.is_import(node):
             return ()
         target = home.member(home.qualified(node) or "")
         if target is None or len(target[1]) != 1:

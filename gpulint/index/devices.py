@@ -104,7 +104,10 @@ class Devices:
         func = call.func
         if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
             return None
-        if dotted(func) == "torch.cuda" or self._is_import(func.value):
+        its = func.value
+        if dotted(func) == "torch.cuda" or (
+            isinstance(its, ast.Name) and self.index.is_import(its)
+        ):
             return None
         keywords = {k.arg: k.value for k in call.keywords}
         non_blocking = keywords.get("non_blocking")
@@ -143,9 +146,6 @@ class Devices:
         if non_blocking is None and len(positional) > 1:
             non_blocking = positional[1]
         return Move(call, receiver, device, target, non_blocking, dtype)
-
-    def _is_import(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Name) and node.id in self.index.home(node).imports
 
     def is_dtype(self, node: ast.expr) -> bool:
         """Whether an argument of `.to` is a dtype: `torch.float32`, `x.dtype`."""

@@ -290,6 +290,18 @@ def test_wrapping_indents_all_but_the_insides_of_strings() -> None:
     )
 
 
+def test_wrapping_goes_as_deep_as_the_lines_around() -> None:
+    script = script_of(
+        "def f():\n  g()\nfor x in y:\n    z = 3\n    for a in x:\n        b = a\n"
+    )
+    outer = script.index.tree.body[1]
+    plain, inner = outer.body  # type: ignore[attr-defined]
+    text = rewritten(script, Wrap((inner,), "with c:"))
+    assert text.endswith("    with c:\n        for a in x:\n            b = a\n")
+    text = rewritten(script, Wrap((plain,), "with c:"))
+    assert "    with c:\n        z = 3\n" in text
+
+
 def test_lines_of_a_string_are_no_block() -> None:
     script = script_of(
         'add("--rank", help="""of:\n            this process""")\nfor x in y:\n  z = 3\n'

@@ -121,9 +121,14 @@ class Compiler:
 
     # Statements
 
-    def _unit(self) -> str:
-        """How much deeper the file's first block is than the line that begins it."""
-        for node in ast.walk(self.tree):
+    def _unit(self, statement: ast.stmt) -> str:
+        """How much deeper a block is than the line that begins it.
+
+        A block of the statement itself, else the nearest around it, else the file's
+        first one.
+        """
+        around = [n for n in ast.walk(self.tree) if _holds(n, statement)]
+        for node in (*ast.walk(statement), *reversed(around), *ast.walk(self.tree)):
             body = getattr(node, "body", None)
             if isinstance(node, ast.stmt) and isinstance(body, list) and body:
                 outer, inner = self._indent(node), self._indent(body[0])
@@ -213,7 +218,7 @@ class Compiler:
         indent = self._indent(first)
         header = indent + self._lines(edit.header, indent) + self.source.newline
         edits = [TextEdit(start, start, header)]
-        unit = self._unit()
+        unit = self._unit(first)
         kept = _string_rows(edit.statements)
         assert last.end_lineno is not None
         for row in range(self.source.position(start).row, last.end_lineno + 1):
@@ -221,6 +226,13 @@ class Compiler:
                 at = self.source.starts[row - 1]
                 edits.append(TextEdit(at, at, unit))
         return edits
+
+
+def _holds(node: ast.AST, statement: ast.stmt) -> bool:
+    """Whether a statement stands in the lines of another that is longer."""
+    if not isinstance(node, ast.stmt) or node.end_lineno is None:
+        return False
+    return node.lineno < statement.lineno <= node.end_lineno
 
 
 def _keep_strings(wrapped: list[Wrap], replaced: list[Replace]) -> None:
