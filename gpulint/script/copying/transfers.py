@@ -191,7 +191,8 @@ def _types(script: Script, node: ast.expr) -> set[str]:
         constant = getattr(origin.node, "value", None)
         name = script.index.qualified(origin.node) or ""
         names.add(constant if isinstance(constant, str) else name)
-    return names
+    known = script.evaluator.values(node).known  # the default of an option among them
+    return names | {v.constant for v in known if isinstance(v.constant, str)}
 
 
 def _waits(script: Script, transfer: Transfer) -> bool:
