@@ -24,7 +24,7 @@ in it. A Databricks notebook with commands beside its Python is GPU001. Of low
 confidence are programs of PyTorch for Python 2, or for one in which `async` is a name,
 files in which nothing has to do with training, in which a line ends in ` ...` where the
 rest is left out or leaves a value to its readers (`path = # your data`), notebooks that
-leave a place for their readers: `model = `, a cell with a `TODO`, a function of
+leave a place for their readers: `model = `, `model = <yours>`, a `TODO`, a function of
 comments alone, and pointers of Git LFS, or what holds no object of JSON, where
 notebooks are to be.
 

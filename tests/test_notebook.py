@@ -251,6 +251,9 @@ def test_where_it_is_no_json() -> None:
         ("model = )", False),
         ("model == ", False),
         ("def f(:", False),
+        ("words = <all words of the texts>", True),
+        ("loss = nn.functional.mse_loss(out, <>)", True),
+        ("words = a <> b", False),
     ],
 )
 def test_what_an_exercise_leaves_to_its_reader(line: str, meant: bool) -> None:

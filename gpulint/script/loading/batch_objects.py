@@ -36,7 +36,7 @@ def nothing_to_pin(script: Script, loader: Loader) -> bool:
     """Whether all that a collate function returns are objects without `pin_memory`.
 
     PyTorch pins tensors, and those in tuples, lists and dicts; of another object it
-    calls the method, if there is one.
+    calls the method, if there is one. NumPy's arrays have none.
     """
     made = collators(loader.argument("collate_fn"), script.evaluator)
     return bool(made) and all(
@@ -233,13 +233,30 @@ def _is_object(script: Script, made: ast.expr, depth: int) -> bool:
     if isinstance(made, (ast.Tuple, ast.List)):
         return _are_objects(script, made.elts, depth - 1)
     if isinstance(made, ast.Dict):
-        return _are_objects(script, made.values, depth - 1)
+        values = [*made.values, *_put_into(script, made)]
+        return _are_objects(script, values, depth - 1)
     if not isinstance(made, ast.Call):
         return False
+    if (script.of(made).index.qualified(made.func) or "").startswith("numpy."):
+        return True
     owner = script.resolver.classes.named(made.func)
     if owner is not None:
         return _is_plain(script, owner)
     return _gives_objects(script, made, depth - 1)
+
+
+def _put_into(script: Script, made: ast.Dict) -> list[ast.expr]:
+    """What a function puts under the keys of a dict that it makes: `batch[key] = x`."""
+    index = script.of(made).index
+    parent = index.parent(made)
+    names = {dotted(t) for t in parent.targets} if isinstance(parent, ast.Assign) else ()
+    return [
+        statement.value
+        for statement in walk(index.scope(made))
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Subscript) and dotted(target.value) in names
+    ]
 
 
 def _gives_objects(script: Script, call: ast.Call, depth: int) -> bool:
