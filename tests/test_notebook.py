@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from gpulint.cli import main
-from gpulint.engine import Options, check_path, fix_source
-from gpulint.finding import Effect, Position
+from gpulint.engine import Options, check_path, check_source, fix_source
+from gpulint.finding import Confidence, Effect, Position
 from gpulint.notebook import Notebook, decode_notebook
 from gpulint.registry import select_rules
 from gpulint.source import SourceError, decode, read_source
@@ -588,3 +588,33 @@ def test_fix_and_its_diff(written: Path) -> None:
     written.write_bytes(before)
     subprocess.run(["git", "apply", "-p0"], input=diff.encode(), check=True)
     assert written.read_bytes() == after
+
+
+@pytest.mark.parametrize(
+    "strategy, sure", [("ddp", False), ("ddp_notebook", True), ("auto", True)]
+)
+def test_no_notebook_launches_processes(strategy: str, sure: bool) -> None:
+    module = """
+class Classifier(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(
+            nn.Conv2d(3, 256, 3), nn.ReLU(), nn.Conv2d(256, 256, 3), nn.ReLU()
+        )
+
+    def training_step(self, batch, index):
+        images, labels = batch
+        return nn.functional.cross_entropy(self.net(images).mean((2, 3)), labels)
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters())
+"""
+    given = book(
+        "import lightning as L\nimport torch\nfrom torch import nn",
+        module,
+        f'trainer = L.Trainer(accelerator="gpu", strategy="{strategy}")\n'
+        "trainer.fit(Classifier(), loader)",
+    )
+    options = Options(select_rules(("GPU351",)))
+    (finding,) = check_source(given, options).findings
+    assert (finding.confidence is not Confidence.LOW) is sure

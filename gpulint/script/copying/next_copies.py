@@ -86,12 +86,28 @@ def _runs_model(script: Script, node: ast.AST) -> bool:
 
 
 def _begins_with_wait(script: Script, call: ast.Call) -> bool:
-    """Whether the `forward` of all models that a call may run waits first of all."""
+    """Whether the `forward` of all models that a call may run waits first of all.
+
+    Torchvision's detectors do: they copy the mean of their pictures from a list.
+    """
+    made = [o.call for o in script.resolver.origins(called_module(call))]
+    if made and all(c is not None and _is_detector(script, c) for c in made):
+        return True
     owners = script.resolver.classes.of(called_module(call))
     methods = [script.resolver.classes.methods(o).get("forward") for o in owners]
     return bool(methods) and all(
         method is not None and _waits_first(script, call, method) for method in methods
     )
+
+
+def _is_detector(script: Script, made: ast.Call) -> bool:
+    """`torchvision.models.detection.fasterrcnn_resnet50_fpn(…)`."""
+    while isinstance(made.func, ast.Attribute) and made.func.attr in _SETS:
+        if not isinstance(made.func.value, ast.Call):
+            break
+        made = made.func.value  # of `detector(…).to(device)`
+    name = script.of(made).index.qualified(made.func) or ""
+    return name.startswith("torchvision.models.detection.")
 
 
 def _waits_first(script: Script, call: ast.Call, method: Function) -> bool:

@@ -249,7 +249,8 @@ def _put_into(script: Script, made: ast.Dict) -> list[ast.expr]:
     """What a function puts under the keys of a dict that it makes: `batch[key] = x`."""
     index = script.of(made).index
     parent = index.parent(made)
-    names = {dotted(t) for t in parent.targets} if isinstance(parent, ast.Assign) else ()
+    targets = parent.targets if isinstance(parent, ast.Assign) else []
+    names = set(map(dotted, targets))
     return [
         statement.value
         for statement in walk(index.scope(made))

@@ -10,6 +10,7 @@ each cell runs alone, such names count for their own cell.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,11 @@ _SINCE = {
     "torch.nn.RMSNorm": (2, 4),
 }
 
+_TRAINERS = frozenset(
+    f"{package}.Trainer"
+    for package in "lightning lightning.pytorch pytorch_lightning".split()
+)
+_LAUNCHED = re.compile(r"(ddp|fsdp|deepspeed)(?!_notebook|_fork)")
 _OPEN = ("open", "io.open", "os.fdopen")
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 _OF_LOADERS = frozenset(
@@ -223,7 +229,7 @@ def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:
         return True
     if _lacks_loader(script, call) or _gives_unknown_option(script, call):
         return True
-    if _opens_text_unbuffered(script, call):
+    if _opens_text_unbuffered(script, call) or _launches_in_notebook(script, call):
         return True
     if has_no_method(script, call.func) or _is_in_no_module(script, call.func):
         return True
@@ -275,6 +281,17 @@ def _gives_unknown_option(script: Script, call: ast.Call) -> bool:
     if not any(k.arg and k.arg not in _OF_LOADERS for k in call.keywords):
         return False
     return (script.index.qualified(call.func) or "") in _LOADERS
+
+
+def _launches_in_notebook(script: Script, call: ast.Call) -> bool:
+    """`Trainer(strategy="ddp")` of Lightning, which no notebook can start."""
+    if script.source.path.suffix != NOTEBOOK:
+        return False
+    if script.index.qualified(call.func) not in _TRAINERS:
+        return False
+    given = (k.value for k in call.keywords if k.arg == "strategy")
+    names = {str(v.value) for v in given if isinstance(v, ast.Constant)}
+    return any(_LAUNCHED.match(name) for name in names)
 
 
 def _opens_text_unbuffered(script: Script, call: ast.Call) -> bool:
