@@ -17,7 +17,16 @@ _OF_DATA = frozenset(
     "shape size dim ndim numel nelement sum any all max min item isnan isfinite".split()
 )
 MAX_NAMES = 2  # from a number that is tested, back to what it is read off
+_BLOCKS = ("body", "orelse", "finalbody", "handlers")
 Branches = tuple[tuple[ast.AST, bool], ...]
+
+
+def blocks_of(node: ast.AST | None) -> Iterator[list[ast.stmt]]:
+    """The lists of statements that a statement, function or module holds."""
+    for name in _BLOCKS:
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            yield block
 
 
 def leaves(body: list[ast.stmt]) -> bool:

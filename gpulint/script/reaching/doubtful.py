@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.index.walk import dotted, walk
-from gpulint.script.branches import all_of, in_body
+from gpulint.index.build import last_name
+from gpulint.index.walk import LOOPS, dotted, walk
+from gpulint.script.branches import all_of, blocks_of, in_body
 from gpulint.script.reaching.switches import is_off, is_switched_off
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ _ASKS = frozenset(
     "NameError TypeError Empty KeyboardInterrupt SystemExit".split()
 )
 _ENDS = ("next", "getattr", "eval")
+MAX_BETWEEN = 2  # statements from a reset up to what follows it
 
 
 def may_never_run(script: Script, node: ast.AST) -> bool:
@@ -47,6 +50,8 @@ def may_never_run(script: Script, node: ast.AST) -> bool:
             if any(_by_default(script, test) is (not taken) for test in tests):
                 return True
             if taken and is_off(script, above.test):
+                return True
+            if any(_is_for_first_call(script, test, taken) for test in tests):
                 return True
         child = above
     return False
@@ -97,6 +102,63 @@ def _by_default(script: Script, test: ast.expr) -> bool | None:
     return False if _is_unset(script, test) else None
 
 
+def _is_for_first_call(script: Script, test: ast.expr, taken: bool) -> bool:
+    """`if previous is None:`, of what calls in a loop give and those before do not."""
+    function = script.index.function(test)
+    if function is None or not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return False
+    if not isinstance(test.left, ast.Name) or not _is_none(test.comparators[0]):
+        return False
+    if isinstance(test.ops[0], ast.Is) is not taken:
+        return False
+    made = script.definitions(test.left)
+    if not made or any(d.kind != "parameter" or not _is_none(d.value) for d in made):
+        return False
+    first: list[ast.Call] = []
+    others: list[ast.Call] = []
+    for call in script.resolver.calls.callers(function):
+        given, clear = script.resolver.calls.given(call, function, test.left.id)
+        if not clear:
+            return False
+        (others if given and not all(map(_is_none, given)) else first).append(call)
+    return bool(first and others) and all(
+        _follows_reset(script, call)
+        or any(_is_before_loop(script, call, other) for other in others)
+        for call in first
+    )
+
+
+def _follows_reset(script: Script, call: ast.Call) -> bool:
+    """Whether an environment begins anew right before a call."""
+    index = script.index.home(call)
+    statement = index.statement(call)
+    for block in blocks_of(index.parent(statement)):
+        if statement in block:
+            at = block.index(statement)
+            before = walk(*block[max(0, at - MAX_BETWEEN) : at])
+            calls = (n for n in before if isinstance(n, ast.Call))
+            return any(last_name(c) == "reset" for c in calls)
+    return False
+
+
+def _is_before_loop(script: Script, call: ast.Call, other: ast.Call) -> bool:
+    """Whether another call of a function stands in one more loop."""
+    index = script.index
+    if index.function(call) is not index.function(other):
+        return False
+    around, inner = (set(map(id, _loops(script, c))) for c in (call, other))
+    return around < inner and call.lineno < other.lineno
+
+
+def _loops(script: Script, call: ast.Call) -> Iterator[ast.AST]:
+    function = script.index.function(call)
+    for above in script.index.ancestors(call):
+        if above is function:
+            return
+        if isinstance(above, LOOPS):
+            yield above
+
+
 def _is_unset(script: Script, node: ast.expr, none: bool = False) -> bool:
     """Whether a parameter, also one kept on `self`, is left as it is by default.
 
@@ -111,7 +173,7 @@ def _is_unset(script: Script, node: ast.expr, none: bool = False) -> bool:
     )
 
 
-def _is_none(node: ast.AST) -> bool:
+def _is_none(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.finding import Position
 from gpulint.index import Function
 from gpulint.index.walk import LOOPS, dotted, walk_scope
+from gpulint.script.branches import blocks_of
 from gpulint.script.loading.batch_parts import unpacks_other_parts
 from gpulint.script.reaching.evaluated import (
     evaluated,
@@ -38,7 +38,6 @@ _ASKS_FOR_LOADER = (6, 0)  # of PyYAML
 MAX_CALLS = 3  # into functions that a statement calls, and so on
 MAX_UNBOUND = 2  # names that somebody has forgotten
 LINES_OF_UNBOUND = 25  # at least, for each of them
-_BODIES = ("body", "orelse", "finalbody", "handlers")
 # The first torch that has a name, for what people use of newer ones.
 _SINCE = {
     "torch.cuda.amp.GradScaler": (1, 6),
@@ -92,7 +91,7 @@ def fails_around(script: Script, node: ast.AST) -> bool:
                 return True
         if isinstance(above, ast.For) and unpacks_other_parts(script, above):
             return True
-        for block in _blocks(above):
+        for block in blocks_of(above):
             if child in block:
                 number = block.index(child)
                 if any(map(raises, block[:number])):
@@ -118,13 +117,6 @@ def _runs_again(script: Script, above: ast.AST, block: list[ast.stmt]) -> bool:
     if isinstance(above, ast.If):
         return bool(script.loops_around(above))
     return isinstance(above, LOOPS) and block is above.body
-
-
-def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    for name in _BODIES:
-        block = getattr(node, name, None)
-        if isinstance(block, list):
-            yield block
 
 
 def fails(script: Script, function: Function, depth: int) -> bool:
