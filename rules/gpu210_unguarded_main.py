@@ -26,10 +26,11 @@ and call it under `if __name__ == "__main__":` at the end of the file.
 Loaders whose number of workers is not known, or that have none and want none. One that
 would load sooner with some, or that `runtime.loader_kwargs` decides for, is of low
 confidence: without a guard it goes on alone there; so it is in a project that allows no
-torch from 2.9 on, whose Python forks on Linux. Datasets that hold a lambda or a
-local definition, which cannot be sent to such workers at all. Scripts that choose
-themselves how processes start; files with the cells of a notebook; files that only
-define functions, or call them under the guard.
+torch from 2.9 on, whose Python forks on Linux, and where an import or a call shows that
+none of these runs it. Datasets that hold a lambda or a local definition, which cannot
+be sent to such workers at all. Scripts that choose themselves how processes start;
+files with the cells of a notebook; files that only define functions, or call them under
+the guard.
 
 ## Source
 Python documentation, `multiprocessing`, "Safe importing of main module" and "Contexts
@@ -47,6 +48,7 @@ from gpulint.script import Loader, Loop, Script
 from gpulint.script.loading.loader_options import trains_on_cpu, unpicklable
 from gpulint.script.loading.serial import gains_by_workers
 from gpulint.script.loading.unguarded import has_workers, unguarded_pass
+from gpulint.script.reaching.old_torch import runs_only_before
 
 FORKSERVER = (2, 9)  # the first torch for Python 3.14
 
@@ -86,8 +88,7 @@ class UnguardedMain(Rule):
                 "workers need a main guard where they import the script (Windows, "
                 "macOS, Python 3.14 on Linux): without one, this loader loads alone"
             )
-        newest = script.newest_torch
-        forks = newest is not None and newest < FORKSERVER
+        forks = runs_only_before(script, FORKSERVER)
         return self.finding(
             script,
             loader.call.func,

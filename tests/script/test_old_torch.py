@@ -389,6 +389,9 @@ def test_packages_that_import_what_lies_beside(
     assert not runs_only_before(its, (1, 4))
 
 
+PARSED = "import torch\nfrom {} import Net\n\noptions = parser.parse_args()\n"
+
+
 @pytest.mark.parametrize(
     "changed, old",
     [
@@ -399,8 +402,26 @@ def test_packages_that_import_what_lies_beside(
         ({"train.py": "import torch\nfrom models.net import Net\n"}, False),
         ({"tools.py": "import sys\n\nsys.path.append('models')\n"}, False),
         ({"README.md": "export PYTHONPATH=models\n"}, False),
+        ({"train.py": PARSED.format("models.net")}, True),
+        (
+            {
+                "train.py": PARSED.format("models.nets"),
+                "models/nets/__init__.py": "from models.net import Net\n",
+            },
+            True,
+        ),
     ],
-    ids=["beside", "relative", "above", "another", "no program", "path", "prose"],
+    ids=[
+        "beside",
+        "relative",
+        "above",
+        "another",
+        "no program",
+        "path",
+        "prose",
+        "options",
+        "in turn",
+    ],
 )
 def test_modules_that_import_what_lies_beside(
     tmp_path: Path, changed: dict[str, str], old: bool

@@ -11,6 +11,7 @@ from gpulint.torch_prose import prose, text_of
 
 # A program, and what lets one import from other folders than its own.
 _STARTS = re.compile(r"__name__\s*==")
+MAX_IMPORTS = 2  # from a program to a module, and from there
 ADDS_FOLDERS = re.compile(r"\b(sys\.(path|modules)|PYTHONPATH|site\.addsitedir)\b")
 
 
@@ -25,8 +26,8 @@ def imports_what_lies_beside(files: list[FileIndex]) -> bool:
     return any(
         _is_only_beside(module, statement)
         for program in files
-        if program.source.has(_STARTS) and not program.source.has(ADDS_FOLDERS)
-        for module in _modules_below(program)
+        if _is_started(program) and not program.source.has(ADDS_FOLDERS)
+        for module in _modules_of_packages(program)
         for statement in module.tree.body
         if isinstance(statement, ast.ImportFrom) and not statement.level
     )
@@ -51,16 +52,30 @@ def _lies_beside(index: FileIndex, module: str) -> bool:
     return known is None or known[0] is index
 
 
-def _modules_below(program: FileIndex) -> Iterator[FileIndex]:
-    """The modules of packages beside a program that it imports: `models.net`."""
+def _is_started(index: FileIndex) -> bool:
+    """Whether a file is a program: with a main guard, or its options at the top."""
+    return index.source.has(_STARTS) or any(
+        index.function(call) is None
+        for call in index.calls_by_name.get("parse_args", ())
+    )
+
+
+def _modules_of_packages(program: FileIndex) -> Iterator[FileIndex]:
+    """The modules of packages that a program imports, `models.net`, and these in turn.
+
+    None that lies in the program's own folder, in which Python looks as well.
+    """
     folder = program.source.path.parent
-    for name in imports_of(program):
-        if "." not in name.strip("."):
-            continue
-        found = program.member(name)
-        where = found[0].source.path.parent if found is not None else folder
-        if found is not None and where != folder and where.is_relative_to(folder):
-            yield found[0]
+    found = {program: 0}
+    for its in (todo := [program]):
+        for name in imports_of(its) if found[its] < MAX_IMPORTS else ():
+            member = its.member(name) if "." in name.strip(".") else None
+            if member is None or member[0] in found:
+                continue
+            if member[0].source.path.parent != folder:
+                found[member[0]] = found[its] + 1
+                todo.append(member[0])
+                yield member[0]
 
 
 def _is_only_beside(module: FileIndex, statement: ast.ImportFrom) -> bool:
