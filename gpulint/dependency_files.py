@@ -57,6 +57,8 @@ _LOCKED = re.compile(
     re.MULTILINE,
 )
 MENTIONED = re.compile(_ANY, re.IGNORECASE)
+# `torch~=1.12.1+cu113`: no bound but an exact one has a local version.
+_LOCAL = re.compile(r"((?:~=|[<>]=?)\s*[\d.]+)\+[\w.]+")
 # Of which package, what is allowed, and the text that says so, to find the row.
 Bound = tuple[str, Range, str]
 Reader = Callable[[str], list[Bound]]
@@ -77,6 +79,9 @@ def _requirement(text: str) -> list[Bound]:
         return [(package, Range(OLDEST, OLDEST), text)]  # no release may be asked for
     from packaging.requirements import InvalidRequirement, Requirement
 
+    if " -c " in text:  # `pytorch==1.0.1 cudatoolkit=9.0 -c pytorch`, as Conda is told
+        text = text.split()[0]
+    text = _LOCAL.sub(r"\1", text)
     try:
         its = allowed(str(Requirement(text).specifier))
     except InvalidRequirement:

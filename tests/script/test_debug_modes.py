@@ -44,6 +44,7 @@ PARSED = "options = parser.parse_args()\nfor model in models(options):"
         ("fit_model(model.cuda(), loader, optimizer)", True),
         ("validate(model.cuda(), loader)", False),
         ("model.cuda().launch(loader)", True),
+        ("validate(model.cuda(), loader.clip(9))", False),
     ],
 )
 @pytest.mark.parametrize("guard", ['if __name__ == "__main__":', PARSED])

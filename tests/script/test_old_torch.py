@@ -12,6 +12,7 @@ from gpulint.finding import Confidence
 from gpulint.index import Projects, build_index
 from gpulint.registry import select_rules
 from gpulint.script import Script
+from gpulint.script.numerics.half import has_float32_kernels
 from gpulint.script.reaching.old_torch import needs_older_torch, runs_only_before
 from gpulint.source import Source
 
@@ -389,6 +390,12 @@ def test_packages_that_import_what_lies_beside(
     assert not runs_only_before(its, (1, 4))
 
 
+FALLBACK = """\
+try:
+    import spconv.pytorch as spconv
+except ImportError:
+    import spconv
+"""
 PARSED = "import torch\nfrom {} import Net\n\noptions = parser.parse_args()\n"
 
 
@@ -534,3 +541,20 @@ def test_programs_that_start_with_no_allowed_torch_are_doubtful() -> None:
         found = check_source(source, Options(rules, torch_version=oldest)).findings
         assert found
         assert all((f.confidence is Confidence.LOW) is low for f in found)
+
+
+@pytest.mark.parametrize(
+    "imports, name, old",
+    [
+        ("import spconv", "spconv.SubMConv3d", True),
+        ("import spconv.pytorch as spconv", "spconv.SubMConv3d", False),
+        ("import spconv", "spconv.pytorch.SubMConv3d", False),
+        (FALLBACK, "spconv.SubMConv3d", False),
+    ],
+    ids=["first", "second", "written out", "either"],
+)
+def test_first_release_of_spconv(imports: str, name: str, old: bool) -> None:
+    its = script(f"import torch\n{imports}\nlayer = {name}(4, 8, 3)\n")
+    assert runs_only_before(its, (1, 13)) is old
+    assert not runs_only_before(its, (1, 12))
+    assert has_float32_kernels(its) is old

@@ -106,8 +106,11 @@ def _is_detector(script: Script, made: ast.Call) -> bool:
         if not isinstance(made.func.value, ast.Call):
             break
         made = made.func.value  # of `detector(…).to(device)`
-    name = script.of(made).index.qualified(made.func) or ""
-    return name.startswith("torchvision.models.detection.")
+    owner = script.resolver.classes.named(made.func)
+    bases = script.resolver.classes.bases(owner) if owner is not None else ()
+    named = [made.func, *(base for its in bases for base in its.bases)]
+    names = (script.index.home(part).qualified(part) or "" for part in named)
+    return any(name.startswith("torchvision.models.detection.") for name in names)
 
 
 def _waits_first(script: Script, call: ast.Call, method: Function) -> bool:
@@ -197,6 +200,8 @@ def _asked(call: ast.Call) -> ast.expr | None:
 def _copies_first(script: Script, function: Function, depth: int = 1) -> bool:
     """Whether a function copies from the host before it runs a module, in any case."""
     for node in evaluated_in(script, function.body):
+        if isinstance(node, ast.Subscript) and _picks_by_list(script, node):
+            return True
         if not isinstance(node, ast.Call):
             continue
         if script.modules.is_module(called_module(node)):
@@ -211,6 +216,19 @@ def _copies_first(script: Script, function: Function, depth: int = 1) -> bool:
         if runs_modules(script.of(inner), inner):
             return False
     return False
+
+
+def _picks_by_list(script: Script, node: ast.Subscript) -> bool:
+    """`x[:, self.channels]`, of a list that is made a tensor on the host each time."""
+    if not isinstance(node.ctx, ast.Load) or not isinstance(node.slice, ast.Tuple):
+        return False
+    return any(
+        bool(origins)
+        and all(isinstance(o.expression, (ast.List, ast.ListComp)) for o in origins)
+        for part in node.slice.elts
+        if isinstance(part, (ast.Name, ast.Attribute))
+        for origins in [script.resolver.origins(part)]
+    )
 
 
 def _sends_more(script: Script, part: Part, loop: Loop) -> bool:

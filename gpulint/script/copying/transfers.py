@@ -254,6 +254,8 @@ def _name_changed_later(
     for node in script.mutations(root.id, within):
         if isinstance(node, ast.Name) or not script.loops_around(node):
             continue
+        if _sets_key(script, node):
+            continue
         names = [n for n in walk(node) if isinstance(n, ast.Name) and n.id == root.id]
         if any(not mine.isdisjoint(script.definitions(n)) for n in names):
             end = (transfer.call.end_lineno or 0, transfer.call.end_col_offset or 0)
@@ -268,6 +270,14 @@ def _name_changed_later(
             if changed is not None:
                 return changed
     return None
+
+
+def _sets_key(script: Script, node: ast.AST) -> bool:
+    """`batch["image"] = image`, which changes no tensor but puts another in a dict."""
+    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Constant):
+        return False
+    named = isinstance(node.slice.value, str)
+    return named and isinstance(script.index.parent(node), ast.Assign)
 
 
 def _through_another_name(script: Script, use: ast.expr) -> ast.AST | None:

@@ -11,6 +11,7 @@ from gpulint.index import Function
 from gpulint.index.walk import dotted, walk
 from gpulint.script.neighbours import run_together
 from gpulint.script.numerics.reached import reached_from
+from gpulint.script.reaching.old_torch import uses_first_spconv
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -141,7 +142,10 @@ def has_float32_kernels(script: Script) -> bool:
         return True
     if index.project is not None and index.project.mentions(_FLOAT32_KERNELS):
         return True
-    return any(_asserts_float32(script.of(i.tree)) for i in run_together(script))
+    together = run_together(script)
+    if script.mentions("spconv") and uses_first_spconv(together):
+        return True
+    return any(_asserts_float32(script.of(index.tree)) for index in together)
 
 
 def _asserts_float32(script: Script) -> bool:

@@ -209,7 +209,7 @@ def _ways(script: Script, way: tuple[ast.Call, ...]) -> Iterator[Checkpoint]:
     """The loops that lead to a call, directly or through functions."""
     node = way[-1]
     its = script.of(node)
-    if its.is_test or may_never_run(its, node):
+    if its.is_test or may_never_run(its, node) or _is_stopped(its, node):
         return
     around = its.loops_around(node)
     hot = next((x for x in around if x.train or x.eval or x.kind == "epoch"), None)
@@ -224,6 +224,15 @@ def _ways(script: Script, way: tuple[ast.Call, ...]) -> Iterator[Checkpoint]:
     for caller in its.resolver.calls.callers(function):
         if caller not in way:
             yield from _ways(script, (*way, caller))
+
+
+def _is_stopped(script: Script, node: ast.AST) -> bool:
+    """Whether a place is for whoever stops the program: `except KeyboardInterrupt:`."""
+    return any(
+        isinstance(above, ast.ExceptHandler)
+        and dotted(above.type) in ("KeyboardInterrupt", "SystemExit")
+        for above in script.index.ancestors(node)
+    )
 
 
 def _in_loop(
