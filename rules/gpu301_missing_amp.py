@@ -88,7 +88,8 @@ latent tensor gain nothing; nor does a step behind `if train:` that `train = Fal
 switches off, or a function that says nothing of devices beside others that do, or an
 object that goes backward (`strategy.backward(loss)`) and may have its own precision.
 MinkowskiEngine's sparse convolutions and those of spconv 1 know float32 only and raise
-under autocast, and so does a module whose `forward` asserts that format.
+under autocast, and so does a module whose `forward` asserts that format; angles, the
+weights of quantum circuits (PennyLane), want their digits.
 Lightning, Accelerate, DeepSpeed, fastai, Ignite and the Hugging Face Trainer have a
 setting for it.
 Small batches on a fast GPU, whose steps take as long as the host needs to queue them:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # Its sparse convolutions want features and kernels of one type, which autocast does not
 # give them: "type mismatch" (MinkowskiEngine 0.5, convolution_gpu.cu).
 _FLOAT32_KERNELS = "MinkowskiEngine"
+# Circuits whose weights are angles: bfloat16 goes from 6 radians on in steps of 0.03.
+_CIRCUITS = frozenset("pennylane torchquantum qiskit_machine_learning".split())
 _FLOAT32 = frozenset({"torch.float32", "torch.float"})
 _ASSERTS_FORMAT = re.compile(r"\bassert\b.*\.dtype\b")
 # Losses that autocast computes in float32 on CUDA (its operator reference).
@@ -134,7 +136,8 @@ def scatters(script: Script) -> bool:
 def has_float32_kernels(script: Script) -> bool:
     """Whether networks of the project are made of what knows float32 only.
 
-    Kernels of a package, or modules whose `forward` asserts that format.
+    Kernels of a package, quantum circuits, or modules whose `forward` asserts that
+    format.
     """
     index = script.index
     alone = index.project is None or not index.project.files
@@ -143,6 +146,8 @@ def has_float32_kernels(script: Script) -> bool:
     if index.project is not None and index.project.mentions(_FLOAT32_KERNELS):
         return True
     together = run_together(script)
+    if any(not _CIRCUITS.isdisjoint(its.packages) for its in together):
+        return True
     if script.mentions("spconv") and uses_first_spconv(together):
         return True
     return any(_asserts_float32(script.of(index.tree)) for index in together)
