@@ -47,18 +47,19 @@ Loaders without workers, unless their samples ask for some (GPU201) or lie in me
 (GPU211), which is of low confidence: the process that trains would pin, one more copy
 in each of its steps (on an H200 that made steps with images of 19 MB 1.2 times as fast,
 and gained nothing with rows of 33 KB), and the fixes of both rules pin as well. Of low
-confidence too: loaders without workers of Lightning and Accelerate, or for which all
-settings that are known ask for none, batches that are lists (of `collate_fn=list`), or
-all cast on the host (`x.float()`), which copies those of another type, or made anew
-there but for labels. Options that an unpacked dict sets or may set, values decided at
-run time, loaders of other libraries, batches of TorchIO's subjects or that are or may
-be on the device (pinning those raises), as those that a collate function asks a model
-for, samples that this process makes by acting in an environment, loaders that the
-switch pins which sends their batches, single samples of a script that trains nothing
-and reads back each result, loaders of which one batch or a few are taken, or all into a
-list (they would keep their pinned memory), that another process is handed
-(`executor.submit(read, loader)`), or that `process` of a graph dataset runs once for
-all, datasets whose samples are all the same (a profile, or a trial of the model),
+confidence too: a switch for pinning that is off by default, but on in a command of the
+project's texts or in its settings, loaders without workers of Lightning and Accelerate,
+or for which all settings that are known ask for none, batches that are lists (of
+`collate_fn=list`), or all cast on the host (`x.float()`), which copies those of another
+type, or made anew there but for labels. Options that an unpacked dict sets or may set,
+values decided at run time, loaders of other libraries, batches of TorchIO's subjects or
+that are or may be on the device (pinning those raises), as those that a collate
+function asks a model for, samples that this process makes by acting in an environment,
+loaders that the switch pins which sends their batches, single samples of a script that
+trains nothing and reads back each result, loaders of which one batch or a few are
+taken, or all into a list (they would keep their pinned memory), that another process is
+handed (`executor.submit(read, loader)`), or that `process` of a graph dataset runs once
+for all, datasets whose samples are all the same (a profile, or a trial of the model),
 objects that a collate function makes of a class without `pin_memory`, batches that may
 hold expanded tensors (`origin.expand(n, 3)`), for which pinning raises, batches of a
 few known numbers, batches that the training process makes anew from arrays or joins
@@ -112,6 +113,7 @@ from gpulint.script.loading.sent import (
     sends_strided_alone,
 )
 from gpulint.script.loading.tuple_batches import needs_tuple
+from gpulint.script.reaching.commands import is_switched_on
 from gpulint.script.rewriting.edits import Edit, Replace, ReplaceCode, Rewrite
 from gpulint.script.rewriting.syntax import set_keywords
 from gpulint.script.samples.generated import made_by_objects
@@ -156,6 +158,7 @@ class UnpinnedLoader(Rule):
             what = script.text(made.func)
             withheld = f"what `{what}` gives may be on the device already"
         withheld = withheld or needs_tuple(script, loader)
+        on = any(is_switched_on(script, v) for v in off if v.default)
         return self.finding(
             script,
             loader.call.func,
@@ -163,7 +166,7 @@ class UnpinnedLoader(Rule):
             fix=None if withheld else _rewrite(script, loader),
             withheld=withheld,
             related=[(node, "`pin_memory` is False here") for node in elsewhere],
-            confidence=Confidence.LOW if _may_not_gain(script, loader) else None,
+            confidence=Confidence.LOW if on or _may_not_gain(script, loader) else None,
         )
 
 

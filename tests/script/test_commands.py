@@ -187,3 +187,48 @@ def test_what_a_program_runs_trains(tmp_path: Path, pass_: str, found: int) -> N
     projects = Projects(lambda root: sorted(root.rglob("*.py")))
     options = Options(select_rules(("GPU701",)), projects=projects)
     assert len(check_path(tmp_path / "train.py", options).findings) == found
+
+
+PINNING = """
+import argparse
+
+import torch
+from torch.utils.data import DataLoader
+from torchvision import datasets, models, transforms
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--pin-mem", action="store_true")
+args = parser.parse_args()
+photos = datasets.ImageFolder("photos", transforms.ToTensor())
+loader = DataLoader(photos, 64, num_workers=8, pin_memory=args.pin_mem)
+model = models.resnet18().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = torch.nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "name, text, sure",
+    [
+        ("README.md", "    python train.py --pin-mem\n", Confidence.LOW),
+        ("README.md", "    python train.py --epochs 20\n", Confidence.HIGH),
+        ("config.json", '{"pin_mem": true, "epochs": 20}', Confidence.LOW),
+        ("config.yaml", "epochs: 20\npin_mem: true\n", Confidence.LOW),
+        ("config.yaml", "epochs: 20\npin_mem: false\n", Confidence.HIGH),
+    ],
+)
+def test_switches_that_commands_or_settings_have_on(
+    tmp_path: Path, name: str, text: str, sure: Confidence
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "train.py").write_text(PINNING)
+    (tmp_path / name).write_text(text)
+    files = ("*.py", "*.json", "*.yaml")
+    projects = Projects(lambda root: sorted(p for f in files for p in root.rglob(f)))
+    options = Options(select_rules(("GPU202",)), projects=projects)
+    found = check_path(tmp_path / "train.py", options).findings
+    assert [f.confidence for f in found] == [sure]

@@ -40,6 +40,26 @@ def is_passed(script: Script, value: Value) -> bool:
     return bool(name) and passes_option(script, value.node, name)
 
 
+def is_switched_on(script: Script, value: Value) -> bool:
+    """Whether a command passes a switch that is off by default, or settings have it on.
+
+    Settings that have its name for a key, as programs do that read their options there.
+    """
+    option = option_of(script, value)
+    name = getattr(long_name(option), "value", "") if option is not None else ""
+    project = script.index.home(value.node).project
+    if not name or project is None:
+        return False
+    if passes_option(script, value.node, name):
+        return True
+    key = name.lstrip("-").replace("-", "_")
+    named = rf"""["']?{re.escape(key)}["']?"""
+    on = re.compile(rf"(?mi)(?:^|[{{,])\s*{named}\s*:\s*true\b")
+    files = project.having_keys((key,))
+    project.noted.files.update(files)
+    return any(on.search(text_of(path)) for path in files)
+
+
 def option_of(script: Script, value: Value) -> ast.Call | None:
     """The `add_argument` call whose default a value is."""
     chain = [value.node, *script.index.ancestors(value.node)]
