@@ -50,7 +50,8 @@ the backward pass is queued: a note.
 ## When not
 Values that are not computed from the batch on the device, or that are used for more
 than the log. Hooks at the end of an epoch. Logging behind `if step % n`. Trainers on
-the CPU alone. Modules with a `log` of their own.
+the CPU alone. Modules with a `log` of their own. Steps that fetch their outputs as well
+(`logits.cpu()`) are of low confidence.
 
 ## Source
 Lightning documentation, "Logging"; `LightningModule.log` and `_ResultMetric.update` of
@@ -63,12 +64,17 @@ import ast
 import re
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index.walk import walk
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.frameworks.lightning_logs import Log, step_logs
-from gpulint.script.frameworks.lightning_reads import Read, find_reads, is_single
+from gpulint.script.frameworks.lightning_reads import (
+    Read,
+    find_reads,
+    is_fetched_beside,
+    is_single,
+)
 from gpulint.script.frameworks.trainer_calls import allows_before, may_be_older
 from gpulint.script.frameworks.trainers import never_on_gpu
 from gpulint.script.neighbours import run_together
@@ -88,18 +94,17 @@ class LightningLogSync(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each value that is read."""
-        seen: set[ast.expr] = set()
+        found: dict[ast.expr, tuple[Log, Read]] = {}
         for log in step_logs(script):
             for read in find_reads(log):
-                if read.node in seen or not script.lightning_steps.is_computed(
-                    read.value
-                ):
-                    continue
-                seen.add(read.node)
-                if not never_on_gpu(script, log.owner):
-                    yield self._finding(script, log, read)
+                if script.lightning_steps.is_computed(read.value):
+                    found.setdefault(read.node, (log, read))
+        for log, read in found.values():
+            if not never_on_gpu(script, log.owner):
+                beside = is_fetched_beside(script, read, found.keys())
+                yield self._finding(script, log, read, beside)
 
-    def _finding(self, script: Script, log: Log, read: Read) -> Finding:
+    def _finding(self, script: Script, log: Log, read: Read, beside: bool) -> Finding:
         withheld = _why_not(script, log, read)
         code = script.text(read.value)
         plain = isinstance(
@@ -115,6 +120,7 @@ class LightningLogSync(Rule):
             fix=None if withheld else fix,
             withheld=withheld,
             severity=Severity.NOTE if log.is_sure("prog_bar", True) else None,
+            confidence=Confidence.LOW if beside else None,
             effect=Effect.EXACT
             if _logs_the_same(script, read.value)
             else Effect.NUMERICS,

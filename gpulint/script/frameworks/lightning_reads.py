@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Definition
+from gpulint.index.walk import walk
 from gpulint.script.frameworks.lightning_logs import Log, is_own_log
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 8
 READS = frozenset({"item", "cpu"})
+FETCHES = READS | {"numpy", "tolist"}
 KEEPS_FORMAT = frozenset("mean sum max min detach clone squeeze".split())
 # Their inputs have one format; others promote, and a target may be in float64.
 SINGLE_LOSSES = frozenset({"cross_entropy", "nll_loss", "CrossEntropyLoss", "NLLLoss"})
@@ -44,6 +46,25 @@ def find_reads(log: Log) -> Iterator[Read]:
                 yield Read(node, read, whole=True)
             elif isinstance(node, ast.BinOp):
                 yield from _operands(node)
+
+
+def is_fetched_beside(script: Script, read: Read, others: Collection[ast.expr]) -> bool:
+    """Whether each step waits for more than logs: `outputs = outputs.detach().cpu()`.
+
+    `others`: what is read only to be logged, this among it.
+    """
+    function = script.index.function(read.node)
+    for statement in function.body if function is not None else []:
+        for call in walk(statement) if isinstance(statement, ast.Assign) else ():
+            func = call.func if isinstance(call, ast.Call) else None
+            if (
+                isinstance(func, ast.Attribute)
+                and func.attr in FETCHES
+                and not any(script.index.inside(call, other) for other in others)
+                and script.lightning_steps.is_computed(func.value)
+            ):
+                return True
+    return False
 
 
 def _items(script: Script, value: ast.expr | None) -> list[ast.expr]:
