@@ -51,6 +51,7 @@ def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
     calls = {transfer.call for transfer in found}
     loop = found[0].loop
     parts = list(EveryStep(script, loop).parts())
+    by_key = {name for transfer in found for name in [_moved_by_keys(transfer)] if name}
     numbers = [n for n, part in enumerate(parts) if part.node in calls]
     if not numbers:
         return False
@@ -66,12 +67,34 @@ def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
         waits = waits or _sends_more(script, part, loop)
         waits = waits or picks_by_values(script, part.node)
         waits = waits or (not works and _reads(script, part, loop))
+        waits = waits or (not works and _asks_for_part(part, by_key))
         if waits and runs_with(script, part, last):
             return True
         if not works and is_of_samples(script, part) and _fetches(script, part.node):
             return True
         works = works or (call is not None and not is_single(script, call))
     return not any(_runs_model(script, part.node) for part in parts[numbers[0] :])
+
+
+def _moved_by_keys(transfer: Transfer) -> str | None:
+    """`data` of `data[key] = data[key].cuda()`, a move of all its parts in turn."""
+    source = transfer.source
+    if not isinstance(source, ast.Subscript) or not isinstance(source.slice, ast.Name):
+        return None
+    return source.value.id if isinstance(source.value, ast.Name) else None
+
+
+def _asks_for_part(part: Part, names: set[str]) -> bool:
+    """`data["seconds"].sum().item()`, of what has been moved by its keys."""
+    node = part.node
+    func = node.func if isinstance(node, ast.Call) else None
+    if part.inner or not names or not isinstance(func, ast.Attribute):
+        return False
+    root: ast.expr = func.value
+    while isinstance(root, ast.Call) and isinstance(root.func, ast.Attribute):
+        root = root.func.value
+    asked = func.attr in READS and isinstance(root, ast.Subscript)
+    return asked and isinstance(root.value, ast.Name) and root.value.id in names  # type: ignore[attr-defined]
 
 
 def _runs_model(script: Script, node: ast.AST) -> bool:
