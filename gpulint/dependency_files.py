@@ -59,6 +59,8 @@ _LOCKED = re.compile(
 MENTIONED = re.compile(_ANY, re.IGNORECASE)
 # `torch~=1.12.1+cu113`: no bound but an exact one has a local version.
 _LOCAL = re.compile(r"((?:~=|[<>]=?)\s*[\d.]+)\+[\w.]+")
+# `pytorch==1.0.1 cudatoolkit=9.0 -c pytorch`
+_TOLD_CONDA = re.compile(r"([\w-]+(?:\s*[<>=!~]=?\s*[\d.*]+)?)(?=\s).* -c ")
 # Of which package, what is allowed, and the text that says so, to find the row.
 Bound = tuple[str, Range, str]
 Reader = Callable[[str], list[Bound]]
@@ -79,11 +81,10 @@ def _requirement(text: str) -> list[Bound]:
         return [(package, Range(OLDEST, OLDEST), text)]  # no release may be asked for
     from packaging.requirements import InvalidRequirement, Requirement
 
-    if " -c " in text:  # `pytorch==1.0.1 cudatoolkit=9.0 -c pytorch`, as Conda is told
-        text = text.split()[0]
-    text = _LOCAL.sub(r"\1", text)
+    plain = _LOCAL.sub(r"\1", text)
+    told = _TOLD_CONDA.match(plain)
     try:
-        its = allowed(str(Requirement(text).specifier))
+        its = allowed(str(Requirement(told[1] if told else plain).specifier))
     except InvalidRequirement:
         return []
     return [(package, its, text)]

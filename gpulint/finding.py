@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, overload
 
+from gpulint.releases import ANY_MINOR
+
 
 class Effect(enum.Enum):
     """What may differ in a training run after a fix; the user allows a set."""
@@ -167,8 +169,14 @@ class Finding(NamedTuple):
 
 def too_old(needed: tuple[int, ...], allowed: tuple[int, ...]) -> str:
     """Why a fix is withheld: what it emits needs another torch."""
-    wanted, has = (".".join(map(str, release)) for release in (needed, allowed))
+    wanted, has = map(_written, (needed, allowed))
     return f"needs torch {wanted}, the project allows {has}"
+
+
+def _written(release: tuple[int, ...]) -> str:
+    """`1.13`, or `1.x` for the last of a series."""
+    major, minor = release
+    return f"{major}.x" if minor == ANY_MINOR else f"{major}.{minor}"
 
 
 def torch_allowed(withheld: str | None) -> str | None:
@@ -177,7 +185,7 @@ def torch_allowed(withheld: str | None) -> str | None:
     return found[1] if found else None
 
 
-_TOO_OLD = re.compile(r"needs torch [\d.]+, the project allows ([\d.]+)")
+_TOO_OLD = re.compile(r"needs torch [\d.]+, the project allows ([\d.x]+)")
 
 
 def _digest(*parts: str) -> str:

@@ -41,7 +41,8 @@ _PYTHON_CELLS = re.compile(
 _COMMENTS = re.compile(r"\A\s*(?:#[^\n]*\n\s*)*")
 # What an exercise leaves to its reader: `model = # your code here`.
 _TO_FILL_IN = re.compile(
-    r"\s*[\w.,\[\] ]+=\s*(#.*)?$|.*([=(,]|\breturn)\s*<[^<>]*>"  # `x = <all words>`
+    r"\s*[\w.,\[\] ]+=\s*(#.*)?$"
+    r"|.*(=\s+|[(,]\s*|\breturn\s+)<[^<>]*>"  # `x = <all words>`
 )
 _EMPTY = re.compile(
     r"expected an indented block after function definition on line (\d+)"

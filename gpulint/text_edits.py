@@ -51,30 +51,25 @@ def _import_edits(source: Source, fixes: Sequence[Fix]) -> Iterator[TextEdit]:
 
 
 def _importing_cell(source: Source, body: list[ast.stmt], fix: Fix) -> int:
-    """The last cell up to a fix that imports a framework; 0 where there is none.
-
-    The framework itself, if any cell does, rather than a module of it for its own use.
-    """
+    """The last cell up to a fix that imports a framework; 0 where there is none."""
     last = max((source.position(e.start).row for e in fix.edits), default=0)
     if not _cell_of(source, last):
         return 0  # no notebook
-    importing = [
-        statement
+    cells = (
+        _cell_of(source, statement.lineno)
         for statement in body
         if isinstance(statement, _IMPORTS)
         and statement.lineno <= last
         and _FRAMEWORK.search(ast.unparse(statement))
-    ]
-    whole = [statement for statement in importing if _is_whole(statement)]
-    cells = (_cell_of(source, s.lineno) for s in whole or importing)
+        and not _is_of_a_module(statement)
+    )
     return max(cells, default=0)
 
 
-def _is_whole(statement: ast.Import | ast.ImportFrom) -> bool:
-    """`import torch`, and no part of it alone."""
-    return isinstance(statement, ast.Import) and any(
-        "." not in alias.name and _FRAMEWORK.search(alias.name)
-        for alias in statement.names
+def _is_of_a_module(statement: ast.Import | ast.ImportFrom) -> bool:
+    """`import torch._dynamo as dynamo`, of what a cell uses beside the framework."""
+    return isinstance(statement, ast.Import) and all(
+        "." in alias.name and alias.asname for alias in statement.names
     )
 
 

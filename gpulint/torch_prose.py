@@ -67,7 +67,7 @@ _MENTION = re.compile(
            |(?:newer|later|higher|greater|equal)|than|to)\b\.?
         | 版本[在为是]?
     ){0,40})
-    (?P<sign>(?:[<>!~=^]=?=?)?)[ \t`*"'(]*(?:(?<=[=>~]\ )versions?\ )?
+    (?P<sign>(?:[<>!~=^]=?=?)?)[ \t`*"'(]*(?:(?<=[=>~\ ])versions?\ )?
     (?P<releases>RELEASE
         (?:(?:[ \t,/|~、&–-]|or|and|to|(?:py)?torch)+RELEASE)*)
     (?P<later>

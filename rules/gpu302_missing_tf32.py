@@ -43,11 +43,11 @@ for x, y in loader:
 run, or under its main guard where others may import it (what they run is not meant). It
 does nothing on CPUs, on MPS and on older GPUs. Results differ in rounding.
 
-Withheld in a file that is only imported, and where the script asks for determinism,
-computes second derivatives, or it or its models use linear algebra, cameras and
-rotations of PyTorch3D or Kornia, complex numbers or Fourier transforms: their results
-may need all 23 bits. So may adaptive solvers (`odeint`), which take more and shorter
-steps where products are rounded.
+Withheld in a file that is only imported, or whose main guard only tries it out, and
+where the script asks for determinism, computes second derivatives, or it or its models
+use linear algebra, cameras and rotations of PyTorch3D or Kornia, complex numbers or
+Fourier transforms: their results may need all 23 bits. So may adaptive solvers
+(`odeint`), which take more and shorter steps where products are rounded.
 
 ## When not
 Autocast covers the step already, or a switch decides and is not known to be off. The

@@ -52,13 +52,14 @@ has options, or the path cannot be followed. `save_pretrained` writes several fi
 time is reported, by hand `model.state_dict()` can be saved in between.
 
 ## When not
-After the training, or its only epoch; one epoch in ten or fewer, one step in a thousand
-or fewer, the first or last of them alone; an option that is off. Networks that are
-known to have fewer than 5 million weights, which are 20 MB; where only the best epochs
-are saved, which grow rare (also behind `if progress.success:`), networks that are not
-known to have as many. Every step or every few steps (GPU602). Evaluation. Frameworks
-that save by themselves. Of low confidence: a number of epochs that is not known, and a
-program in which no large model is seen, nor a layer of 128 features or more.
+After the training, or its only epoch, or in a handler of `KeyboardInterrupt`; one epoch
+in ten or fewer, one step in a thousand or fewer, the first or last of them alone; an
+option that is off. Networks that are known to have fewer than 5 million weights, which
+are 20 MB; where only the best epochs are saved, which grow rare (also behind `if
+progress.success:`), networks that are not known to have as many. Every step or every
+few steps (GPU602). Evaluation. Frameworks that save by themselves. Of low confidence: a
+number of epochs that is not known, and a program in which no large model is seen, nor a
+layer of 128 features or more.
 
 ## Source
 Gao et al., "An Empirical Study on Low GPU Utilization of Deep Learning Jobs", ICSE

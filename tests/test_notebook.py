@@ -254,6 +254,7 @@ def test_where_it_is_no_json() -> None:
         ("words = <all words of the texts>", True),
         ("loss = nn.functional.mse_loss(out, <>)", True),
         ("words = a <> b", False),
+        ("print(a =< 3, b > 2", False),
     ],
 )
 def test_what_an_exercise_leaves_to_its_reader(line: str, meant: bool) -> None:
@@ -406,8 +407,9 @@ for epoch in range(9):
         (["import torch\n", SUM, "import numpy\n", SUM], [0]),
         (["import torch\n", SUM, "import torch\n"], [0]),
         (["import torch\n", SUM, "import torch._dynamo as dynamo\n", SUM], [0]),
+        (["import torch\n", SUM, "from torch import nn\n", SUM], [0, 2]),
     ],
-    ids=["one", "behind others", "two parts", "no framework", "later", "module"],
+    ids=["one", "behind others", "two parts", "none", "later", "module", "part"],
 )
 def test_each_part_of_a_notebook_imports_what_it_needs(
     cells: list[str], at: list[int]

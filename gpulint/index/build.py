@@ -28,6 +28,7 @@ Node = TypeVar("Node", bound=ast.AST)
 
 _SCOPES = frozenset((*FUNCTIONS, ast.ClassDef, ast.Module))
 _CHAINS = (ast.Name, ast.Attribute)
+_BINDERS = (*FUNCTIONS, ast.For)  # a class's own names are none of its methods'
 _LINKS = frozenset(
     (
         ast.BinOp,
@@ -49,6 +50,11 @@ _MAKES_NAMES = re.compile(
 _GIVEN = frozenset(
     [*dir(builtins), *"__file__ __path__ __class__ display get_ipython".split()]
 )
+
+
+def _bound_by(alias: ast.alias) -> str:
+    """The name that an import binds: `torch` of `import torch.nn`."""
+    return alias.asname or alias.name.partition(".")[0]
 
 
 def number_of(node: ast.AST) -> int:
@@ -338,7 +344,7 @@ class FileIndex:
             scope: ast.AST | None = self.scope(name)
             if isinstance(scope, ast.Module):
                 scope = self._loop_of(name)
-            if scope is not None and not self._is_inner(name):
+            if isinstance(scope, _BINDERS) and not self._is_inner(name):
                 found.setdefault(name.id, set()).add(scope)
         for argument in self.all(ast.arg):
             owner = self.parents.get(self.parents.get(argument, argument))
@@ -371,7 +377,7 @@ class FileIndex:
         return any(
             name in node.names
             if isinstance(node, (ast.Global, ast.Nonlocal))
-            else any(name == (alias.asname or alias.name) for alias in node.names)
+            else any(name == _bound_by(alias) for alias in node.names)
             for node in walk_scope(scope)
             if isinstance(node, (ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom))
         )
@@ -381,8 +387,12 @@ class FileIndex:
         scopes = self._shadowed.get(name, ())
         child = node
         for above in self.ancestors(node) if scopes else ():
-            if above in scopes and child is not getattr(above, "iter", None):
+            inside = isinstance(above, FUNCTIONS) and _runs(above, child)
+            looped = isinstance(above, ast.For) and child is not above.iter
+            if above in scopes and (inside or looped):
                 return True
+            if inside and self._means_outer(name, above):
+                return False
             child = above
         return False
 

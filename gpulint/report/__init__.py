@@ -133,7 +133,7 @@ def for_newer_torch(findings: Iterable[Finding]) -> list[str]:
     return [
         f"{count(number, 'finding')} without a fix for torch {release}: "
         "`--torch-version` names another"
-        for release, number in sorted(allowed.items())
+        for release, number in allowed.most_common()
     ]
 
 

@@ -148,3 +148,11 @@ def test_an_old_torch_keeps_what_it_has(tmp_path: Path) -> None:
         assert f"{number} findings without a fix for torch 1.1: `--torch-" in said
     newer = ["check", "--torch-version", "2.13", *rules]
     assert "without a fix" not in CliRunner().invoke(main, newer).output
+
+
+def test_a_series_has_no_last_release(tmp_path: Path) -> None:
+    text = (REPO / "fixtures" / "gpu203_restarting_workers" / "bad.py").read_text()
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "requirements.txt").write_text("torch<2\n")
+    said = CliRunner().invoke(main, ["check", "--select", "GPU203", str(tmp_path)])
+    assert "2 findings without a fix for torch 1.x: `--torch-version`" in said.output

@@ -58,6 +58,7 @@ def test_release_that_is_named(tmp_path: Path, text: str, release: Version) -> N
     [
         ("* PyTorch >= 1.0", (1, 0)),
         ("- [PyTorch >= version 1.1](https://pytorch.org)", (1, 1)),
+        ("PyTorch >=version 1.1", (1, 1)),
         ("* PyTorch >= 0.4 (1.2 recommended)", (0, 4)),
         ("[Pytorch](https://pytorch.org/)>=1.8.0, [torchvision](x)>=0.9.0", (1, 8)),
         ("Install [PyTorch](https://pytorch.org) 1.12+", (1, 12)),

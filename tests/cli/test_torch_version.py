@@ -255,6 +255,7 @@ def test_lowest_of_all_that_is_declared(tmp_path: Path) -> None:
         ("torch~=1.13\n", (1, 13), (1, ANY_MINOR)),
         ("torch~=1.12.1+cu113\n", (1, 12), (1, 12)),
         ("pytorch==1.0.1 cudatoolkit=9.0 -c pytorch\n", (1, 0), (1, 0)),
+        ("pytorch == 1.0.1 cudatoolkit=9.0 -c pytorch\n", (1, 0), (1, 0)),
         ("torch==1.13.1\ntorch<=2.1\n", (1, 13), (2, 1)),
         ("torch==1.13.1\ntorch>=1.8\n", (1, 8), None),
         ("https://x/torch-1.13.1+cpu-cp310-linux.whl\n", (1, 13), (1, 13)),

@@ -45,6 +45,7 @@ PARSED = "options = parser.parse_args()\nfor model in models(options):"
         ("validate(model.cuda(), loader)", False),
         ("model.cuda().launch(loader)", True),
         ("validate(model.cuda(), loader.clip(9))", False),
+        ("LightningCLI(model, loader)", True),
     ],
 )
 @pytest.mark.parametrize("guard", ['if __name__ == "__main__":', PARSED])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,10 @@ _OF_LISTS = frozenset(
     f"torch.{n}" for n in "tensor Tensor FloatTensor LongTensor DoubleTensor".split()
 )
 _MAKES = frozenset({"torch.tensor", "torch.as_tensor"})
+_DETECTOR = re.compile(
+    r"torchvision\.models\.detection\.(\w+\.)?"
+    r"(\w*(rcnn|retinanet|ssd|ssdlite|fcos)\w*_\w+|\w*(RCNN|RetinaNet|SSD|FCOS))$"
+)
 _SETS = frozenset("to cuda train requires_grad_ load_state_dict apply".split())
 
 
@@ -133,7 +138,7 @@ def _is_detector(script: Script, made: ast.Call) -> bool:
     bases = script.resolver.classes.bases(owner) if owner is not None else ()
     named = [made.func, *(base for its in bases for base in its.bases)]
     names = (script.index.home(part).qualified(part) or "" for part in named)
-    return any(name.startswith("torchvision.models.detection.") for name in names)
+    return any(map(_DETECTOR.match, names))
 
 
 def _waits_first(script: Script, call: ast.Call, method: Function) -> bool:
@@ -244,6 +249,8 @@ def _copies_first(script: Script, function: Function, depth: int = 1) -> bool:
 def _picks_by_list(script: Script, node: ast.Subscript) -> bool:
     """`x[:, self.channels]`, of a list that is made a tensor on the host each time."""
     if not isinstance(node.ctx, ast.Load) or not isinstance(node.slice, ast.Tuple):
+        return False
+    if script.where(node.value) in (Where.HOST, Where.PLAIN):
         return False
     return any(
         bool(origins)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from gpulint.index.build import last_name
-from gpulint.index.walk import dotted, walk
+from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.copying.own_moves import TENSOR_ATTRIBUTES
 from gpulint.script.frameworks.lightning import BATCH_HOOKS
 from gpulint.script.loading.collation import collators
@@ -216,6 +216,8 @@ def _are_objects(script: Script, values: Iterable[ast.expr], depth: int) -> bool
     """
     origins = [o.expression for v in values for o in script.resolver.origins(v)]
     others = [made for made in origins if not _is_collected(made)]
+    if len(others) < len(origins) and all(_is_array(script, m) for m in others):
+        return False  # the lists may be of tensors
     return bool(others) and all(
         made is not None and _is_object(script, made, depth) for made in others
     )
@@ -233,11 +235,13 @@ def _is_object(script: Script, made: ast.expr, depth: int) -> bool:
     if isinstance(made, (ast.Tuple, ast.List)):
         return _are_objects(script, made.elts, depth - 1)
     if isinstance(made, ast.Dict):
-        values = [*made.values, *_put_into(script, made)]
-        return _are_objects(script, values, depth - 1)
+        put = _put_into(script, made)
+        if put is None:
+            return False
+        return _are_objects(script, [*made.values, *put], depth - 1)
     if not isinstance(made, ast.Call):
         return False
-    if (script.of(made).index.qualified(made.func) or "").startswith("numpy."):
+    if _is_array(script, made):
         return True
     owner = script.resolver.classes.named(made.func)
     if owner is not None:
@@ -245,19 +249,42 @@ def _is_object(script: Script, made: ast.expr, depth: int) -> bool:
     return _gives_objects(script, made, depth - 1)
 
 
-def _put_into(script: Script, made: ast.Dict) -> list[ast.expr]:
-    """What a function puts under the keys of a dict that it makes: `batch[key] = x`."""
-    index = script.of(made).index
-    parent = index.parent(made)
-    targets = parent.targets if isinstance(parent, ast.Assign) else []
-    names = set(map(dotted, targets))
-    return [
-        statement.value
-        for statement in walk(index.scope(made))
-        if isinstance(statement, ast.Assign)
-        for target in statement.targets
-        if isinstance(target, ast.Subscript) and dotted(target.value) in names
-    ]
+def _is_array(script: Script, made: ast.expr | None) -> bool:
+    """Whether NumPy gives it."""
+    call = made if isinstance(made, ast.Call) else None
+    name = script.index.home(call).qualified(call.func) if call is not None else ""
+    return (name or "").startswith("numpy.")
+
+
+def _put_into(script: Script, made: ast.Dict) -> list[ast.expr] | None:
+    """What a function puts under the keys of a dict that it makes: `batch[key] = x`.
+
+    None where more is done with its name than that, reading a key and returning it.
+    """
+    index = script.index.home(made)
+    statement = index.parent(made)
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign)):
+        return []
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    name = dotted(statement.target if not targets else targets[0])  # type: ignore[union-attr]
+    if name is None or len(targets) > 1:
+        return None
+    put: list[ast.expr] = []
+    for use in walk_scope(index.scope(made)):
+        if not isinstance(use, ast.Name) or use.id != name:
+            continue
+        above = index.parent(use)
+        around = index.parent(above) if above is not None else None
+        if above is statement or isinstance(above, ast.Return):
+            continue
+        if not isinstance(above, ast.Subscript) or above.value is not use:
+            return None
+        if isinstance(above.ctx, ast.Load):
+            continue
+        if not isinstance(around, ast.Assign) or around.targets != [above]:
+            return None
+        put.append(around.value)
+    return put
 
 
 def _gives_objects(script: Script, call: ast.Call, depth: int) -> bool:

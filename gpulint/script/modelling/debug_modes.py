@@ -57,7 +57,7 @@ _REPEATABLE = re.compile(r"seed|reproduc|repeatab", re.IGNORECASE)
 _ENTRY = re.compile(r"^(main|run|train\w*|fit|cli|__init__|training_step|forward)$")
 _OF_TRAINING = re.compile(
     r"(?i)train(?!_?(load|data|set))|fit(_|$)|learn|optim|backward|step|epoch|launch"
-    r"|spawn|run|main(?!loop)|search|(?<![a-z])cli(?![a-z])|start(?!swith)"
+    r"|spawn|run|main(?!loop)|search|cli(?![a-z])|start(?!swith)"
 )
 _ON_GPU = re.compile(r"cuda|gpu", re.IGNORECASE)
 MAX_CALLS = 3  # from the place that switches a mode on, back to the top of a file

@@ -129,25 +129,31 @@ def _is_for_first_call(script: Script, test: ast.expr, taken: bool) -> bool:
 
 
 def _follows_reset(script: Script, call: ast.Call) -> bool:
-    """Whether an environment begins anew right before a call."""
+    """Whether an environment begins anew right before a call, or for it."""
     index = script.index.home(call)
     statement = index.statement(call)
     for block in blocks_of(index.parent(statement)):
         if statement in block:
             at = block.index(statement)
-            before = walk(*block[max(0, at - MAX_BETWEEN) : at])
-            calls = (n for n in before if isinstance(n, ast.Call))
+            near = walk(*block[max(0, at - MAX_BETWEEN) : at + 1])
+            calls = (n for n in near if isinstance(n, ast.Call))
             return any(last_name(c) == "reset" for c in calls)
     return False
 
 
 def _is_before_loop(script: Script, call: ast.Call, other: ast.Call) -> bool:
-    """Whether another call of a function stands in one more loop."""
+    """Whether a call stands in no step, and another behind it in one more loop.
+
+    Both in the same function.
+    """
     index = script.index
     if index.function(call) is not index.function(other):
         return False
-    around, inner = (set(map(id, _loops(script, c))) for c in (call, other))
-    return around < inner and call.lineno < other.lineno
+    around = script.of(call).loops_around(call)
+    if any(loop.train or loop.eval or loop.batches for loop in around):
+        return False
+    outer, inner = (set(map(id, _loops(script, c))) for c in (call, other))
+    return outer < inner and call.lineno < other.lineno
 
 
 def _loops(script: Script, call: ast.Call) -> Iterator[ast.AST]:

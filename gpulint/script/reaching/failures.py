@@ -179,10 +179,20 @@ def _is_read_too_early(script: Script, name: ast.Name) -> bool:
     bound = flow.definitions.get(name.id, ())
     if not bound or name.id in flow.outer or name in flow.uses:
         return False
-    handlers = (n for n in walk_scope(scope) if isinstance(n, ast.ExceptHandler))
-    return all(
-        getattr(definition.node, "lineno", 0) >= name.lineno for definition in bound
-    ) and name.id not in {handler.name for handler in handlers}
+    index = script.index.home(name)
+    if name.id in index.writers:
+        return False  # by a function inside
+    loops = [above for above in index.ancestors(name) if isinstance(above, LOOPS)]
+    for node in walk_scope(scope):
+        if isinstance(node, ast.ExceptHandler) and node.name == name.id:
+            return False
+        stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        if not stored or node.id != name.id:  # type: ignore[attr-defined]
+            continue
+        before = node.lineno < name.lineno  # type: ignore[attr-defined]
+        if before or any(index.inside(node, loop) for loop in loops):
+            return False
+    return all(getattr(d.node, "lineno", 0) >= name.lineno for d in bound)
 
 
 def _is_before_stars(script: Script, name: ast.Name) -> bool:

@@ -264,15 +264,35 @@ def why_not_at_start(script: Script) -> str | None:
 
 
 def _leads_to_training(script: Script, guard: ast.If) -> bool:
-    """Whether what stands under a main guard names what trains, or what names that."""
-    own = {s.name: s for s in script.index.tree.body if isinstance(s, Kept)}
+    """Whether what stands under a main guard names what trains, or what names that.
+
+    By definitions at the top of the file, assignments there, and what is decorated by
+    something named (`@app.command()`).
+    """
+    others = [s for s in script.index.tree.body if s is not guard]
     todo: list[ast.AST] = [guard]
+    seen: set[str] = set()
     for node in todo:
         if any(script.index.inside(loop.node, node) for loop in script.training_loops):
             return True
-        named = {n.id for n in walk(node) if isinstance(n, ast.Name)}
-        todo += [own.pop(name) for name in sorted(named & own.keys())]
+        names = {n.id for n in walk(node) if isinstance(n, ast.Name)}
+        if names & {"fire", "Fire"}:
+            return True  # it takes what the file has
+        seen |= names
+        found = [s for s in others if not seen.isdisjoint(_names_of(s))]
+        others = [s for s in others if s not in found]
+        todo += found
     return False
+
+
+def _names_of(statement: ast.stmt) -> set[str]:
+    """What a statement at the top binds, and what decorates it."""
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    targets: list[ast.expr] = getattr(statement, "targets", [])
+    names = {n.id for n in walk(*decorators, *targets) if isinstance(n, ast.Name)}
+    if isinstance(statement, Kept):
+        names.add(statement.name)
+    return names
 
 
 def at_start(script: Script, title: str, setting: str) -> Rewrite:

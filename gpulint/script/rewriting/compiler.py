@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from gpulint.finding import Effect, Fix, LazyEdits, TextEdit
 from gpulint.index.walk import LOOPS, walk
@@ -127,14 +127,19 @@ class Compiler:
         A block of the statement itself, else the nearest around it, else the file's
         first one.
         """
-        around = [n for n in ast.walk(self.tree) if _holds(n, statement)]
-        for node in (*ast.walk(statement), *reversed(around), *ast.walk(self.tree)):
+        for node in self._blocks_near(statement):
             body = getattr(node, "body", None)
             if isinstance(node, ast.stmt) and isinstance(body, list) and body:
                 outer, inner = self._indent(node), self._indent(body[0])
                 if inner.startswith(outer) and inner != outer:
                     return inner[len(outer) :]
         return "    "
+
+    def _blocks_near(self, statement: ast.stmt) -> Iterator[ast.AST]:
+        yield from ast.walk(statement)
+        around = [n for n in ast.walk(self.tree) if _holds(n, statement)]
+        yield from reversed(around)
+        yield from ast.walk(self.tree)
 
     def _indent(self, node: ast.AST) -> str:
         """The white space before the first token of the node's line."""

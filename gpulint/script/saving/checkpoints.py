@@ -228,10 +228,15 @@ def _ways(script: Script, way: tuple[ast.Call, ...]) -> Iterator[Checkpoint]:
 
 def _is_stopped(script: Script, node: ast.AST) -> bool:
     """Whether a place is for whoever stops the program: `except KeyboardInterrupt:`."""
-    return any(
-        isinstance(above, ast.ExceptHandler)
-        and dotted(above.type) in ("KeyboardInterrupt", "SystemExit")
+    handlers = (
+        above.type
         for above in script.index.ancestors(node)
+        if isinstance(above, ast.ExceptHandler)
+    )
+    return any(
+        dotted(kind) in ("KeyboardInterrupt", "SystemExit")
+        for kinds in handlers
+        for kind in (kinds.elts if isinstance(kinds, ast.Tuple) else [kinds])
     )
 
 
