@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 
 from gpulint.index import FileIndex
+from gpulint.script.reaching.unused import is_program
 from gpulint.torch_prose import prose, text_of
 
-# A program, and what lets one import from other folders than its own.
-_STARTS = re.compile(r"__name__\s*==")
 MAX_IMPORTS = 2  # from a program to a module, and from there
+# What lets a program import from other folders than its own.
 ADDS_FOLDERS = re.compile(r"\b(sys\.(path|modules)|PYTHONPATH|site\.addsitedir)\b")
 
 
@@ -26,7 +26,7 @@ def imports_what_lies_beside(files: list[FileIndex]) -> bool:
     return any(
         _is_only_beside(module, statement)
         for program in files
-        if _is_started(program) and not program.source.has(ADDS_FOLDERS)
+        if is_program(program) and not program.source.has(ADDS_FOLDERS)
         for module in _modules_of_packages(program)
         for statement in module.tree.body
         if isinstance(statement, ast.ImportFrom) and not statement.level
@@ -50,14 +50,6 @@ def _lies_beside(index: FileIndex, module: str) -> bool:
         return False
     known = index.member(module)
     return known is None or known[0] is index
-
-
-def _is_started(index: FileIndex) -> bool:
-    """Whether a file is a program: with a main guard, or its options at the top."""
-    return index.source.has(_STARTS) or any(
-        index.function(call) is None
-        for call in index.calls_by_name.get("parse_args", ())
-    )
 
 
 def _modules_of_packages(program: FileIndex) -> Iterator[FileIndex]:
