@@ -555,6 +555,6 @@ def test_programs_that_start_with_no_allowed_torch_are_doubtful() -> None:
 )
 def test_first_release_of_spconv(imports: str, name: str, old: bool) -> None:
     its = script(f"import torch\n{imports}\nlayer = {name}(4, 8, 3)\n")
-    assert runs_only_before(its, (1, 13)) is old
-    assert not runs_only_before(its, (1, 12))
+    assert runs_only_before(its, (1, 11)) is old
+    assert not runs_only_before(its, (1, 10))
     assert has_float32_kernels(its) is old

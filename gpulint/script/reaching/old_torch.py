@@ -362,7 +362,7 @@ def _takes_parts_of_information(files: list[FileIndex]) -> bool:
 def uses_first_spconv(files: list[FileIndex]) -> bool:
     """`spconv.SubMConv3d(…)`, which spconv 2 has in `spconv.pytorch`.
 
-    The first builds with headers that torch 1.13 has no more, and computes in float32
+    The first builds with headers that torch 1.11 has no more, and computes in float32
     alone. A program that asks for both runs with the newer.
     """
     return not any("spconv.pytorch" in index.source.text for index in files) and any(
@@ -372,7 +372,7 @@ def uses_first_spconv(files: list[FileIndex]) -> bool:
 
 _OF_SPCONV = re.compile(r"spconv\.(SubMConv|Sparse(Conv|Sequential|Inverse|MaxPool))")
 _SIGNS = (
-    _Sign("spconv", (1, 12), uses_first_spconv),
+    _Sign("spconv", (1, 10), uses_first_spconv),
     _Sign("torchaudio.info(", (1, 7), _takes_parts_of_information),
     _Sign("retain_graph=True", (1, 4), steps_between_passes),
     _Sign("data_tensor", (0, 3), _keeps_data_and_targets),
