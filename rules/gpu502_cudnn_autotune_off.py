@@ -48,8 +48,7 @@ nothing without CUDA. The algorithm, and with it rounding, may differ from run t
 the first step takes longer, and may take more memory while algorithms are tried.
 
 Withheld in a file that is only imported, or whose main guard only tries it out, and
-where the file speaks of reproducible
-results.
+where the file speaks of reproducible results.
 
 ## When not
 A file of the program sets it, to whatever value, or asks for deterministic algorithms.
