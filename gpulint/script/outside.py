@@ -72,9 +72,10 @@ def _users(resolver: Resolver, index: FileIndex, loader: Loader) -> Iterator[Fil
 
 def _importers(home: FileIndex, node: ast.AST) -> Iterator[FileIndex]:
     """Files that import what a statement at the top of a file assigns a value to."""
-    project = home.project
-    for name in sorted(_assigned(home, node)) if project is not None else ():
-        yield from project.importers(home, name, name) or ()
+    if home.project is None:
+        return
+    for name in sorted(_assigned(home, node)):
+        yield from home.project.importers(home, name, name) or ()
 
 
 def _assigned(home: FileIndex, node: ast.AST) -> set[str]:
