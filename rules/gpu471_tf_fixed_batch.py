@@ -44,7 +44,8 @@ rate as a number.
 One sample a batch; gradients that are accumulated; batches that are only evaluated; a
 written number of steps (`steps_per_epoch`, `take(1000)` of batches, a loop that ends by
 `if step == 10_000: break`), which larger batches leave as it is. Where a file loads a
-language model, whose few samples are thousands of tokens, it is of low confidence.
+language model, whose few samples are thousands of tokens, or has decision forests,
+which the CPU grows of all samples, it is of low confidence.
 
 ## Source
 Goyal et al. 2017, "Accurate, Large Minibatch SGD"; Malladi et al. 2022, "On the SDEs
@@ -63,6 +64,7 @@ from gpulint.script.frameworks.tf_batches import larger_batch, small_batches
 from gpulint.script.frameworks.tf_pipelines import spot
 from gpulint.script.rewriting.edits import CannotFix
 
+_FORESTS = "tensorflow_decision_forests"
 # Language models of packages, whose few samples are thousands of tokens.
 _LARGE = re.compile(r"from_preset\(|from_pretrained\(|keras_(?:hub|nlp)|(?i:bert)")
 
@@ -94,5 +96,7 @@ class TfFixedBatch(Rule):
                 else (),
                 fix=fix,
                 withheld=withheld,
-                confidence=Confidence.LOW if script.source.has(_LARGE) else None,
+                confidence=Confidence.LOW
+                if script.source.has(_LARGE) or _FORESTS in script.index.packages
+                else None,
             )

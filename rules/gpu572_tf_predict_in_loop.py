@@ -21,7 +21,7 @@ takes arrays may not expect; one `model.predict(dataset)` gives all of them at o
 ## When not
 The model is trained in the same loop, or the loop goes over models, epochs or whole
 datasets (`predict(test_dataset)`). Models that are not seen to be of Keras: those of
-scikit-learn have a `predict` as well. A loop of 16 turns or fewer is of low confidence,
+scikit-learn have a `predict` as well. A place in `with tf.device("/CPU:0")`. A loop of 16 turns or fewer is of low confidence,
 as a program that needs a Keras before 2.4, which keeps the function that it runs and
 makes no dataset.
 
@@ -42,7 +42,7 @@ from gpulint.index.walk import LOOPS, dotted, walk
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.frameworks.tf_names import needs_first_keras
-from gpulint.script.frameworks.tf_steps import is_keras_model
+from gpulint.script.frameworks.tf_steps import is_keras_model, on_cpu
 
 FEW_TURNS = 16
 _TRAINS = frozenset("fit train_on_batch load_weights compile".split())
@@ -63,7 +63,7 @@ class TfPredictInLoop(Rule):
             model = call.func.value
             if _takes_all(call) or _changes(model, loop):
                 continue
-            if not is_keras_model(script, model):
+            if not is_keras_model(script, model) or on_cpu(script, call):
                 continue
             weak = _is_short(script, loop) or needs_first_keras(script)
             yield self.finding(

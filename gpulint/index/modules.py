@@ -9,7 +9,7 @@ from gpulint.index.resolve import Resolver
 from gpulint.index.walk import FUNCTIONS, dotted
 
 # Classes that are loaded as models are, and are none.
-_NO_MODEL = re.compile(r"Tokenizer|Processor|Config|Extractor|Scheduler\b")
+_NO_MODEL = re.compile(r"[Tt]okenizer|[Pp]rocessor|Config|Extractor|Scheduler\b")
 _MODULE_NAME = re.compile(
     r"^(?!_?(?:unwrap|get|build|load|make|create|save|init|setup|prepare)_)"
     r"_?(model\w*|net\w*|\w*_?(model|net|network|module|loss|loss_fn|loss_func|"
