@@ -21,9 +21,9 @@ takes arrays may not expect; one `model.predict(dataset)` gives all of them at o
 ## When not
 The model is trained in the same loop, or the loop goes over models, epochs or whole
 datasets (`predict(test_dataset)`). Models that are not seen to be of Keras: those of
-scikit-learn have a `predict` as well. A place in `with tf.device("/CPU:0")`. A loop of 16 turns or fewer is of low confidence,
-as a program that needs a Keras before 2.4, which keeps the function that it runs and
-makes no dataset.
+scikit-learn have a `predict` as well. A place in `with tf.device("/CPU:0")`. A loop of
+16 turns or fewer is of low confidence, as a program that needs a Keras before 2.4,
+which keeps the function that it runs and makes no dataset.
 
 ## Source
 Keras documentation, `Model.predict` ("not intended for use inside of loops") and the
