@@ -216,9 +216,22 @@ for x, y in loader:
     [
         ("README.md", "    python train.py --pin-mem\n", Confidence.LOW),
         ("README.md", "    python train.py --epochs 20\n", Confidence.HIGH),
+        (
+            "README.md",
+            "    python train.py\n\n    python other.py --pin-mem\n",
+            Confidence.HIGH,
+        ),
+        ("README.md", "    python other.py --pin-mem\n", Confidence.LOW),
+        (
+            "README.md",
+            "    python other.py\n\n    python train.py --epochs 9 \\\n  --pin-mem\n",
+            Confidence.LOW,
+        ),
         ("config.json", '{"pin_mem": true, "epochs": 20}', Confidence.LOW),
         ("config.yaml", "epochs: 20\npin_mem: true\n", Confidence.LOW),
         ("config.yaml", "epochs: 20\npin_mem: false\n", Confidence.HIGH),
+        ("README.md", "    python train.py --config other.json\n", Confidence.HIGH),
+        ("README.md", "    python train.py --config mine.json\n", Confidence.LOW),
     ],
 )
 def test_switches_that_commands_or_settings_have_on(
@@ -226,6 +239,8 @@ def test_switches_that_commands_or_settings_have_on(
 ) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "train.py").write_text(PINNING)
+    if "--config" in text:
+        (tmp_path / "mine.json").write_text('{"pin_mem": true}')
     (tmp_path / name).write_text(text)
     files = ("*.py", "*.json", "*.yaml")
     projects = Projects(lambda root: sorted(p for f in files for p in root.rglob(f)))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # A line that starts a program, or goes on with the options of one.
 _COMMAND = re.compile(
     r"(?m)^[ \t]*(?:--|.*\b(?:python[\d.]*|torchrun|accelerate launch|deepspeed)\b)"
-    r"[^\n]*(?:\\\n[^\n]*)*"
+    r"(?:\\\n|[^\n])*"
 )
 _CARDS = re.compile(r"CUDA_VISIBLE_DEVICES=['\"]?(<[^<>\n]*>|[\w,${}]*)")
 # A number, or what stands for one: `$GPU`, `${gpu_id}`, `<DEVICE ID>`.
@@ -43,20 +43,26 @@ def is_passed(script: Script, value: Value) -> bool:
 def is_switched_on(script: Script, value: Value) -> bool:
     """Whether a command passes a switch that is off by default, or settings have it on.
 
-    Settings that have its name for a key, as programs do that read their options there.
+    Commands that name a program of the script's file, if any does, and the settings
+    files that these name; else all that have its name for a key, as programs do that
+    read their options there.
     """
     option = option_of(script, value)
     name = getattr(long_name(option), "value", "") if option is not None else ""
     project = script.index.home(value.node).project
     if not name or project is None:
         return False
-    if passes_option(script, value.node, name):
+    if passes_option(script, value.node, name, alone=True):
         return True
     key = name.lstrip("-").replace("-", "_")
     named = rf"""["']?{re.escape(key)}["']?"""
     on = re.compile(rf"(?mi)(?:^|[{{,])\s*{named}\s*:\s*true\b")
     files = project.having_keys((key,))
     project.noted.files.update(files)
+    commands = _commands(project, script.source.path)
+    own = list(filter(_naming_programs(script).search, commands))
+    if own:
+        files = [path for path in files if any(path.name in text for text in own)]
     return any(on.search(text_of(path)) for path in files)
 
 
@@ -76,21 +82,23 @@ def long_name(option: ast.Call) -> ast.expr:
     return next(long, option.args[0] if option.args else option.func)
 
 
-def passes_option(script: Script, node: ast.AST, option: str) -> bool:
+def passes_option(
+    script: Script, node: ast.AST, option: str, alone: bool = False
+) -> bool:
     """Whether a known command gives an option, such as `--amp`, to a program.
 
     Of a project that `node` belongs to; in no known command it is for users to pass.
+    `alone`: to a program of the script's file, if any command names one.
     """
     project = script.index.home(node).project
     if project is None:
         return False
     given = re.compile(rf"(?<![\w-]){re.escape(option)}(?![\w-])")
-    for path in _texts(project, script.index.home(node).source.path):
-        project.noted.files.add(path)
-        commands = _COMMAND.finditer(text_of(path))
-        if any(given.search(command[0]) for command in commands):
-            return True
-    return _launches_with(project, option)
+    found = _commands(project, script.index.home(node).source.path)
+    if alone:
+        named = _naming_programs(script)
+        found = list(filter(named.search, found)) or found
+    return any(map(given.search, found)) or _launches_with(project, option)
 
 
 def _launches_with(project: Project, option: str) -> bool:
@@ -124,8 +132,7 @@ def name_one_card(script: Script) -> bool:
     project = script.index.project
     if project is None:
         return False
-    names = {index.source.path.name for index in programs(script)}
-    named = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, sorted(names)))})\b")
+    named = _naming_programs(script)
     found, others = [], []
     for path in _texts(project, script.source.path):
         project.noted.files.add(path)
@@ -140,6 +147,21 @@ def name_one_card(script: Script) -> bool:
     return bool(visible) and all(
         cards and _ONE_CARD.fullmatch(cards[-1]) for cards in visible
     )
+
+
+def _commands(project: Project, path: Path) -> list[str]:
+    """The commands in the texts and shell scripts around a file."""
+    found: list[str] = []
+    for text in _texts(project, path):
+        project.noted.files.add(text)
+        found += (command[0] for command in _COMMAND.finditer(text_of(text)))
+    return found
+
+
+def _naming_programs(script: Script) -> re.Pattern[str]:
+    """Finds a program that a script's file is a part of, by its name in a command."""
+    names = {index.source.path.name for index in programs(script)}
+    return re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, sorted(names)))})\b")
 
 
 def _texts(project: Project, path: Path) -> list[Path]:
