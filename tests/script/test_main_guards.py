@@ -34,6 +34,7 @@ def train(model, loader, optimizer):
         ("import fire\n", "fire.Fire()", True),
         ("app = Typer()\n@app.command()\ndef run():\n    train()\n", "app()", True),
         ("runner = Runner(train)\n", "runner.run()", True),
+        ("runner: Runner = Runner(train)\n", "runner.run()", True),
         ("", "print(parts())", False),
         ("def main():\n    print(parts())\n", "main()", False),
     ],

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index.build import last_name
-from gpulint.index.walk import LOOPS, dotted, walk
+from gpulint.index.walk import dotted, walk
 from gpulint.script.branches import all_of, blocks_of, in_body
 from gpulint.script.reaching.switches import is_off, is_switched_off
 
@@ -152,17 +151,9 @@ def _is_before_loop(script: Script, call: ast.Call, other: ast.Call) -> bool:
     around = script.of(call).loops_around(call)
     if any(loop.train or loop.eval or loop.batches for loop in around):
         return False
-    outer, inner = (set(map(id, _loops(script, c))) for c in (call, other))
+    outer = {loop.node for loop in around}
+    inner = {loop.node for loop in script.of(other).loops_around(other)}
     return outer < inner and call.lineno < other.lineno
-
-
-def _loops(script: Script, call: ast.Call) -> Iterator[ast.AST]:
-    function = script.index.function(call)
-    for above in script.index.ancestors(call):
-        if above is function:
-            return
-        if isinstance(above, LOOPS):
-            yield above
 
 
 def _is_unset(script: Script, node: ast.expr, none: bool = False) -> bool:

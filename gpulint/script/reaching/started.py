@@ -289,6 +289,8 @@ def _names_of(statement: ast.stmt) -> set[str]:
     """What a statement at the top binds, and what decorates it."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     targets: list[ast.expr] = getattr(statement, "targets", [])
+    if isinstance(statement, ast.AnnAssign):
+        targets = [statement.target]
     names = {n.id for n in walk(*decorators, *targets) if isinstance(n, ast.Name)}
     if isinstance(statement, Kept):
         names.add(statement.name)
