@@ -11,7 +11,7 @@ from gpulint.cache.stamps import UNSURE, Stamp
 
 Search = tuple[str, ...]
 Entry = tuple[str, str]
-MAX_SIZE = 60  # things with a number, for each file of a project
+MAX_SIZE = 60  # things with a number, for each file that is there
 MAX_BYTES = 64_000_000
 
 
@@ -63,9 +63,11 @@ class Record:
     outdated: dict[str, list[int]] = field(default_factory=dict)
 
     @property
-    def size(self) -> int:
-        """How many things it has numbers for."""
-        return len(self.paths) + len(self.entries) + len(self.searches)
+    def is_overgrown(self) -> bool:
+        """Whether it has numbers for much that no run asks for any more."""
+        size = len(self.paths) + len(self.entries) + len(self.searches)
+        there = sum(stamp is not None for stamp, _ in self.files.values())
+        return size > MAX_SIZE * (max(len(self.python), there) + 10)
 
 
 def dump(record: Record, head: str) -> bytes:
@@ -122,7 +124,7 @@ def load(data: bytes, head: str) -> Record | None:
     rest = iter(lines[len(record.words) :])
     for (number, key), rests, found in zip(parts["results"], rest, rest, strict=True):
         record.results[number] = Result(key, rests, found)
-    return record if record.size <= MAX_SIZE * (len(record.python) + 10) else None
+    return None if record.is_overgrown else record
 
 
 def _checksum(body: bytes, head: str) -> str:

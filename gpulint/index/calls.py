@@ -46,6 +46,7 @@ class Calls:
         self.resolver = resolver
         self.index = resolver.index
         self._callees: dict[ast.Call, tuple[Function, ...]] = {}
+        self.reached: dict[Function, tuple[Function, ...]] = {}  # by what one runs
         chosen = only or {}
         self.only = frozenset(chosen)
         self._callers = {function: (its, False) for function, its in chosen.items()}

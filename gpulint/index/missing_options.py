@@ -53,6 +53,7 @@ class MissingOptions:
         self.resolver = line.resolver
         self.index = line.index
         self._lacking: dict[tuple[ast.AST | None, str], bool] = {}
+        self._handed_out: dict[tuple[FileIndex, str | None], bool] = {}
 
     def has_no(self, holder: ast.expr, name: str, together: Together) -> bool:
         """Whether an object holds parsed options, and surely none of that name.
@@ -132,12 +133,17 @@ class MissingOptions:
 
         Or to functions whose file gives their parameter to imports that are not seen.
         """
-        return any(
-            not self._is_own(home, call)
-            if not (functions := self.resolver.calls.callees(call))
-            else any(self._hands_on(call, f, name or "", MAX_CALLS) for f in functions)
-            for call in self._giving(home, name)
-        )
+        key = (home, name)
+        if key not in self._handed_out:
+            self._handed_out[key] = any(
+                not self._is_own(home, call)
+                if not (functions := self.resolver.calls.callees(call))
+                else any(
+                    self._hands_on(call, f, name or "", MAX_CALLS) for f in functions
+                )
+                for call in self._giving(home, name)
+            )
+        return self._handed_out[key]
 
     def _giving(self, home: FileIndex, name: str | None) -> Iterator[ast.Call]:
         """The calls of a file that are given an object, and may set something of it."""

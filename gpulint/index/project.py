@@ -194,6 +194,10 @@ class Project:
         """The Python files in which a string occurs."""
         return self._in_order(self._search("mentions", part))
 
+    def saying(self, word: str) -> list[Path]:
+        """The Python files in which a name occurs as a whole word."""
+        return self._in_order(self._search("says", word))
+
     def mentions(self, part: str) -> bool:
         """Whether a string occurs in any Python file."""
         return bool(self._search("mentions", part))

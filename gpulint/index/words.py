@@ -92,6 +92,9 @@ class Words:
                 return derives and self._imports(path, stem, name)
             case ("mentions" | "written", part):
                 return part in (self._read(path) or "")
+            case ("says", word):
+                text = self._read(path) or ""
+                return word in text and bool(re.search(rf"\b{word}\b", text))
             case ("targets", name):
                 return any(its_target(name, t) for t in self.of(path, "targets"))
             case ("keys", *keys):

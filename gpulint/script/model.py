@@ -103,6 +103,7 @@ class Script:
         self.names = Names(index, vendor)
         self._receivers: dict[FileIndex, tuple[FileIndex, ...]] = {}
         self.changed_names: dict[FileIndex, dict[str, list[ast.AST]]] = {}
+        self.raising: dict[tuple[ast.stmt, int, bool], bool] = {}  # `failures` asks
 
     def of(self, node: ast.AST) -> Script:
         """The script model of the file in which a node stands: this one or another."""
@@ -130,6 +131,7 @@ class Script:
         other.tensors.assumed = self.tensors.assumed
         other.devices = other.tensors.devices
         other.modules = other.tensors.modules
+        other.raising = {}
         return other
 
     def releases(self, package: str) -> Range:

@@ -22,7 +22,12 @@ _TRAINS = re.compile(r"rainer|\.fit\(|backward\(")
 
 def programs(script: Script) -> list[FileIndex]:
     """This file and those that import it, directly or through others."""
-    return list(find_programs(script))
+    project, tree = script.index.project, script.index.tree
+
+    def found() -> list[FileIndex]:
+        return list(find_programs(script))
+
+    return project.remembered("programs", tree, found) if project else found()
 
 
 def find_programs(script: Script) -> Iterator[FileIndex]:
@@ -42,7 +47,12 @@ def find_programs(script: Script) -> Iterator[FileIndex]:
 
 def run_together(script: Script) -> list[FileIndex]:
     """The programs that a file is a part of, and what they import, near ones first."""
-    return _with_imports(script, programs(script))
+    project, tree = script.index.project, script.index.tree
+
+    def found() -> list[FileIndex]:
+        return _with_imports(script, programs(script))
+
+    return project.remembered("run together", tree, found) if project else found()
 
 
 def run_alone(script: Script) -> list[FileIndex]:

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 import gpulint.engine
 from gpulint import dependencies
+from gpulint.cache.record import Record, dump, load
 from gpulint.cli import main
 from gpulint.engine import Checked, Options
 
@@ -353,6 +354,20 @@ def test_files_that_are_gone_are_forgotten(project: Path) -> None:
     check()
     first = json.loads(file.read_bytes().split(b"\n")[1])
     assert len(first["results"]) == 4
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_script_beside_a_large_package(there: bool) -> None:
+    """What one script looks up in files of another project is not grown too much."""
+    record = Record(python={0})
+    for number in range(100):
+        record.paths.number(f"package/{number}.py")
+        record.files[number] = (0, 0, 0) if there else None, "digest"
+    for number in range(2000):
+        record.entries.number(("package", str(number)))
+        record.values.append(0)
+    found = load(dump(record, "head"), "head")
+    assert (found is not None) == there
 
 
 def test_a_file_that_changes_meanwhile(

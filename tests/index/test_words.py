@@ -35,3 +35,10 @@ def test_attributes_that_a_text_sets(text: str, names: set[str]) -> None:
 def test_all_numbers_of_a_long_line_are_passed_over() -> None:
     table = ", ".join(["('Cutout', 0.5, 0.25)"] * 20_000)
     assert of(f"POLICY = [{table}]\nargs.amp = True\n", "writes") == {"amp"}
+
+
+def test_whole_words() -> None:
+    texts = {Path("a.py"): "from net import fit", Path("b.py"): "profit = outfit.x"}
+    words = Words(lambda: texts, list, texts.get)
+    assert words.search(("says", "fit")) == {Path("a.py")}
+    assert words.search(("mentions", "fit")) == set(texts)

@@ -39,9 +39,10 @@ def runs_its_body(script: Script, statement: ast.stmt) -> bool:
 def until_left(block: list[ast.stmt]) -> Iterator[ast.stmt]:
     """The statements that run whenever the first of a block does."""
     for statement in block:
-        if isinstance(statement, (ast.Return, ast.Expr)) or not leaves(statement):
+        left = leaves(statement)
+        if isinstance(statement, (ast.Return, ast.Expr)) or not left:
             yield statement
-        if leaves(statement):
+        if left:
             return
 
 

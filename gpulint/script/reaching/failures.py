@@ -137,7 +137,15 @@ def _fails(script: Script, function: Function, depth: int) -> bool:
 
 
 def _raises(script: Script, statement: ast.stmt, depth: int, names: bool) -> bool:
-    """Whether a statement raises in each run; a loop is taken to make a pass."""
+    """Whether a statement raises in each run; many findings stand behind the same."""
+    key = statement, depth, names
+    if key not in script.raising:
+        script.raising[key] = _must_raise(script, statement, depth, names)
+    return script.raising[key]
+
+
+def _must_raise(script: Script, statement: ast.stmt, depth: int, names: bool) -> bool:
+    """The same, found anew; a loop is taken to make a pass."""
     if runs_its_body(script, statement):
         body = until_left(statement.body)  # type: ignore[attr-defined]
         if any(_raises(script, inner, depth, names) for inner in body):

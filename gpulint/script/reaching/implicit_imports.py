@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from gpulint.index import FileIndex
 from gpulint.script.reaching.unused import is_program
@@ -24,9 +25,18 @@ def imports_what_lies_beside(files: list[FileIndex]) -> bool:
     if any(_lies_beside(f, name) for f in packages for name in _absolute(f)):
         return True
     return any(
-        _is_only_beside(module, statement)
+        program.project.remembered("beside", program.tree, partial(_takes, program))
         for program in files
-        if is_program(program) and not program.source.has(ADDS_FOLDERS)
+        if program.project is not None
+    )
+
+
+def _takes(program: FileIndex) -> bool:
+    """Whether a file is a program that needs what only Python 2 finds."""
+    if not is_program(program) or program.source.has(ADDS_FOLDERS):
+        return False
+    return any(
+        _is_only_beside(module, statement)
         for module in _modules_of_packages(program)
         for statement in module.tree.body
         if isinstance(statement, ast.ImportFrom) and not statement.level

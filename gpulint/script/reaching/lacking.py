@@ -146,20 +146,12 @@ def _together(script: Script, home: FileIndex) -> list[FileIndex] | None:
         starting = programs(its)
         if any(user not in starting for user in project.users(home)):
             return None
-        found = _running(its)
+        found = run_together(its)
         if len(found) >= MAX_FILES or any(f.source.has(_LOADS_ANY) for f in found):
             return None
         return found
 
     return project.remembered("files that run with it", home.tree, find)
-
-
-def _running(script: Script) -> list[FileIndex]:
-    """The files that run together with one."""
-    project, tree = script.index.project, script.index.tree
-    if project is None:
-        return run_together(script)
-    return project.remembered("running", tree, lambda: run_together(script))
 
 
 # Objects of own classes
@@ -188,7 +180,7 @@ def _has_no(script: Script, owner: ast.ClassDef, name: str) -> bool:
         return False
     if any(map(project.mentions, (f'"{name}"', f"'{name}'"))):
         return False
-    return not any(f.source.has(_SETS_ANY) for f in _running(script))
+    return not any(f.source.has(_SETS_ANY) for f in run_together(script))
 
 
 def _is_never_set(script: Script, node: ast.Attribute) -> bool:
@@ -233,7 +225,7 @@ def _has_no_key(
     if any(map(project.mentions, (f'"{name}"', f"'{name}'"))):
         return False
     sets = re.compile(rf"\b{name}\s*=(?!=)|{_SETS_ANY.pattern}")
-    return not any(f.source.has(sets) for f in _running(script))
+    return not any(f.source.has(sets) for f in run_together(script))
 
 
 def _read_of(script: Script, holder: ast.expr) -> frozenset[str]:

@@ -140,6 +140,10 @@ def _imports_nothing(
             for alias in statement.names
         )
     module = _module_of(statement)
+    taken = [alias.name for alias in statement.names]
+    modules = index.project.modules if index.project is not None else None
+    if modules is not None and modules.plainly_binds(index, module, taken):
+        return False
     if _is_missing(index, module) or _is_not_beside(index, statement):
         return True
     if (
@@ -156,7 +160,7 @@ def _imports_nothing(
         return True
     if statement.module is None:
         return False
-    names = [f"{module}.{alias.name}" for alias in statement.names]
+    names = [f"{module}.{name}" for name in taken]
     # A package with one of the modules is the one that is meant.
     known = any((member := index.member(n)) and not member[1] for n in names)
     return any(_is_missing(index, name, written=not known) for name in names)

@@ -79,9 +79,18 @@ class _Sign(NamedTuple):
 
 def runs_only_before(script: Script, release: tuple[int, int]) -> bool:
     """Whether no torch from a release on can run a script in its project."""
-    newest = script.newest_torch
+    newest, project = script.newest_torch, script.index.project
     if newest is not None and newest < release:
         return True
+    if project is None:
+        return _has_signs(script, release)
+    return project.remembered(
+        f"before {release}", script.index.tree, lambda: _has_signs(script, release)
+    )
+
+
+def _has_signs(script: Script, release: tuple[int, int]) -> bool:
+    """The same, by the texts of the project and of what runs with the script."""
     signs = [s for s in _SIGNS if s.last < release and script.mentions(s.part)]
     if signs:
         together = run_together(script)

@@ -82,7 +82,7 @@ def is_only_imported(script: Script, node: ast.AST, depth: int = MAX_USES) -> bo
 
 def _is_read_anywhere(project: Project, kept: Kept) -> bool:
     """Whether a file of the project reads anything of a name, but for its own lines."""
-    files = map(project.index, project.mentioning(kept.name))
+    files = map(project.index, project.saying(kept.name))
     return any(
         not file.inside(node, kept)
         for file in files
@@ -147,9 +147,11 @@ def _is_in_use(script: Script, kept: Kept, depth: int) -> bool:
     packages = [project.index(path) for path in above if project.lists(path)]
     if any(package is not None and package.stars for package in packages):
         return True  # which may pass on all names
-    files = map(project.index, project.mentioning(name))
-    others = [f for f in files if f is not None and f is not home]
-    if not alone and any(_takes(f, home, kept) for f in others):
+    if not alone and any(
+        _takes(file, home, kept)
+        for file in map(project.index, project.saying(name))
+        if file is not None and file is not home
+    ):
         return True
     reads = [n for n in home.reads.get(name, ()) if not home.inside(n, kept)]
     return not all(

@@ -430,7 +430,7 @@ def _work_of(call: ast.Call, evaluator: Evaluator) -> str:
     return ""
 
 
-def _draws(bodies: list[Function], evaluator: Evaluator) -> bool | None:
+def _draws(bodies: tuple[Function, ...], evaluator: Evaluator) -> bool | None:
     """Whether random numbers are drawn; None: a callee that is not known might."""
     unknown = False
     for function in bodies:
@@ -475,7 +475,7 @@ def _may_run_another_dataset(node: ast.AST, evaluator: Evaluator) -> bool:
     return False
 
 
-def _asks_for_gradients(bodies: list[Function]) -> ast.AST | None:
+def _asks_for_gradients(bodies: tuple[Function, ...]) -> ast.AST | None:
     """Where a sample gets gradients: workers cannot hand such tensors over."""
     for node in walk(*bodies):
         if isinstance(node, ast.keyword) and node.arg == "requires_grad":
@@ -493,7 +493,7 @@ def _keeps_results(mark: ast.expr, evaluator: Evaluator) -> bool:
     return evaluator.index.qualified(func) in _CACHES
 
 
-def _computes_with_torch(bodies: list[Function], evaluator: Evaluator) -> bool:
+def _computes_with_torch(bodies: tuple[Function, ...], evaluator: Evaluator) -> bool:
     for function in bodies:
         for node in walk(*function.body):
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):

@@ -28,7 +28,7 @@ def changes_its_object(method: Function, evaluator: Evaluator) -> bool:
     return change_their_object(reachable(method, evaluator), evaluator)
 
 
-def change_their_object(bodies: list[Function], evaluator: Evaluator) -> bool:
+def change_their_object(bodies: tuple[Function, ...], evaluator: Evaluator) -> bool:
     """Whether a sample changes the dataset: each worker would change its own copy."""
     for function in bodies:
         for node in walk(*function.body):
@@ -105,7 +105,7 @@ def _is_load(node: ast.Attribute | ast.Subscript) -> bool:
 def _outlives(
     target: ast.expr,
     function: Function,
-    bodies: list[Function],
+    bodies: tuple[Function, ...],
     evaluator: Evaluator,
     depth: int,
 ) -> bool:
@@ -141,7 +141,7 @@ def _outlives(
 
 
 def _given(
-    name: str, function: Function, bodies: list[Function], evaluator: Evaluator
+    name: str, function: Function, bodies: tuple[Function, ...], evaluator: Evaluator
 ) -> Iterator[tuple[ast.expr, Function]]:
     """What the functions that make samples pass to one of them for a parameter."""
     resolver = evaluator.resolver

@@ -75,7 +75,9 @@ def open_handle(owner: ast.ClassDef, evaluator: Evaluator) -> ast.AST | None:
     return None
 
 
-def kept_generator(bodies: list[Function], evaluator: Evaluator) -> ast.AST | None:
+def kept_generator(
+    bodies: tuple[Function, ...], evaluator: Evaluator
+) -> ast.AST | None:
     """A draw from a generator that lives longer than a sample."""
     resolver = evaluator.resolver
     for function in bodies:

@@ -186,7 +186,7 @@ class PerSample:
         )
 
     @cached_property
-    def _changers(self) -> list[Function]:
+    def _changers(self) -> tuple[Function, ...]:
         """Functions that may change the dataset while samples are made."""
         return reachable(self.entry, self.script.evaluator)
 

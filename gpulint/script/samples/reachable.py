@@ -8,20 +8,24 @@ from gpulint.index import Evaluator, Function
 from gpulint.index.build import last_name
 from gpulint.index.walk import COMPREHENSIONS, dotted, walk
 
+MAX_FUNCTIONS = 20
 _COPIES_FIELDS = frozenset(
     "clone copy deepcopy isinstance is_tensor asarray from_numpy getattr".split()
 )
 
 
-def reachable(entry: Function, evaluator: Evaluator) -> list[Function]:
+def reachable(entry: Function, evaluator: Evaluator) -> tuple[Function, ...]:
     """The entry method and the functions of this file that it calls or reads."""
-    found = [entry]
-    for function in found:
-        for node in walk(function):
-            for used in functions_of(node, evaluator):
-                if used not in found and len(found) < 20:
-                    found.append(used)
-    return found
+    known = evaluator.resolver.calls.reached
+    if entry not in known:
+        found = [entry]
+        for function in found:
+            for node in walk(function):
+                for used in functions_of(node, evaluator):
+                    if used not in found and len(found) < MAX_FUNCTIONS:
+                        found.append(used)
+        known[entry] = tuple(found)
+    return known[entry]
 
 
 def functions_of(node: ast.AST, evaluator: Evaluator) -> list[Function]:

@@ -86,7 +86,7 @@ def _differs(function: Function) -> bool:
     return bool(orders) and any(isinstance(p, ast.While) for p in parts)
 
 
-def _iterated(bodies: list[Function]) -> Iterator[ast.expr]:
+def _iterated(bodies: tuple[Function, ...]) -> Iterator[ast.expr]:
     """What `__iter__` and its helpers take samples from."""
     for function in bodies:
         for node in walk(*function.body):

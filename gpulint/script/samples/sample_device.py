@@ -22,7 +22,7 @@ _OF_GPUS = re.compile(
 
 
 def made_there(
-    bodies: list[Function], given: Iterable[ast.AST], evaluator: Evaluator
+    bodies: tuple[Function, ...], given: Iterable[ast.AST], evaluator: Evaluator
 ) -> ast.AST | None:
     """The first thing that puts a sample on the device, in any of these ways.
 
@@ -159,7 +159,9 @@ def is_to_cpu(move: ast.AST, evaluator: Evaluator) -> bool:
     )
 
 
-def kept_on_device(init: Function | None, bodies: list[Function]) -> ast.AST | None:
+def kept_on_device(
+    init: Function | None, bodies: tuple[Function, ...]
+) -> ast.AST | None:
     """What `__init__` moves to a device and samples are made with."""
     used = {dotted(n) for n in walk(*bodies) if isinstance(n, ast.Attribute)}
     for node in walk(*init.body) if init is not None else ():
