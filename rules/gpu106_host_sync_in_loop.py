@@ -81,26 +81,28 @@ before `dist.barrier()` so, nor one read behind `engine.step()` of DeepSpeed, wh
 throughput timer waits, `hvd.allgather(x)` of Horovod, or what asks for the number of
 values (`mask.nonzero()`, `losses[labels > 0]`), where only single operations are queued
 in between. So it is beside the update of an average (`AveragedModel`, ema-pytorch), a
-tensor that is made of a list of tensors and the `step()` of bitsandbytes, which wait as
-long, and before events are asked for their time, which must be over. The message of an
-assertion is made where the training ends. A read right behind
-`torch.cuda.synchronize()` is reported with it: both go, or the host waits. Comparisons
-with lists and what torch says of a tensor without a look at its values
-(`torch.is_tensor`) wait for nothing. Of low confidence is a read behind a call that may
-have waited: of an object that is not known, by the name of a method that reads, or
-`.item()` of what may be on the device; so is one before `.cpu()` or `.tolist()` of such
-a value, or an index of NumPy's (`x[order[:64]]`), without a model run in between. So
-are one or two reads a step behind which, before the next model runs, an object that is
-not known is given what may be on the device (`metric.update(output, y)`, whose own
-reads wait as long), those by which a step takes its own time, and the only wait of an
-evaluation's step, which costs next to nothing. With a float16 `GradScaler`,
-`scaler.step` itself waits once a step unless the optimizer is fused.
+tensor that is made of a list of tensors, metrics of torchmetrics that look at values
+(unless told otherwise all of two classes or several labels, and those of each class),
+and the `step()` of bitsandbytes, which wait as long, and before events are asked for
+their time, which must be over. The message of an assertion is made where the training
+ends. A read right behind `torch.cuda.synchronize()` is reported with it: both go, or
+the host waits. Comparisons with lists and what torch says of a tensor without a look at
+its values (`torch.is_tensor`) wait for nothing. Of low confidence is a read behind a
+call that may have waited: of an object that is not known, by the name of a method that
+reads, or `.item()` of what may be on the device; so is one before `.cpu()` or
+`.tolist()` of such a value, or an index of NumPy's (`x[order[:64]]`), without a model
+run in between. So are one or two reads a step behind which, before the next model runs,
+an object that is not known is given what may be on the device (`metric.update(output,
+y)`, whose own reads wait as long), those by which a step takes its own time, and the
+only wait of an evaluation's step, which costs next to nothing. With a float16
+`GradScaler`, `scaler.step` itself waits once a step unless the optimizer is fused.
 
 ## Source
 The synchronising calls: `torch.cuda.set_sync_debug_mode` and the PyTorch performance
 tuning guide, "Avoid unnecessary CPU-GPU synchronization". `found_inf` is read in
 `torch.amp.GradScaler._maybe_opt_step`. Division by a number as a product with its
-reciprocal: `aten/src/ATen/native/cuda/BinaryDivTrueKernel.cu`.
+reciprocal: `aten/src/ATen/native/cuda/BinaryDivTrueKernel.cu`. Metrics: torchmetrics
+0.9 to 1.9, `torch.unique` and `torch.bincount` in `functional/classification`.
 """
 
 from __future__ import annotations

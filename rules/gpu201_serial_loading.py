@@ -94,7 +94,8 @@ copies that nothing seeds, unless the program calls `set_random_seed`.
 ## When not
 In-memory data are copied between processes for nothing, also where an option that
 nothing sets would make samples take work, or the transform given does next to nothing.
-Nor a loader of which single batches are taken, or none, nor one whose loops ask for no
+Nor a loader of which single batches are taken, or none, or that is only asked how long
+it is, nor one whose loops ask for no
 GPU, whatever file they are in, or in a notebook that moves all to the CPU by name. A
 pass that is one batch of all samples, or that stops after a few batches, leaves workers
 nothing to make ahead, as does a training that ends after a few steps, a number that is

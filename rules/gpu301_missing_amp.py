@@ -176,7 +176,7 @@ from gpulint.script.reaching.started import (
 )
 from gpulint.script.reaching.switches import is_off, is_switched_off
 from gpulint.script.rewriting.edits import CannotFix, NotBorne
-from gpulint.script.training.optimized import optimizes_tensors
+from gpulint.script.training.optimized import optimizes_tensors, searches_lines
 from gpulint.script.training.training_step import (
     Step,
     find_steps,
@@ -291,7 +291,7 @@ def _gains(script: Script, step: Step) -> bool:
         return False
     if any(call.args or call.keywords for call in step.loop.steps):
         return False  # a closure
-    if any(name.endswith("LBFGS") for name in script.index.called_names):
+    if searches_lines(script):
         return False
     if len(step.loop.backward) > 1 and script.precision.second_order:
         return False  # a gradient penalty between several models

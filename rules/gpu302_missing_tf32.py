@@ -61,28 +61,29 @@ recurrent layers, which are in TF32 by default, the one layer of a classifier be
 them, layers beside a convolutional model of a package, and embeddings do not. A model
 that is not known may be any network of the program's files, or of a package that they
 make one of by name: a quarter of them has to multiply. Of Lightning it is the module
-that the trainer trains, with the networks that this is given. Models of less than
-10 000 weights (200 000 in linear layers alone) or at most 64 features wide (such
-products wait for memory), Fourier operators trained on derivatives of what they give,
-and models that act in an environment between two steps gain nothing. The optimizer
-holds a picture or a latent tensor, no weights. A function says nothing of devices,
-beside others that do. Models known to have less than 100 000 weights (1 000 000 in
-linear layers, 2 000 000 in those behind small convolutions of pictures of at most
-64 x 64), or that take pictures of at most 28 x 28, gain on large inputs alone, and are
-of low confidence, as those whose products take a GPU of 20 TFLOP/s less time than their
-launches take the host, for the rows of a batch and the pixels of a picture, those whose
-layers or attention may be narrower than 256 features and are neither of a package nor
-of convolutions, and large ones whose linear layers are few beside convolutions or
-recurrent layers: those alone gain. So are graph networks, models with recurrent cells,
-or integrated by a solver of differential equations (`odeint`), or layers that take one
-token of one sample, whose products are those of a single frame, a single linear layer,
-layers of which no size is known, models that are not known in a file that writes 64
-features and less (`hidden_dim=64`), programs that play in an environment, or that name
-formats of 16 bits, also in a configuration of Accelerate's launcher, models that are
-made with a part in half precision (`encoder.half()`), numbers that are fitted without a
-model, and projects that no PyTorch from 1.7 on can run, the first with TF32. A constant
-switches the training off, or it is a trial: a few steps, or a search after which the
-optimizer is put back.
+that the trainer trains, with the networks that this is given. Models of less than 10
+000 weights (200 000 in linear layers alone) or at most 64 features wide (such products
+wait for memory), Fourier operators trained on derivatives of what they give, and models
+that act in an environment between two steps gain nothing. L-BFGS searches along a line
+by the last digits of losses, and stops in the rounding of TF32 (emulated, on residuals
+of derivatives). The optimizer holds a picture or a latent tensor, no weights. A
+function says nothing of devices, beside others that do. Models known to have less than
+100 000 weights (1 000 000 in linear layers, 2 000 000 in those behind small
+convolutions of pictures of at most 64 x 64), or that take pictures of at most 28 x 28,
+gain on large inputs alone, and are of low confidence, as those whose products take a
+GPU of 20 TFLOP/s less time than their launches take the host, for the rows of a batch
+and the pixels of a picture, those whose layers or attention may be narrower than 256
+features and are neither of a package nor of convolutions, and large ones whose linear
+layers are few beside convolutions or recurrent layers: those alone gain. So are graph
+networks, models with recurrent cells, or integrated by a solver of differential
+equations (`odeint`), or layers that take one token of one sample, whose products are
+those of a single frame, a single linear layer, layers of which no size is known, models
+that are not known in a file that writes 64 features and less (`hidden_dim=64`),
+programs that play in an environment, or that name formats of 16 bits, also in a
+configuration of Accelerate's launcher, models that are made with a part in half
+precision (`encoder.half()`), numbers that are fitted without a model, and projects that
+no PyTorch from 1.7 on can run, the first with TF32. A constant switches the training
+off, or it is a trial: a few steps, or a search after which the optimizer is put back.
 The newest PyTorch that the project allows, or that can run its code, is one of 1.7 to
 1.11, which multiplied in TF32 by default. The model is float64, the script runs on the
 CPU or on MPS, or the Hugging Face Trainer or another framework with settings of its own
@@ -150,7 +151,7 @@ from gpulint.script.reaching.started import (
     why_not_at_start,
 )
 from gpulint.script.reaching.switches import is_switched_off
-from gpulint.script.training.optimized import optimizes_tensors
+from gpulint.script.training.optimized import optimizes_tensors, searches_lines
 from gpulint.script.training.training_step import find_steps
 
 TITLE = "Allow TF32 for matrix products"
@@ -279,7 +280,7 @@ def _is_one_layer(script: Script, made: ast.Call) -> bool:
 
 def _gains_nothing(script: Script) -> bool:
     """Whether no matrices are multiplied, or the GPU waits for other things."""
-    if optimizes_tensors(script):
+    if optimizes_tensors(script) or searches_lines(script):
         return True
     for loop in script.training_loops:
         names = (script.index.qualified(call.func) for call in loop.calls)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -11,6 +10,7 @@ from gpulint.index import Definition, Function
 from gpulint.index.walk import COMPREHENSIONS, FUNCTIONS, children, dotted, walk
 from gpulint.script.branches import Branches, leaves
 from gpulint.script.call_modes import Constants, answer, constants_of
+from gpulint.script.intervals import is_interval
 from gpulint.script.reaching.drawn import holds_seldom
 from gpulint.script.reaching.once import holds_once
 from gpulint.script.reaching.switches import is_off
@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_HELPERS = 12
-_INTERVAL = re.compile(
-    r"(^|_)(log|logging|print|display|report|verbose|debug|interval|freq|frequency|every|"
-    r"plot|vis|visualize|save|saving|summary|dump|profile|dry_run|tick)(_|$)",
-    re.IGNORECASE,
-)
 _TYPE_TESTS = frozenset("isinstance hasattr callable issubclass".split())
 Rare = Literal["interval", "varies", "never"]
 
@@ -224,32 +219,9 @@ class EveryStep:
         """Whether a branch is taken every n-th step, in some steps only, or never."""
         if is_off(self.script, test):
             return "never"
-        for node in walk(test):
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-                return "interval"
-            name = (dotted(node) or "").rpartition(".")[2]
-            if isinstance(node, (ast.Name, ast.Attribute)) and _INTERVAL.search(name):
-                return "interval"
-            if isinstance(node, ast.Name) and self._counts(node):
-                return "interval"
-            if isinstance(node, ast.Call) and self._is_due_seldom(node):
-                return "interval"
+        if is_interval(self.script, test):
+            return "interval"
         return "varies" if self.varies(test, helper) else None
-
-    def _counts(self, node: ast.Name) -> bool:
-        """`due = step % 50 == 0` before `if due:`."""
-        return any(
-            isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod)
-            for d in self.script.definitions(node)
-            if d.kind == "assign" and d.value is not None
-            for part in walk(d.value)
-            if isinstance(d.value, (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp))
-        )
-
-    def _is_due_seldom(self, call: ast.Call) -> bool:
-        """`recorder.is_due()`, which returns `self.step % self.every == 0`."""
-        asked = self.script.resolver.calls.callees(call)
-        return bool(asked) and all(any(map(_counts_rounds, walk(f))) for f in asked)
 
     def varies(self, test: ast.expr, helper: Function | None) -> bool:
         """Whether a test can differ from step to step."""
@@ -290,17 +262,6 @@ class EveryStep:
             if isinstance(name, (ast.Name, ast.Attribute))
             for d in self.script.definitions(name)
         )
-
-
-def _counts_rounds(node: ast.AST) -> bool:
-    """`return step % every == 0`, perhaps beside other reasons; not `rank % gpus`."""
-    return isinstance(node, ast.Return) and any(
-        isinstance(test, ast.Compare)
-        and isinstance(test.left, ast.BinOp)
-        and isinstance(test.left.op, ast.Mod)
-        and "rank" not in ast.dump(test.left.left)
-        for test in (walk(node.value) if node.value is not None else ())
-    )
 
 
 def is_latch(root: ast.BoolOp, value: ast.expr, above: ast.AST | None) -> bool:

@@ -32,6 +32,7 @@ from gpulint.script.identity import identity
 from gpulint.script.invariants import Invariants
 from gpulint.script.loading.loader_classes import LOADER
 from gpulint.script.loading.loaders import Loader, find_loaders
+from gpulint.script.loading.measured import is_only_measured
 from gpulint.script.loading.prepared import may_be_fed, uses_accelerator
 from gpulint.script.loops import Loop, Loops
 from gpulint.script.mutations import mutations_by_name
@@ -223,7 +224,11 @@ class Script:
     def loaders(self) -> tuple[Loader, ...]:
         """DataLoaders built in this file, with the loops that iterate them."""
         assert self._loops is not None
-        return tuple(x for x in self._loaders.values() if not is_shown(self, x))
+        return tuple(
+            loader
+            for loader in self._loaders.values()
+            if not is_shown(self, loader) and not is_only_measured(self, loader)
+        )
 
     @cached_property
     def loops(self) -> tuple[Loop, ...]:

@@ -981,6 +981,31 @@ def test_a_file_beside_that_cannot_be_imported(tmp_path: Path) -> None:
     assert confidences(tmp_path, {"tools/options.py": "parse = 1\n"})[12] is HIGH
 
 
+@pytest.mark.parametrize(
+    "asked, parts, sure",
+    [
+        ("from parts import loader", "from .tools import loader\n", LOW),
+        ("import parts", "from .tools import loader\n", LOW),
+        ("from parts import loader", "from tools import loader\n", HIGH),
+        (
+            "from parts import loader",
+            "try:\n    from .tools import loader\nexcept ImportError:\n    loader = []\n",
+            HIGH,
+        ),
+    ],
+    ids=["a part", "the module", "a module", "either"],
+)
+def test_a_module_beside_that_is_a_part_of_a_package(
+    tmp_path: Path, asked: str, parts: str, sure: Confidence
+) -> None:
+    """A module of its own has no package that `.tools` could be of."""
+    tools = "from torch.hub import load as loader\n"
+    parts = f"{parts}\nmake_trainer = model = optimizer = loader\n"
+    files = {"parts.py": parts, "tools.py": tools, "main.py": MAIN}
+    files["engine.py"] = f"{asked}\n{LOOP}"
+    assert confidences(tmp_path, files)[12] is sure
+
+
 def test_names_that_a_package_binds_are_no_missing_modules(tmp_path: Path) -> None:
     text = f"from tools.options import parse\n{LOOP}"
     files = {"engine.py": text, "main.py": MAIN, "tools/__init__.py": "options = 1\n"}
@@ -1243,8 +1268,9 @@ def test_functions_that_a_package_passes_on_by_another_name(tmp_path: Path) -> N
 def test_names_and_modules_that_are_not_there(
     tmp_path: Path, statement: str, tools: dict[str, str], sure: Confidence
 ) -> None:
+    main = MAIN.replace("from engine", "from .engine") if "from ." in statement else MAIN
     text = f"{statement}\n{LOOP}"
-    files = {"engine.py": text, "main.py": MAIN, ".git/HEAD": "", **tools}
+    files = {"engine.py": text, "main.py": main, ".git/HEAD": "", **tools}
     number = 11 + len(statement.splitlines())
     assert confidences(tmp_path, files)[number] is sure
 

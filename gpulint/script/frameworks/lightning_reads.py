@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpulint.index import Definition
 from gpulint.index.walk import walk
 from gpulint.script.frameworks.lightning_logs import Log, is_own_log
+from gpulint.script.waiting.metric_checks import reads_values
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -51,10 +52,14 @@ def find_reads(log: Log) -> Iterator[Read]:
 def is_fetched_beside(script: Script, read: Read, others: Collection[ast.expr]) -> bool:
     """Whether each step waits for more than logs: `outputs = outputs.detach().cpu()`.
 
-    `others`: what is read only to be logged, this among it.
+    Or in metrics that look at values. `others`: what is read only to be logged, this
+    among it.
     """
     function = script.index.function(read.node)
     for statement in function.body if function is not None else []:
+        for call in walk(statement):
+            if isinstance(call, ast.Call) and reads_values(script, call):
+                return True
         for call in walk(statement) if isinstance(statement, ast.Assign) else ():
             func = call.func if isinstance(call, ast.Call) else None
             if (

@@ -133,6 +133,8 @@ def _imports_nothing(
 ) -> bool:
     """The same; `guess`: also of what only looks as if it had been the project's."""
     if isinstance(statement, ast.Import):
+        if any(_is_part_of_a_package(index, alias.name) for alias in statement.names):
+            return True
         return guess and any(
             _lies_nowhere(index, alias.name)
             or _was_left_out(index, alias.name)
@@ -145,6 +147,8 @@ def _imports_nothing(
     if modules is not None and modules.plainly_binds(index, module, taken):
         return False
     if _is_missing(index, module) or _is_not_beside(index, statement):
+        return True
+    if _is_part_of_a_package(index, module):
         return True
     if (
         guess
@@ -179,6 +183,24 @@ def _is_not_beside(index: FileIndex, statement: ast.ImportFrom) -> bool:
         return False
     there = (path.name.partition(".")[0] for path in project.in_folder(folder, "*"))
     return first not in there
+
+
+def _is_part_of_a_package(index: FileIndex, module: str) -> bool:
+    """`from model import Net`, of a `model.py` beside it that has `from .op import …`.
+
+    As a module of its own it has no package that the point could mean.
+    """
+    if not module.isidentifier():
+        return False
+    found = index.member(module)
+    if found is None or found[0].source.path != index.source.path.with_name(
+        f"{module}.py"
+    ):
+        return False
+    return not _is_required(index, module, folder=True) and any(
+        isinstance(inner, ast.ImportFrom) and inner.level
+        for inner in found[0].tree.body
+    )
 
 
 def _has_moved(index: FileIndex, statement: ast.ImportFrom) -> bool:

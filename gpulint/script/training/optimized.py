@@ -25,6 +25,14 @@ _GROWS = ("append", "extend", "insert")
 MAX_STEPS = 6
 
 
+def searches_lines(script: Script) -> bool:
+    """Whether the optimizer is L-BFGS, which searches by the last digits of losses.
+
+    In the rounding of shorter formats it soon finds no descent, and stops.
+    """
+    return any(name.endswith("LBFGS") for name in script.index.called_names)
+
+
 def optimizes_tensors(script: Script) -> bool:
     """Whether the optimizers hold tensors alone, as of a picture that is drawn.
 

@@ -22,6 +22,7 @@ from gpulint.script.waiting.drained import (
     stands_clear,
 )
 from gpulint.script.waiting.located import on_device
+from gpulint.script.waiting.metric_checks import reads_values
 from gpulint.script.waiting.reading import READS, read_on, waiting_in
 from gpulint.script.waiting.stops import (
     joins_ranks,
@@ -137,6 +138,7 @@ def _reads(script: Script, loop: Loop, parts: list[Part]) -> _Reads:
         collects = loop.eval and _is_collected(script, part, loop)
         stays = _is_barrier(script, part.node) or updates_average(script, part.node)
         stays = stays or reads_list(script, part.node)
+        stays = stays or reads_values(script, part.node)
         stays = stays or steps_in_few_bits(script, part.node)
         if collects or stays:
             found.collected.append(part)

@@ -1,0 +1,111 @@
+"""Metrics of torchmetrics that read what they are given, and so wait for it.
+
+Source: torchmetrics 0.9 to 1.9, `functional/classification` and `functional/image`. Its
+checks ask for the values that labels have (`torch.unique`, `target.min() < 0`), counts
+of classes are `torch.bincount`, what is ignored is left out by a mask, and the number
+of pixels is copied to the device; the host waits for each of these.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from gpulint.index import Where
+from gpulint.index.build import last_name
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+_RUN = ("update", "forward")
+_MOVES = ("to", "cuda")
+_COLLECTION = "MetricCollection"
+_PIXELS = re.compile(r"^(PeakSignalNoiseRatio|PSNR|peak_signal_noise_ratio|psnr)$")
+# Which have a class each for two classes, for several and for several labels.
+_OF_CLASSES = re.compile(
+    r"^(?P<task>binary|multiclass|multilabel)?_?(?P<kind>accuracy|precision|recall|"
+    r"f1_?score|f_?beta_?score|specificity|hamming_?distance|stat_?scores|auroc|roc|"
+    r"average_?precision|precision_?recall_?curve|confusion_?matrix|jaccard_?index|"
+    r"cohen_?kappa|matthews_?corr_?coef)$",
+    re.IGNORECASE,
+)
+# Which only add up what is right, as long as they are not asked for each class.
+_SUMS = re.compile(
+    r"accuracy|precision$|recall$|score|specificity|hamming", re.IGNORECASE
+)
+# Of torchmetrics, and of Lightning before it was a package of its own.
+_PACKAGES = re.compile(r"^(torchmetrics|pytorch_lightning\.metrics)\.")
+
+
+def reads_values(script: Script, node: ast.AST) -> bool:
+    """`accuracy(logits, labels)` of torchmetrics, which waits for its arguments."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return False
+    its = script.of(node)
+    if _waits(script, node, made=False):
+        return _is_there(its, node)
+    held = node.func
+    if isinstance(held, ast.Attribute) and held.attr in _RUN:
+        held = held.value
+    made = [_unmoved(origin.call) for origin in its.resolver.origins(held)]
+    return (
+        bool(made)
+        and all(call is not None and _waits(script, call, made=True) for call in made)
+        and _is_there(its, node)
+    )
+
+
+def _unmoved(call: ast.Call | None) -> ast.Call | None:
+    """`Accuracy(…)` of `Accuracy(…).to(device)`."""
+    while call is not None and last_name(call) in _MOVES:
+        above = call.func.value if isinstance(call.func, ast.Attribute) else None
+        call = above if isinstance(above, ast.Call) else None
+    return call
+
+
+def _is_there(script: Script, call: ast.Call) -> bool:
+    on_host = Where.HOST | Where.PLAIN
+    return any(script.where(value) & ~on_host for value in call.args)
+
+
+def _waits(script: Script, call: ast.Call, made: bool) -> bool:
+    """Whether a call of a function waits, or what it makes does when it is called."""
+    name = script.of(call).index.qualified(call.func) or ""
+    if _PACKAGES.match(name) is None or made == (".functional." in name):
+        return False
+    last = last_name(call) or ""
+    if last == _COLLECTION:
+        return any(_waits(script, its, made) for its in _listed(call))
+    if _PIXELS.match(last):
+        return True
+    kind = _OF_CLASSES.match(last)
+    options = {k.arg: k.value for k in call.keywords}
+    if kind is None or None in options:
+        return False
+    task = options.get("task")
+    asked = kind["task"] or (task.value if isinstance(task, ast.Constant) else None)
+    if task is not None and asked is None:
+        return False
+    asked = str(asked or "").lower()
+    checked = options.get("validate_args")
+    if checked is not None and asked != "multiclass":
+        return isinstance(checked, ast.Constant) and checked.value is True
+    if asked != "multiclass" or _SUMS.search(kind["kind"]) is None:
+        return True
+    if "ignore_index" in options:
+        return True
+    averaged = options.get("average")
+    if averaged is None:  # of a class by each class, of `Accuracy` all at once
+        return bool(kind["task"])
+    return isinstance(averaged, ast.Constant) and averaged.value != "micro"
+
+
+def _listed(collection: ast.Call) -> list[ast.Call]:
+    """The metrics that a collection is made of, where they are written."""
+    given = collection.args[0] if collection.args else None
+    if isinstance(given, ast.Dict):
+        values = given.values
+    else:
+        values = given.elts if isinstance(given, (ast.List, ast.Tuple)) else []
+    return [value for value in values if isinstance(value, ast.Call)]
