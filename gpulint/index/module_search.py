@@ -277,12 +277,24 @@ class ModuleSearch:
 
 
 def is_run(index: FileIndex) -> bool:
-    """Whether a file is run: a notebook, or one with a main guard."""
+    """Whether a file is run: a notebook, or one whose main guard does anything."""
     return index.source.path.suffix == NOTEBOOK or any(
-        isinstance(statement, ast.If)
-        and any(
-            isinstance(n, ast.Name) and n.id == "__name__"
-            for n in ast.walk(statement.test)
-        )
+        is_main_guard(statement) and not all(map(only_says, statement.body))
         for statement in index.tree.body
+        if isinstance(statement, ast.If)
     )
+
+
+def is_main_guard(statement: ast.If) -> bool:
+    """`if __name__ == "__main__":`."""
+    named = (n for n in ast.walk(statement.test) if isinstance(n, ast.Name))
+    return any(name.id == "__name__" for name in named)
+
+
+def only_says(statement: ast.stmt) -> bool:
+    """`pass`, or `print("a module of losses")`: nobody starts a file for that."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(call, ast.Call):
+        said = isinstance(call.func, ast.Name) and call.func.id == "print"
+        return said and all(isinstance(a, ast.Constant) for a in call.args)
+    return isinstance(statement, ast.Pass) or isinstance(call, ast.Constant)

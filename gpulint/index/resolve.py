@@ -15,7 +15,11 @@ from gpulint.index.definitions import Definitions
 from gpulint.index.flow import Definition, Step
 from gpulint.index.outside import Outside
 from gpulint.index.taken import Taken
-from gpulint.index.targets import qualified_name, settings_arguments
+from gpulint.index.targets import (
+    is_given_beside,
+    qualified_name,
+    settings_arguments,
+)
 from gpulint.index.walk import dotted
 
 MAX_ORIGINS = 24
@@ -279,6 +283,9 @@ class Resolver(Definitions):
             else:
                 yield from self._trace_argument(argument, path)
         if path == () and isinstance(function, ast.FunctionDef):
+            if self._is_given_beside(function, definition.name):
+                yield Origin(definition.node, "parameter", path, definition)
+                return
             for setting in self._settings(function, definition.name):
                 yield Origin(setting, "expression")
         if definition.value is not None and not (given and function in self.calls.only):
@@ -303,12 +310,22 @@ class Resolver(Definitions):
 
     def _settings(self, function: Function, name: str) -> list[ast.expr]:
         """What settings files that name a class as their target pass to it."""
+        named, project = self._target(function), self.index.home(function).project
+        return settings_arguments(project, named, name) if project and named else []
+
+    def _is_given_beside(self, function: Function, name: str) -> bool:
+        """Whether who makes an object by settings may give a parameter as well."""
+        named, project = self._target(function), self.index.home(function).project
+        return bool(project and named and is_given_beside(project, named, name))
+
+    def _target(self, function: Function) -> str | None:
+        """What settings may call the class of an `__init__`; None for no such."""
         owner, home = self.index.parent(function), self.index.home(function)
         if function.name != "__init__" or not isinstance(owner, ast.ClassDef):
-            return []
+            return None
         if home.project is None or not home.project.mentions("instantiate"):
-            return []
-        return settings_arguments(home.project, qualified_name(home, owner), name)
+            return None
+        return qualified_name(home, owner)
 
     def _prepared(self, call: ast.Call, path: tuple[Step, ...]) -> Iterator[Origin]:
         """`accelerator.prepare(model, loader)` gives back what it is given."""

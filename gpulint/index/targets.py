@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,21 @@ def settings_arguments(
             if isinstance(key, ast.Constant) and key.value == parameter:
                 found.append(value)
     return found
+
+
+def is_given_beside(
+    project: Project, owner_qualified_name: str, parameter: str
+) -> bool:
+    """Whether `instantiate(settings, pin_memory=…)` may give a class a parameter.
+
+    Whatever its settings say, and its default.
+    """
+    if not project.mentions("instantiate(") or not project.targeting(
+        owner_qualified_name
+    ):
+        return False
+    given = re.compile(rf"instantiate\((?:[^()]|\([^()]*\))*\b{parameter}\s*=(?!=)")
+    return any(map(given.search, project.texts("instantiate(")))
 
 
 def target_mappings(project: Project, owner_qualified_name: str) -> list[ast.Dict]:

@@ -212,6 +212,7 @@ def run(checked{default}):
     assert found[19] is sure
 
 
+GUARD = 'if __name__ == "__main__":\n'
 BROKEN = "import engine\nfrom loops import gone\n\ngone(engine.assess)\n"
 OTHER = """\
 from loops import fit
@@ -246,6 +247,8 @@ if __name__ == "__main__":
         ({"main.py": OTHER, "setup.py": "setup(packages=[])"}, HIGH),
         ({"main.py": OTHER, "setup.py": "setup(ext_modules=[])"}, LOW),
         ({"main.py": OTHER, "engine.py": f"{LOOP}\nassess(model, loader)\n"}, HIGH),
+        ({"main.py": OTHER, "engine.py": f'{LOOP}\n{GUARD}    print("engine")\n'}, LOW),
+        ({"main.py": OTHER, "engine.py": f"{LOOP}\n{GUARD}    print(torch.ones(3))\n"}, HIGH),
     ],
     ids=[
         "nobody",
@@ -263,6 +266,8 @@ if __name__ == "__main__":
         "library",
         "extension",
         "program",
+        "says its name",
+        "says a result",
     ],
 )
 def test_a_file_that_nobody_imports(
@@ -1268,7 +1273,9 @@ def test_functions_that_a_package_passes_on_by_another_name(tmp_path: Path) -> N
 def test_names_and_modules_that_are_not_there(
     tmp_path: Path, statement: str, tools: dict[str, str], sure: Confidence
 ) -> None:
-    main = MAIN.replace("from engine", "from .engine") if "from ." in statement else MAIN
+    main = (
+        MAIN.replace("from engine", "from .engine") if "from ." in statement else MAIN
+    )
     text = f"{statement}\n{LOOP}"
     files = {"engine.py": text, "main.py": main, ".git/HEAD": "", **tools}
     number = 11 + len(statement.splitlines())

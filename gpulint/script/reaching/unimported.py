@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Project
-from gpulint.index.module_search import is_run
+from gpulint.index.module_search import is_main_guard, is_run, only_says
 from gpulint.index.targets import qualified_name
-from gpulint.index.walk import dotted, walk
+from gpulint.index.walk import dotted
 from gpulint.script.by_name import Kept
 from gpulint.script.neighbours import MAX_FILES, does_import, programs
 from gpulint.script.reaching.looked_up import looks_for_modules, part_of
@@ -153,9 +153,9 @@ def _may_lead_to(user: FileIndex, head: str, path: Path) -> bool:
 def _defines(statement: ast.stmt) -> bool:
     """Whether a statement of a module does nothing that anybody would start it for."""
     if isinstance(statement, ast.If):
-        asked = {n.id for n in walk(statement.test) if isinstance(n, ast.Name)}
-        inner = (*statement.body, *statement.orelse)
-        return "__name__" not in asked and all(map(_defines, inner))
+        if is_main_guard(statement):
+            return all(map(only_says, statement.body))
+        return all(map(_defines, (*statement.body, *statement.orelse)))
     if isinstance(statement, ast.Expr):
         said = statement.value
         called = dotted(said.func) or "" if isinstance(said, ast.Call) else ""
