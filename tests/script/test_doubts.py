@@ -212,6 +212,7 @@ def run(checked{default}):
     assert found[19] is sure
 
 
+SHOWN = "print(assess(torch.nn.Linear(9, 3), torch.load('x')))"
 GUARD = 'if __name__ == "__main__":\n'
 BROKEN = "import engine\nfrom loops import gone\n\ngone(engine.assess)\n"
 OTHER = """\
@@ -248,7 +249,7 @@ if __name__ == "__main__":
         ({"main.py": OTHER, "setup.py": "setup(ext_modules=[])"}, LOW),
         ({"main.py": OTHER, "engine.py": f"{LOOP}\nassess(model, loader)\n"}, HIGH),
         ({"main.py": OTHER, "engine.py": f'{LOOP}\n{GUARD}    print("engine")\n'}, LOW),
-        ({"main.py": OTHER, "engine.py": f"{LOOP}\n{GUARD}    print(torch.ones(3))\n"}, HIGH),
+        ({"main.py": OTHER, "engine.py": f"{LOOP}\n{GUARD}    {SHOWN}\n"}, HIGH),
     ],
     ids=[
         "nobody",
