@@ -366,6 +366,10 @@ class Project:
         """Whether a function of a name may be defined in a file that trains."""
         return not self.files or bool(self._search("trains", name))
 
+    def taking(self, module: str) -> frozenset[Path]:
+        """The Python files with `from module import …`, of no package, at their top."""
+        return self._search("takes", module)
+
     def writing(self, name: str) -> list[FileIndex] | None:
         """Files that set an attribute of a name, not of `self`; None: too many."""
         return self._indexes(None, "writes", name)

@@ -31,6 +31,7 @@ _BEFORE_ANNOTATED = re.compile(r"[ \t]*[A-Za-z_][\w.]*")
 _BEFORE_COMMA = re.compile(r"[ \t]*\(?[\w.\[\]'\", \t]*")
 _DEFINED = re.compile(r"def[ \t]+(\w+)")
 _BASES = re.compile(r"class[ \t]+\w+[ \t]*\(([^)]*)")
+_TAKEN = re.compile(r"^from[ \t]+(\w+)[ \t]+import\b", re.MULTILINE)  # at the top
 _WORD = re.compile(r"\w+")
 _TARGET = re.compile(
     r"""(?<!\w)(?:_target_|target)["']?[ \t]*:[ \t]*["']?([\w.]+\.\w+)"""
@@ -232,6 +233,7 @@ _ROLES: dict[str, Callable[[str], Iterable[str]]] = {
     "defines": _DEFINED.findall,
     "imports": _imported,
     "keys": _KEY.findall,
+    "takes": _TAKEN.findall,
     "targets": _TARGET.findall,
     "trains": _trained,
     "writes": _written,

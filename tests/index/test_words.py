@@ -42,3 +42,10 @@ def test_whole_words() -> None:
     words = Words(lambda: texts, list, texts.get)
     assert words.search(("says", "fit")) == {Path("a.py")}
     assert words.search(("mentions", "fit")) == set(texts)
+
+
+def test_modules_that_a_text_takes_from() -> None:
+    text = (
+        "from net import fit\nfrom a.b import c\n  from d import e\nfrom .f import g\n"
+    )
+    assert of(text, "takes") == {"net"}

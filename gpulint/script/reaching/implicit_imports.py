@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
 from gpulint.script.reaching.unused import is_program
 from gpulint.torch_prose import prose, text_of
+
+if TYPE_CHECKING:
+    from gpulint.index.project import Project
 
 MAX_IMPORTS = 2  # from a program to a module, and from there
 # What lets a program import from other folders than its own.
@@ -35,11 +40,25 @@ def _takes(program: FileIndex) -> bool:
     """Whether a file is a program that needs what only Python 2 finds."""
     if not is_program(program) or program.source.has(ADDS_FOLDERS):
         return False
+    if program.project is None or not _may_take(program.project):
+        return False
     return any(
         _is_only_beside(module, statement)
         for module in _modules_of_packages(program)
         for statement in module.tree.body
         if isinstance(statement, ast.ImportFrom) and not statement.level
+    )
+
+
+def _may_take(project: Project) -> bool:
+    """The same of any module of a project, by texts: they need not be parsed for it."""
+    if project.mentions("sys.path"):
+        return False
+    return any(
+        user.parent == path.parent and user != path
+        for path in project.files
+        if path.parent != project.root and path.stem not in sys.stdlib_module_names
+        for user in project.taking(path.stem)
     )
 
 
@@ -83,11 +102,13 @@ def _modules_of_packages(program: FileIndex) -> Iterator[FileIndex]:
 def _is_only_beside(module: FileIndex, statement: ast.ImportFrom) -> bool:
     """Whether what a module imports lies beside it, and not in a folder above.
 
-    All that it takes is there, and no other file adds folders to look in.
+    All that it takes is there, and nothing says that other folders are looked in.
     """
     project, name = module.project, statement.module or ""
     beside = module.source.path.parent / f"{name}.py"
     if project is None or not name.isidentifier() or not project.lists(beside):
+        return False
+    if name in sys.stdlib_module_names:
         return False
     above = [f for f in beside.parent.parents if f.is_relative_to(project.root)]
     there = {p.name.partition(".")[0] for f in above for p in project.in_folder(f, "*")}
@@ -96,7 +117,6 @@ def _is_only_beside(module: FileIndex, statement: ast.ImportFrom) -> bool:
         name not in there
         and its is not None
         and all(a.name in its.bound_names for a in statement.names)
-        and not project.mentions("sys.path")
         and not any("PYTHONPATH" in text_of(p) for p in prose(project.root))
     )
 

@@ -61,8 +61,11 @@ def _lacks_any(index: FileIndex) -> bool:
         beside = depths[its] < 2 and its.source.path.parent == folder
         if _cannot_be_imported(its, guess=beside):
             return True
-        for imported in _imported_by(its) if depths[its] < MAX_IMPORTS else ():
-            if imported not in depths and len(depths) < MAX_FILES:
+        more = depths[its] < MAX_IMPORTS and len(depths) < MAX_FILES
+        for imported in _imported_by(its) if more else ():
+            if len(depths) >= MAX_FILES:
+                break  # each that is asked for is read
+            if imported not in depths:
                 depths[imported] = depths[its] + 1
                 found.append(imported)
     return False
