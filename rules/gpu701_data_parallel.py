@@ -56,7 +56,8 @@ model. A wrapper that only loads or saves weights, is asked for its devices, or 
 `module` makes all passes, or of a module without weights, or one that is called a
 transform. Where the same file has `DistributedDataParallel`, this may be the way for
 machines without a launcher, and where all known commands for its programs say
-`CUDA_VISIBLE_DEVICES=0` or the like it is a plain call: notes of low confidence.
+`CUDA_VISIBLE_DEVICES=0` or the like it is a plain call: notes of low confidence. So is
+a wrapper that is made behind the training, for a last pass.
 
 ## Source
 PyTorch documentation, `torch.nn.DataParallel`: "It is recommended to use
@@ -117,14 +118,44 @@ class DataParallel(Rule):
                 continue
             if call.args and is_light(script, call.args[0]):
                 continue
+            sure = not also and not follows_training(script, call)
             yield self.finding(
                 script,
                 call.func,
                 f"`{script.text(call.func)}` sends all weights to every GPU in each "
                 "step and drives them from one process",
                 severity=Severity.NOTE if also else None,
-                confidence=Confidence.LOW if also else None,
+                confidence=None if sure else Confidence.LOW,
             )
+
+
+def follows_training(script: Script, call: ast.Call) -> bool:
+    """Whether a wrapper is made behind the training, for a last pass over other data.
+
+    Nothing behind it in its function, or at the top of the file, trains.
+    """
+    scope = script.index.scope(call)
+    beside = [
+        loop.node
+        for loop in script.loops
+        if (loop.train or loop.kind == "epoch")
+        and script.index.scope(loop.node) is scope
+    ]
+    if not beside or any(end_of(node) > call.lineno for node in beside):
+        return False
+    behind = (c for c in script.index.all(ast.Call) if c.lineno > call.lineno)
+    return not any(
+        loop.function is function
+        for later in behind
+        if script.index.scope(later) is scope
+        for function in script.resolver.calls.callees(later)
+        for loop in script.of(function).training_loops
+    )
+
+
+def end_of(node: ast.stmt) -> int:
+    """The last line of a statement."""
+    return node.end_lineno or node.lineno
 
 
 def trains(script: Script) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
+from gpulint.index.shadows import Shadows, runs_in
 from gpulint.index.walk import FUNCTIONS, GETTERS, WITH_GAPS, dotted, walk_scope
 from gpulint.runtime_name import RUNTIME, canonical, is_vendored
 from gpulint.source import Source, SourceError
@@ -28,7 +29,6 @@ Node = TypeVar("Node", bound=ast.AST)
 
 _SCOPES = frozenset((*FUNCTIONS, ast.ClassDef, ast.Module))
 _CHAINS = (ast.Name, ast.Attribute)
-_BINDERS = (*FUNCTIONS, ast.For)  # a class's own names are none of its methods'
 _LINKS = frozenset(
     (
         ast.BinOp,
@@ -50,11 +50,6 @@ _MAKES_NAMES = re.compile(
 _GIVEN = frozenset(
     [*dir(builtins), *"__file__ __path__ __class__ display get_ipython".split()]
 )
-
-
-def _bound_by(alias: ast.alias) -> str:
-    """The name that an import binds: `torch` of `import torch.nn`."""
-    return alias.asname or alias.name.partition(".")[0]
 
 
 def number_of(node: ast.AST) -> int:
@@ -313,7 +308,7 @@ class FileIndex:
         head, dot, rest = name.partition(".")
         origin = self.imports.get(head)
         if origin is not None:
-            if node is not None and self._is_shadowed(head, node):
+            if node is not None and self._shadows.hide(head, node):
                 return name
             name = origin + dot + rest
         elif not dot and self.stars and head not in self.bound_names:
@@ -329,72 +324,11 @@ class FileIndex:
         if not isinstance(node, ast.Name):
             return False
         home = self.home(node)
-        return node.id in home.imports and not home._is_shadowed(node.id, node)
+        return node.id in home.imports and not home._shadows.hide(node.id, node)
 
     @cached_property
-    def _shadowed(self) -> dict[str, set[ast.AST]]:
-        """Imported names that functions and loops bind anew, and these."""
-        names = self.bound_names & self.imports.keys()
-        found: dict[str, set[ast.AST]] = {}
-        if not names:
-            return found
-        for name in self.all(ast.Name):
-            if name.id not in names or not isinstance(name.ctx, ast.Store):
-                continue
-            scope: ast.AST | None = self.scope(name)
-            if isinstance(scope, ast.Module):
-                scope = self._loop_of(name)
-            if isinstance(scope, _BINDERS) and not self._is_inner(name):
-                found.setdefault(name.id, set()).add(scope)
-        for argument in self.all(ast.arg):
-            owner = self.parents.get(self.parents.get(argument, argument))
-            if argument.arg in names and owner is not None:
-                found.setdefault(argument.arg, set()).add(owner)
-        return {
-            name: {s for s in scopes if not self._means_outer(name, s)}
-            for name, scopes in found.items()
-        }
-
-    def _loop_of(self, target: ast.AST) -> ast.AST | None:
-        """The loop that binds a name to what it iterates."""
-        child = target
-        for above in self.ancestors(target):
-            if isinstance(above, ast.stmt):
-                bound = isinstance(above, ast.For) and child is above.target
-                return above if bound else None
-            child = above
-        return None
-
-    def _is_inner(self, name: ast.Name) -> bool:
-        """Whether a comprehension binds a name, for itself alone."""
-        above = itertools.takewhile(
-            lambda node: not isinstance(node, ast.stmt), self.ancestors(name)
-        )
-        return any(isinstance(node, ast.comprehension) for node in above)
-
-    def _means_outer(self, name: str, scope: ast.AST) -> bool:
-        """Whether a function declares a name global, or imports it itself."""
-        return any(
-            name in node.names
-            if isinstance(node, (ast.Global, ast.Nonlocal))
-            else any(name == _bound_by(alias) for alias in node.names)
-            for node in walk_scope(scope)
-            if isinstance(node, (ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom))
-        )
-
-    def _is_shadowed(self, name: str, node: ast.AST) -> bool:
-        """Whether a function or loop around a place binds an imported name anew."""
-        scopes = self._shadowed.get(name, ())
-        child = node
-        for above in self.ancestors(node) if scopes else ():
-            inside = isinstance(above, FUNCTIONS) and _runs(above, child)
-            looped = isinstance(above, ast.For) and child is not above.iter
-            if above in scopes and (inside or looped):
-                return True
-            if inside and self._means_outer(name, above):
-                return False
-            child = above
-        return False
+    def _shadows(self) -> Shadows:
+        return Shadows(self)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         """The node that holds this one; None for the module."""
@@ -423,7 +357,7 @@ class FileIndex:
     def _find_scope(self, node: ast.AST) -> Scope:
         child, above = node, self.parents.get(node)
         while above is not None:
-            if type(above) in _SCOPES and _runs(above, child):
+            if type(above) in _SCOPES and runs_in(above, child):
                 return above  # type: ignore[return-value]
             if isinstance(above, ast.stmt) and above in self._scopes:
                 return self._scopes[above]
@@ -490,18 +424,6 @@ def last_name(call: ast.Call) -> str:
     if isinstance(func, ast.Attribute):
         return func.attr
     return func.id if isinstance(func, ast.Name) else ""
-
-
-def _runs(scope: ast.AST, child: ast.AST) -> bool:
-    """Whether `child` is in the body of the scope, not a decorator or default."""
-    if isinstance(scope, ast.Module):
-        return True
-    if isinstance(scope, ast.Lambda):
-        return child is scope.body
-    if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        outside = child is scope.args or child is scope.returns
-        return not outside and child not in scope.decorator_list
-    return isinstance(scope, ast.ClassDef) and child in scope.body
 
 
 def build_index(source: Source, tree: ast.Module | None = None) -> FileIndex:
