@@ -59,7 +59,8 @@ a class whose `to` does not; batches all of which are cast on the host first
 (`x.float()`), to memory that nobody pins unless they are of that type; parts of a batch
 behind a model that was given all of it, and may have moved it in place; and an
 evaluation that takes the time around waits for the device: it waits anyway, and a copy
-that is only queued would count as work of the model. And batches right behind which the
+that is only queued would count as work of the model, as where a clock is read between
+copies and model. And batches right behind which the
 step copies something else from ordinary memory (`torch.from_numpy(weights).cuda()`),
 which the device could not make itself, be it an index (`points[:,
 numpy.random.choice(n, k)]`, `x[:, [2, 1, 0]]`), a list of numbers made there

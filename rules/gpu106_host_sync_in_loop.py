@@ -82,7 +82,7 @@ throughput timer waits, `hvd.allgather(x)` of Horovod, or what asks for the numb
 values (`mask.nonzero()`, `losses[labels > 0]`), where only single operations are queued
 in between. So it is beside the update of an average (`AveragedModel`, ema-pytorch), a
 tensor that is made of a list of tensors, metrics of torchmetrics that look at values
-(unless told otherwise all of two classes or several labels, and those of each class),
+(of two classes, several labels or each class, unless `validate_args=False`),
 and the `step()` of bitsandbytes, which wait as long, and before events are asked for
 their time, which must be over. The message of an assertion is made where the training
 ends. A read right behind `torch.cuda.synchronize()` is reported with it: both go, or

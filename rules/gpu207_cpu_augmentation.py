@@ -99,8 +99,9 @@ What validation or test data alone go through, and crops that give images of any
 their final one: those make the copy to the GPU smaller. Nothing but flips, which cost
 less than reading the image, is a note, of low confidence where it cannot be moved. So
 is what a function does by hand, where it cannot: labels may be made of the result. So
-are pictures of at most 64 x 64 that workers make: a crop and a flip of one of CIFAR's
-take some 40 microseconds, and a few workers keep up with that.
+are pictures of at most 64 x 64 that workers make (`RandomCrop(32, padding=4)`): a crop
+and a flip of one of CIFAR's take some 40 microseconds, and a few workers keep up with
+that.
 Samples that are made once and kept. Datasets with boxes or key points, which would have
 to move with the images. Programs that train on the CPU, or that augment batches with
 Kornia already. Operations that an option asks for which is off by default.
@@ -118,11 +119,11 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index.build import last_name
 from gpulint.rule import Hardware, Rule, Words
-from gpulint.script import Loader, Script
+from gpulint.script import Script
 from gpulint.script.augmenting.augmentations import Augmentation, find_augmentations
 from gpulint.script.augmenting.batch_augmentation import move_to_batches
 from gpulint.script.loading.pinning import has_no_workers
-from gpulint.script.samples.small_samples import are_small_pictures
+from gpulint.script.samples.small_samples import SMALL_SIDE, are_small_pictures
 
 _FLIPS = ("flip", "::-1", "transpose")  # `image.transpose(FLIP_…)` of Pillow
 
@@ -159,7 +160,7 @@ class CpuAugmentation(Rule):
         fix, withheld = move_to_batches(script, found, taken)
         flips = only_flips(script, found)
         light = fix is None and (flips or found.by_hand)
-        light = light or keeps_up(script, found.loader)
+        light = light or keeps_up(script, found)
         return self.finding(
             script,
             first.func if isinstance(first, ast.Call) else first,
@@ -173,9 +174,26 @@ class CpuAugmentation(Rule):
         )
 
 
-def keeps_up(script: Script, loader: Loader) -> bool:
+def keeps_up(script: Script, found: Augmentation) -> bool:
     """Whether workers make small pictures, in less time than a step takes."""
-    return are_small_pictures(script, loader) and not has_no_workers(loader)
+    if has_no_workers(found.loader):
+        return False
+    small = are_small_pictures(script, found.loader)
+    return small or any(_crops_small(script, node) for node in found.operations)
+
+
+def _crops_small(script: Script, node: ast.expr) -> bool:
+    """`RandomCrop(32, padding=4)`: pictures are of that size before, as CIFAR's are."""
+    if not isinstance(node, ast.Call) or last_name(node) != "RandomCrop":
+        return False
+    padded = any(keyword.arg == "padding" for keyword in node.keywords)
+    size = script.evaluator.argument(node, "size", 0)
+    sides = [v.constant for n in size.nodes for v in script.evaluator.values(n).known]
+    return (
+        padded
+        and bool(sides)
+        and all(isinstance(side, int) and side <= SMALL_SIDE for side in sides)
+    )
 
 
 def only_flips(script: Script, found: Augmentation) -> bool:

@@ -56,10 +56,10 @@ DataLoader.
 ## When not
 Samples that take work: they are GPU201's. A `collate_fn`, worker processes, batches of
 less than 32 rows or of a size that is not known, a loader of which little is taken, and
-scripts that use no GPU. Programs that take a model made of attention from a package: a
-step of it takes a hundred times as long as putting its batch together. Of low
-confidence are programs that run with no torch from 2.0 on, the first that asks datasets
-for whole batches.
+scripts that use no GPU, or loaders whose loops are all in such. Programs that take a
+model made of attention from a package: a step of it takes a hundred times as long as
+putting its batch together. Of low confidence are programs that run with no torch from
+2.0 on, the first that asks datasets for whole batches.
 
 ## Source
 `torch.utils.data._utils.fetch`: a dataset with `__getitems__` is asked for whole
@@ -76,7 +76,7 @@ from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.loading.device_batches import yields_device
 from gpulint.script.loading.in_memory import Gathered, gathered, why_not_gathered
-from gpulint.script.loading.loader_options import DERIVED, trains_on_cpu
+from gpulint.script.loading.loader_options import DERIVED, feeds_cpu, trains_on_cpu
 from gpulint.script.loading.pinning import goes_to_gpu
 from gpulint.script.modelling.networks import attends
 from gpulint.script.reaching.old_torch import runs_only_before
@@ -98,6 +98,8 @@ class InMemoryLoader(Rule):
         for loader in script.loaders:
             its = gathered(script, loader) if _is_plain(script, loader) else None
             if its is None or _rows(loader) < ENOUGH_ROWS:
+                continue
+            if feeds_cpu(script, loader):
                 continue
             on_device = any(x.train for x in loader.loops)
             on_device = on_device and yields_device(script, loader)

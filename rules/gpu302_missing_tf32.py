@@ -61,13 +61,13 @@ recurrent layers, which are in TF32 by default, the one layer of a classifier be
 them, layers beside a convolutional model of a package, and embeddings do not. A model
 that is not known may be any network of the program's files, or of a package that they
 make one of by name: a quarter of them has to multiply. Of Lightning it is the module
-that the trainer trains, with the networks that this is given. Models of less than 10
-000 weights (200 000 in linear layers alone) or at most 64 features wide (such products
-wait for memory), Fourier operators trained on derivatives of what they give, and models
-that act in an environment between two steps gain nothing. L-BFGS searches along a line
-by the last digits of losses, and stops in the rounding of TF32 (emulated, on residuals
-of derivatives). The optimizer holds a picture or a latent tensor, no weights. A
-function says nothing of devices, beside others that do. Models known to have less than
+that the trainer trains, with the networks that this is given. Models of less than
+10 000 weights (200 000 in linear layers alone) or at most 64 features wide (such
+products wait for memory), Fourier operators trained on derivatives of what they give,
+and models that act in an environment between two steps gain nothing. L-BFGS searches
+along a line by the last digits of losses, and stops in the rounding of TF32 (emulated,
+on residuals of derivatives). The optimizer holds a picture or a latent tensor, no
+weights. A function says nothing of devices, beside others that do. Models known to have less than
 100 000 weights (1 000 000 in linear layers, 2 000 000 in those behind small
 convolutions of pictures of at most 64 x 64), or that take pictures of at most 28 x 28,
 gain on large inputs alone, and are of low confidence, as those whose products take a

@@ -44,7 +44,8 @@ and code that sets `module.bias` would have to look whether there is one.
 ## When not
 The file speaks of weights made elsewhere. What the convolution gives goes to something
 else as well, or to the normalisation only on some way through `forward`. Other
-normalisations: those over groups of channels keep a part of the bias. No program that
+normalisations: those over groups of channels keep a part of the bias. A module of the
+program runs the layers one by one, and may mask what is between. No program that
 trains on a GPU is seen to use the file. Of low confidence where a file of the program
 fills the biases of modules, and would have to ask first whether there are any, where
 the README offers trained weights, which would no longer fit, and where the file takes

@@ -115,9 +115,10 @@ class ModuleSearch:
         """
         parts = module.lstrip(".").split(".")
         level = len(module) - len(module.lstrip("."))
-        if not level or not all(map(str.isidentifier, parts)):
+        above = near.source.path.parents
+        if not 0 < level <= len(above) or not all(map(str.isidentifier, parts)):
             return False
-        folder = near.source.path.parents[level - 1].joinpath(*parts[:-1])
+        folder = above[level - 1].joinpath(*parts[:-1])
         path = folder / f"{parts[-1]}.py"
         stands = self.project.stands
         if stands(folder, parts[-1], PACKAGE) or not stands(folder, parts[-1], MODULE):
@@ -125,11 +126,7 @@ class ModuleSearch:
         text = self.project.text(path)
         self.project.noted.files.add(path)
         return text is not None and all(
-            name == "*"
-            or re.search(
-                rf"^(?:class|def|async def) {name}\b|^{name} *=[^=]", text, re.MULTILINE
-            )
-            for name in names
+            name == "*" or _binds_at_top(text, name) for name in names
         )
 
     @contextlib.contextmanager
@@ -274,6 +271,14 @@ class ModuleSearch:
             own = self.project.index(folder / "__init__.py")
             return (own, ()) if own is not None else None
         return best
+
+
+def _binds_at_top(text: str, name: str) -> bool:
+    """Whether a line at the margin, outside of long strings, binds a name."""
+    found = re.search(_BINDS.format(name), text, re.MULTILINE)
+    before = text[: found.start()] if found is not None else ""
+    quoted = any(before.count(quotes) % 2 for quotes in ('"""', "'''"))
+    return found is not None and not quoted
 
 
 def is_run(index: FileIndex) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -35,16 +34,44 @@ def settings_arguments(
 def is_given_beside(
     project: Project, owner_qualified_name: str, parameter: str
 ) -> bool:
-    """Whether `instantiate(settings, pin_memory=…)` may give a class a parameter.
+    """Whether `instantiate(config.trainer, pin_memory=…)` may give a parameter.
 
-    Whatever its settings say, and its default.
+    Whatever settings say, and the default. Of a class whose settings stand under such
+    a key, or in a file or folder of that name.
     """
-    if not project.mentions("instantiate(") or not project.targeting(
-        owner_qualified_name
-    ):
+    mappings = target_mappings(project, owner_qualified_name)
+    if not mappings:
         return False
-    given = re.compile(rf"instantiate\((?:[^()]|\([^()]*\))*\b{parameter}\s*=(?!=)")
-    return any(map(given.search, project.texts("instantiate(")))
+    named = {name for mapping in mappings for name in _keys_of(project, mapping)}
+    for path in project.mentioning("instantiate("):
+        index = project.index(path)
+        for call in index.calls_by_name.get("instantiate", ()) if index else ():
+            given = {keyword.arg for keyword in call.keywords}
+            if not given.isdisjoint({parameter, None}) and call.args:
+                asked = _last_of(call.args[0])
+                if asked is None or asked in named:
+                    return True
+    return False
+
+
+def _keys_of(project: Project, mapping: ast.Dict) -> Iterator[str]:
+    """The names by which a mapping of a settings file may be asked for."""
+    home = project.holder(mapping)
+    if home is None:
+        return
+    yield from (home.source.path.stem, home.source.path.parent.name)
+    for above in home.ancestors(mapping):
+        for key in above.keys if isinstance(above, ast.Dict) else ():
+            if isinstance(key, ast.Constant):
+                yield str(key.value)
+
+
+def _last_of(settings: ast.expr) -> str | None:
+    """`trainer` of `config.trainer` and `config["trainer"]`; None: not written."""
+    if isinstance(settings, ast.Attribute):
+        return settings.attr
+    key = settings.slice if isinstance(settings, ast.Subscript) else None
+    return str(key.value) if isinstance(key, ast.Constant) else None
 
 
 def target_mappings(project: Project, owner_qualified_name: str) -> list[ast.Dict]:

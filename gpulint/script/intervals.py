@@ -19,25 +19,45 @@ _INTERVAL = re.compile(
 
 
 def is_interval(script: Script, test: ast.expr) -> bool:
-    """Whether a test asks for every n-th step: `step % n == 0`, `if log_now:`.
+    """Whether a test is one for some steps: by a count, or by the name of what it asks.
 
-    Also by a name that was given such a test before, or a method that returns one.
+    `step % n == 0`, `if log_now:`, `if args.verbose:`.
     """
     for node in walk(test):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-            return True
         name = (dotted(node) or "").rpartition(".")[2]
         if isinstance(node, (ast.Name, ast.Attribute)) and _INTERVAL.search(name):
             return True
-        if isinstance(node, ast.Name) and _counts(script, node):
+        if isinstance(node, ast.Name) and _is_made_of_count(script, node):
             return True
-        if isinstance(node, ast.Call) and _is_due_seldom(script, node):
-            return True
-    return False
+    return counts_rounds(script, test)
 
 
-def _counts(script: Script, node: ast.Name) -> bool:
-    """`due = step % 50 == 0` before `if due:`."""
+def counts_rounds(script: Script, test: ast.expr) -> bool:
+    """Whether a test counts: `step % n == 0`, or a method that returns such a test."""
+    return any(
+        (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod))
+        or (isinstance(node, ast.Call) and _is_due_seldom(script, node))
+        for node in walk(test)
+    )
+
+
+def is_due(script: Script, test: ast.expr) -> bool:
+    """`due = step % 50 == 0` before `if due:`; surely not in every step."""
+    parts = test.values if isinstance(test, ast.BoolOp) else [test]
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+        return all(is_due(script, part) for part in parts)
+    return any(
+        isinstance(d.value, (ast.Compare, ast.BoolOp))
+        and any(_compares_count(node) for node in walk(d.value))
+        for part in parts
+        if isinstance(part, ast.Name)
+        for d in script.definitions(part)
+        if d.kind == "assign" and not d.path
+    )
+
+
+def _is_made_of_count(script: Script, node: ast.Name) -> bool:
+    """The same of a name somewhere in a test, and of any number made by a count."""
     return any(
         isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod)
         for d in script.definitions(node)
@@ -55,10 +75,17 @@ def _is_due_seldom(script: Script, call: ast.Call) -> bool:
 
 def _counts_rounds(node: ast.AST) -> bool:
     """`return step % every == 0`, perhaps beside other reasons; not `rank % gpus`."""
-    return isinstance(node, ast.Return) and any(
-        isinstance(test, ast.Compare)
-        and isinstance(test.left, ast.BinOp)
-        and isinstance(test.left.op, ast.Mod)
-        and "rank" not in ast.dump(test.left.left)
-        for test in (walk(node.value) if node.value is not None else ())
+    return (
+        isinstance(node, ast.Return)
+        and node.value is not None
+        and any(map(_compares_count, walk(node.value)))
+    )
+
+
+def _compares_count(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Compare)
+        and isinstance(node.left, ast.BinOp)
+        and isinstance(node.left.op, ast.Mod)
+        and "rank" not in ast.dump(node.left.left)
     )

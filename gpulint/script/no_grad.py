@@ -46,9 +46,46 @@ def disables_grad(index: FileIndex, node: ast.expr) -> bool:
     last = name.rpartition(".")[2]
     if last in ("no_grad", "inference_mode"):
         return True
+    if call is None and _wraps_without_grad(index, node):
+        return True
     if last == "eval_mode" and name.startswith("monai."):
         return True  # which holds `no_grad`
     if last != "set_grad_enabled" or call is None:
         return False
     values = [*call.args, *(k.value for k in call.keywords)]
     return any(isinstance(v, ast.Constant) and not v.value for v in values)
+
+
+def _wraps_without_grad(index: FileIndex, decorator: ast.expr) -> bool:
+    """Whether a decorator of the project gives back a function without gradients.
+
+    `@torch.no_grad()` on the function inside that it returns, or all of that in a
+    `with torch.no_grad():`.
+    """
+    if not isinstance(decorator, ast.Name):
+        return False
+    home, name = index, decorator.id
+    found = index.member(index.imports[name]) if name in index.imports else None
+    if found is not None and len(found[1]) == 1:
+        home, name = found[0], found[1][0]
+    made = [f for f in home.functions if f.name == name and f in home.tree.body]
+    if len(made) != 1:
+        return False
+    inner = [s for s in made[0].body if isinstance(s, ast.FunctionDef)]
+    returned = made[0].body[-1]
+    value = returned.value if isinstance(returned, ast.Return) else None
+    return (
+        len(inner) == 1
+        and isinstance(value, ast.Name)
+        and value.id == inner[0].name
+        and any(
+            disables_grad(home, switch)
+            for switch in (*inner[0].decorator_list, *_around_all(inner[0]))
+        )
+    )
+
+
+def _around_all(function: ast.FunctionDef) -> list[ast.expr]:
+    """The contexts of a `with` that is all of a function."""
+    only = function.body[-1] if len(function.body) == 1 else None
+    return [i.context_expr for i in only.items] if isinstance(only, ast.With) else []

@@ -424,6 +424,8 @@ train(make_batches())
         ("make_batches()", "[]", LOW),
         ("make_batches()", "[log, rank]", LOW),
         ("import torch\n", "import torch\nexec(names)\n", HIGH),
+        ("log(rank)", "log(vars(torch))", LOW),
+        ("log(rank)", "vars().update(torch.load('x'))", HIGH),
         ("import torch\n", "import torch\nfrom elsewhere import *\n", HIGH),
     ],
 )
@@ -985,6 +987,24 @@ def test_a_file_beside_that_cannot_be_imported(tmp_path: Path) -> None:
     files["engine.py"] = f"from parts import loader\n{LOOP}"
     assert confidences(tmp_path, files)[12] is LOW
     assert confidences(tmp_path, {"tools/options.py": "parse = 1\n"})[12] is HIGH
+
+
+@pytest.mark.parametrize(
+    "ends, sure",
+    [
+        ("exit()", LOW),
+        ("sys.exit(3)", LOW),
+        ("raise SystemExit", LOW),
+        ("if args.evaluate:\n    exit()", HIGH),
+        ("leave()", HIGH),
+    ],
+)
+def test_what_stands_behind_an_end(tmp_path: Path, ends: str, sure: Confidence) -> None:
+    files = {"engine.py": LOOP, "main.py": MAIN}
+    files["main.py"] = "from parts import leave\nimport sys\n" + MAIN.replace(
+        "trainer.fit(", f"{ends}\ntrainer.fit("
+    )
+    assert confidences(tmp_path, files)[11] is sure
 
 
 @pytest.mark.parametrize(

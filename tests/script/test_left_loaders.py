@@ -462,3 +462,31 @@ def test_a_loader_under_a_key_that_nothing_reads(
 ) -> None:
     text = DATA + KEYED.format(read=read)
     assert confidences(tmp_path, "test.py", {"test.py": text}) == sure
+
+
+@pytest.mark.parametrize(
+    "names, found",
+    [
+        ("loader, _", [HIGH, LOW]),
+        ("loader, tests", [HIGH, HIGH]),  # others may import it
+        ("_, loader", [LOW, HIGH]),
+    ],
+)
+def test_loaders_that_a_program_throws_away(
+    tmp_path: Path, names: str, found: list[Confidence]
+) -> None:
+    both = MAKE.replace("make_loader(paths)", "make_loaders(paths)").replace(
+        "return DataLoader(Photos(paths), batch_size=4)",
+        "first = DataLoader(Photos(paths), batch_size=4)\n"
+        "    second = DataLoader(Photos(paths), batch_size=8)\n"
+        "    return first, second",
+    )
+    main = MAIN.replace("make_loader\n", "make_loaders\n").replace(
+        "loader = torch.utils.data.DataLoader([torch.ones(4)], num_workers=2)\n"
+        "test_loader = make_loader(sys.argv[1:])\n"
+        "fit(model, optimizer, loader, test_loader)",
+        f"{names} = make_loaders(sys.argv[1:])\nfit(model, optimizer, loader, loader)",
+    )
+    both += "\n\ndef count(rows):\n    for row in rows:\n        print(row)\n"
+    files = {"data.py": DATA + both, "fit.py": FIT, "show.py": SHOW, "main.py": main}
+    assert confidences(tmp_path, "data.py", files) == found

@@ -326,6 +326,7 @@ def test_torch_refuses_labels_of_whole_numbers() -> None:
         ("torch.rfft(x, 1)", (1, 8)),
         ("torch.irfft(x, 1)", (1, 8)),
         ("torch.symeig(x)", (2, 0)),
+        ("from scipy.misc import imread\nimread('a.png')", (2, 0)),
         ("torch.set_deterministic(True)", (1, 11)),
         ("import torchvision\ntorchvision.transforms.Scale(32)", (1, 11)),
         ("from torchvision import transforms\ntransforms.RandomSizedCrop(9)", (1, 11)),

@@ -23,6 +23,7 @@ from gpulint.script.waiting.drained import (
 )
 from gpulint.script.waiting.reading import READS, waiting_in
 from gpulint.script.waiting.stops import MEASURING, picks_by_values, runs_engine
+from gpulint.script.waiting.timed import is_clock
 
 if TYPE_CHECKING:
     from gpulint.script.copying.transfers import Transfer
@@ -50,7 +51,8 @@ def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
     each step: it takes its turn behind the batch's, queued or not. That may be an index
     of NumPy's, a part of the batch that another function moves, or what the model's
     `forward` begins with. Or by a read, as in `if torch.isnan(images).any():`. It may
-    well wait where no model is seen to run behind any of the copies.
+    well wait where no model is seen to run behind any of the copies. And it should wait
+    before it reads a clock: a copy that is queued would count as the model's time.
     """
     found = list(transfers)
     calls = {transfer.call for transfer in found}
@@ -64,6 +66,8 @@ def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
     works = False  # the device may be at work on more than the copies
     for part in parts[numbers[-1] + 1 :]:
         call = part.node if isinstance(part.node, ast.Call) else None
+        if call is not None and not works and is_clock(script.of(call), call):
+            return runs_with(script, part, last)  # else they count as the model's time
         if call is not None and loop.train and runs_engine(script, call):
             return runs_with(script, part, last)
         if call is not None and is_pass(script, call):

@@ -58,7 +58,12 @@ def is_fetched_beside(script: Script, read: Read, others: Collection[ast.expr]) 
     function = script.index.function(read.node)
     for statement in function.body if function is not None else []:
         for call in walk(statement):
-            if isinstance(call, ast.Call) and reads_values(script, call):
+            if (
+                isinstance(call, ast.Call)
+                and script.index.function(call) is function
+                and reads_values(script, call)
+                and not script.runners.is_rare(call)
+            ):
                 return True
         for call in walk(statement) if isinstance(statement, ast.Assign) else ():
             func = call.func if isinstance(call, ast.Call) else None

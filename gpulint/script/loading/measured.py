@@ -42,11 +42,23 @@ def _is_measured(script: Script, made: Definition, depth: int) -> bool:
     scope = script.index.scope(made.node)
     if made.kind != "assign" or not isinstance(made.node, ast.Name):
         return False
+    kept = script.index.statement(made.node)
+    if not isinstance(kept, ast.Assign) or len(kept.targets) > 1:
+        return False  # also under another name
+    if kept.value is not made.value or _is_shared(script, made.name):
+        return False
     named = (n for n in script.index.all(ast.Name) if n.id == made.name)
     within = (n for n in named if script.index.inside(n, scope))
     if any(script.index.scope(name) is not scope for name in within):
         return False  # a function inside may use it
     return all(_measures(script, use, depth) for use in script.uses(made))
+
+
+def _is_shared(script: Script, name: str) -> bool:
+    """Whether a function shares a name with others: `global loader`."""
+    shared = [statement.names for statement in script.index.all(ast.Global)]
+    shared += [statement.names for statement in script.index.all(ast.Nonlocal)]
+    return any(name in names for names in shared)
 
 
 def _measures(script: Script, use: ast.AST, depth: int) -> bool:
@@ -55,8 +67,10 @@ def _measures(script: Script, use: ast.AST, depth: int) -> bool:
     if not isinstance(call, ast.Call) or use not in call.args:
         return False
     if isinstance(call.func, ast.Name) and call.func.id == "len":
-        return True
+        return "len" not in script.index.bound_names
     if not prepares(call) or not depth:
+        return False
+    if any(isinstance(argument, ast.Starred) for argument in call.args):
         return False
     position = call.args.index(use) if len(call.args) > 1 else None
     taken = _taken(script, call, position)

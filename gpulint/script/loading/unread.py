@@ -121,8 +121,10 @@ def _is_unread(script: Script, call: ast.Call, position: int | None) -> bool:
     elif position is not None:
         return False
     scope = its.index.scope(call)
-    if not isinstance(name, ast.Name) or isinstance(scope, ast.Module):
+    if not isinstance(name, ast.Name):
         return False
+    if isinstance(scope, ast.Module) and not name.id.startswith("_"):
+        return False  # others may import it
     reads = [
         node
         for node in its.index.reads.get(name.id, ())

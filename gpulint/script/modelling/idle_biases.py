@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index.build import last_name
-from gpulint.index.walk import walk
+from gpulint.index.walk import dotted, walk
 from gpulint.script.branches import branches_of
 from gpulint.script.neighbours import run_together
 
@@ -84,9 +84,29 @@ def _has_idle_bias(script: Script, layer: ast.AST, norm: ast.AST) -> bool:
 
 def _in_sequences(script: Script) -> Iterator[IdleBias]:
     for call in script.index.calls.get("torch.nn.Sequential", ()):
+        if _is_run_by_layers(script, call):
+            continue
         yield from _neighbours(script, call.args)
         for argument in call.args:
             yield from _in_argument(script, argument)
+
+
+def _is_run_by_layers(script: Script, sequence: ast.Call) -> bool:
+    """`Masked(nn.Sequential(…))`, of a class that runs one layer after the other.
+
+    What it does between them, such as a mask, sees the biases.
+    """
+    above = script.index.parent(sequence)
+    owner = (
+        script.resolver.classes.named(above.func)
+        if isinstance(above, ast.Call)
+        else None
+    )
+    return owner is not None and any(
+        isinstance(node, (ast.For, ast.comprehension))
+        and (dotted(node.iter) or "").startswith("self.")
+        for node in walk(owner)
+    )
 
 
 def _in_argument(script: Script, argument: ast.expr) -> Iterator[IdleBias]:

@@ -22,6 +22,7 @@ from gpulint.script.loading.few_batches import stops_early
 from gpulint.script.loading.unread import is_handed_to_none
 from gpulint.script.neighbours import programs
 from gpulint.script.reaching.doubtful import may_never_run
+from gpulint.script.reaching.evaluated import is_behind_end
 from gpulint.script.reaching.excluded import is_excluded
 from gpulint.script.reaching.failures import fails, fails_around
 from gpulint.script.reaching.kept_unread import is_never_asked
@@ -161,6 +162,8 @@ def _is_left(script: Script, loader: Loader) -> bool:
 def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
     """Whether a place, or each known way to it, is off by default or nobody's."""
     if may_never_run(script, node) or _is_left_out(script, node):
+        return True
+    if is_behind_end(script, node):
         return True
     if is_only_imported(script, node) or is_imported_by_none(script, node):
         return True

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Definition
 from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk, walk_scope
+from gpulint.script.branches import blocks_of
+from gpulint.source import NOTEBOOK
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 _LEAVES = (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
+_ENDS = ("exit", "quit", "sys.exit", "os._exit")
 # Holds in one process of each run.
 _IN_ONE_PROCESS = re.compile(r"(^|\.)is_(local_)?(main|world)_(process|zero)$")
 
@@ -44,6 +47,30 @@ def until_left(block: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield statement
         if left:
             return
+
+
+def is_behind_end(script: Script, node: ast.AST) -> bool:
+    """Whether a statement before a place, in a block around it, always ends all.
+
+    `exit()`, `return` or `raise` between it and the start of the block; in a notebook,
+    of the same cell.
+    """
+    if script.source.path.suffix == NOTEBOOK:
+        return False
+    child = node
+    for above in script.index.ancestors(node):
+        for block in blocks_of(above):
+            if child in block and any(map(_ends, block[: block.index(child)])):
+                return True
+        child = above
+    return False
+
+
+def _ends(statement: ast.stmt) -> bool:
+    if isinstance(statement, (ast.Return, ast.Raise)):
+        return True
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and dotted(call.func) in _ENDS
 
 
 def leaves(statement: ast.AST) -> bool:

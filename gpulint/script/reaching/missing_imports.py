@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _MAKES_NAMES = re.compile(
     r"__getattr__|__all__(?! *= *[\[(])|globals\(|setattr\(|_LazyModule|exec\("
 )
+_NAMES_PACKAGE = re.compile(r"\b__package__\s*=(?!=)")
 _BUILT = re.compile(r"^_|version|_pb2|ext|cuda|cpp|native|build|generated")
 # Packages whose names projects have for folders of their own as well.
 _PACKAGES = frozenset("datasets evaluate keras tokenizers torch transformers".split())
@@ -136,8 +137,6 @@ def _imports_nothing(
 ) -> bool:
     """The same; `guess`: also of what only looks as if it had been the project's."""
     if isinstance(statement, ast.Import):
-        if any(_is_part_of_a_package(index, alias.name) for alias in statement.names):
-            return True
         return guess and any(
             _lies_nowhere(index, alias.name)
             or _was_left_out(index, alias.name)
@@ -151,7 +150,7 @@ def _imports_nothing(
         return False
     if _is_missing(index, module) or _is_not_beside(index, statement):
         return True
-    if _is_part_of_a_package(index, module):
+    if _is_part_of_a_package(index, module, taken):
         return True
     if (
         guess
@@ -181,29 +180,38 @@ def _is_not_beside(index: FileIndex, statement: ast.ImportFrom) -> bool:
     project, first = index.project, (statement.module or "").partition(".")[0]
     if project is None or not statement.level or not first or _BUILT.search(first):
         return False
-    folder = index.source.path.parents[statement.level - 1]
+    above = index.source.path.parents
+    if statement.level > len(above):
+        return True
+    folder = above[statement.level - 1]
     if project.root not in (folder, *folder.parents):
         return False
     there = (path.name.partition(".")[0] for path in project.in_folder(folder, "*"))
     return first not in there
 
 
-def _is_part_of_a_package(index: FileIndex, module: str) -> bool:
+def _is_part_of_a_package(index: FileIndex, module: str, taken: list[str]) -> bool:
     """`from model import Net`, of a `model.py` beside it that has `from .op import …`.
 
-    As a module of its own it has no package that the point could mean.
+    As a module of its own it has no package that the point could mean. Not where a
+    file may be started as a part of its package (`python -m`), as one that imports by
+    points or the package's name is, and some other `model` be meant.
     """
-    if not module.isidentifier():
+    if not module.isidentifier() or module in sys.stdlib_module_names:
         return False
+    path = index.source.path
     found = index.member(module)
-    if found is None or found[0].source.path != index.source.path.with_name(
-        f"{module}.py"
-    ):
+    if found is None or found[0].source.path != path.with_name(f"{module}.py"):
         return False
-    return not _is_required(index, module, folder=True) and any(
-        isinstance(inner, ast.ImportFrom) and inner.level
-        for inner in found[0].tree.body
-    )
+    origins = (*index.imports.values(), *index.stars)
+    if any(origin.partition(".")[0] in ("", path.parent.name) for origin in origins):
+        return False
+    home = found[0]
+    if not all(name in home.bound_names | home.imports.keys() for name in taken):
+        return False
+    if home.source.has(_NAMES_PACKAGE) or _is_required(index, module, folder=True):
+        return False
+    return any(isinstance(s, ast.ImportFrom) and s.level for s in home.tree.body)
 
 
 def _has_moved(index: FileIndex, statement: ast.ImportFrom) -> bool:

@@ -53,6 +53,11 @@ _GONE_NAMES = {
     "torch.lstsq": (1, 13),
     "torch.solve": (1, 13),
     "torch._utils._accumulate": (2, 2),
+    # Of scipy before 1.2, for Python 3.7 at most, for which 1.13 was the last torch.
+    "scipy.misc.imread": (1, 13),
+    "scipy.misc.imsave": (1, 13),
+    "scipy.misc.imresize": (1, 13),
+    "scipy.misc.toimage": (1, 13),
 }
 # How programs ask for what a release has, and do something else without it.
 _ASKS = re.compile(r"hasattr\(torch|torch\.__version__|torch_version|TORCH_VERSION")

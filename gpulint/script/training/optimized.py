@@ -26,11 +26,17 @@ MAX_STEPS = 6
 
 
 def searches_lines(script: Script) -> bool:
-    """Whether the optimizer is L-BFGS, which searches by the last digits of losses.
+    """Whether L-BFGS, which searches by the last digits of losses, trains a model.
 
-    In the rounding of shorter formats it soon finds no descent, and stops.
+    In the rounding of shorter formats it soon finds no descent, and stops. What fits a
+    few numbers of a list, `LBFGS([temperature])`, trains none.
     """
-    return any(name.endswith("LBFGS") for name in script.index.called_names)
+    return any(
+        not isinstance(script.evaluator.argument(call, "params", 0).direct, ast.List)
+        for name, calls in script.index.calls.items()
+        if name.endswith("LBFGS")
+        for call in calls
+    )
 
 
 def optimizes_tensors(script: Script) -> bool:

@@ -32,7 +32,9 @@ _OF_CLASSES = re.compile(
 )
 # Which only add up what is right, as long as they are not asked for each class.
 _SUMS = re.compile(
-    r"accuracy|precision$|recall$|score|specificity|hamming", re.IGNORECASE
+    r"(accuracy|precision|recall|\w+_?score|specificity|hamming_?distance|"
+    r"stat_?scores)$",
+    re.IGNORECASE,
 )
 # Of torchmetrics, and of Lightning before it was a package of its own.
 _PACKAGES = re.compile(r"^(torchmetrics|pytorch_lightning\.metrics)\.")
@@ -40,7 +42,7 @@ _PACKAGES = re.compile(r"^(torchmetrics|pytorch_lightning\.metrics)\.")
 
 def reads_values(script: Script, node: ast.AST) -> bool:
     """`accuracy(logits, labels)` of torchmetrics, which waits for its arguments."""
-    if not isinstance(node, ast.Call) or not node.args:
+    if not isinstance(node, ast.Call) or not (node.args or node.keywords):
         return False
     its = script.of(node)
     if _waits(script, node, made=False):
@@ -66,7 +68,8 @@ def _unmoved(call: ast.Call | None) -> ast.Call | None:
 
 def _is_there(script: Script, call: ast.Call) -> bool:
     on_host = Where.HOST | Where.PLAIN
-    return any(script.where(value) & ~on_host for value in call.args)
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return any(script.where(value) & ~on_host for value in given)
 
 
 def _waits(script: Script, call: ast.Call, made: bool) -> bool:
@@ -83,29 +86,38 @@ def _waits(script: Script, call: ast.Call, made: bool) -> bool:
     options = {k.arg: k.value for k in call.keywords}
     if kind is None or None in options:
         return False
+    given = call.args if made else call.args[2:]  # behind predictions and targets
     task = options.get("task")
+    if kind["task"] is None and task is None and given:
+        task, given = given[0], given[1:]
     asked = kind["task"] or (task.value if isinstance(task, ast.Constant) else None)
-    if task is not None and asked is None:
+    if (task is not None and asked is None) or len(given) > 1:
         return False
-    asked = str(asked or "").lower()
     checked = options.get("validate_args")
-    if checked is not None and asked != "multiclass":
-        return isinstance(checked, ast.Constant) and checked.value is True
-    if asked != "multiclass" or _SUMS.search(kind["kind"]) is None:
+    if checked is not None and not _is(checked, True):
+        return False
+    if str(asked).lower() != "multiclass" or not _SUMS.match(kind["kind"]):
         return True
-    if "ignore_index" in options:
-        return True
+    ignored = options.get("ignore_index")
+    if ignored is not None and not _is(ignored, None):
+        return True  # left out by a mask
+    if "top_k" in options or "multidim_average" in options:
+        return False
     averaged = options.get("average")
     if averaged is None:  # of a class by each class, of `Accuracy` all at once
-        return bool(kind["task"])
+        return kind["task"] is not None
     return isinstance(averaged, ast.Constant) and averaged.value != "micro"
+
+
+def _is(node: ast.expr, constant: object) -> bool:
+    return isinstance(node, ast.Constant) and node.value is constant
 
 
 def _listed(collection: ast.Call) -> list[ast.Call]:
     """The metrics that a collection is made of, where they are written."""
-    given = collection.args[0] if collection.args else None
-    if isinstance(given, ast.Dict):
-        values = given.values
-    else:
-        values = given.elts if isinstance(given, (ast.List, ast.Tuple)) else []
-    return [value for value in values if isinstance(value, ast.Call)]
+    given = list(collection.args)
+    if len(given) == 1 and isinstance(given[0], ast.Dict):
+        given = given[0].values
+    elif len(given) == 1 and isinstance(given[0], (ast.List, ast.Tuple)):
+        given = given[0].elts
+    return [value for value in given if isinstance(value, ast.Call)]

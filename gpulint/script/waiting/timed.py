@@ -64,12 +64,12 @@ def _is_measured(script: Script, block: list[ast.stmt], at: int) -> bool:
     taken = {
         target.id
         for statement in block[:at]
-        if isinstance(statement, ast.Assign) and _is_clock(script, statement.value)
+        if isinstance(statement, ast.Assign) and is_clock(script, statement.value)
         for target in statement.targets
         if isinstance(target, ast.Name)
     }
     behind = [node for statement in block[at:] for node in walk(statement)]
-    return any(_is_clock(script, node) for node in behind) and any(
+    return any(is_clock(script, node) for node in behind) and any(
         isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.Sub)
         and isinstance(node.right, ast.Name)
@@ -90,11 +90,12 @@ def is_clocked(script: Script, loop: Loop) -> bool:
         block = getattr(home, name, None)
         if isinstance(block, list) and loop.node in block:
             behind = block[block.index(loop.node) + 1 :][:1]
-            return any(_is_clock(script, node) for node in walk(*behind))
+            return any(is_clock(script, node) for node in walk(*behind))
     return False
 
 
-def _is_clock(script: Script, node: ast.AST) -> bool:
+def is_clock(script: Script, node: ast.AST) -> bool:
+    """`time.time()` and its kin."""
     name = script.index.qualified(node.func) if isinstance(node, ast.Call) else None
     return _CLOCKS.match(name or "") is not None
 
