@@ -67,8 +67,8 @@ products wait for memory), Fourier operators trained on derivatives of what they
 and models that act in an environment between two steps gain nothing. L-BFGS searches
 along a line by the last digits of losses, and stops in the rounding of TF32 (emulated,
 on residuals of derivatives). The optimizer holds a picture or a latent tensor, no
-weights. A function says nothing of devices, beside others that do. Models known to have less than
-100 000 weights (1 000 000 in linear layers, 2 000 000 in those behind small
+weights. A function says nothing of devices, beside others that do. Models known to have
+less than 100 000 weights (1 000 000 in linear layers, 2 000 000 in those behind small
 convolutions of pictures of at most 64 x 64), or that take pictures of at most 28 x 28,
 gain on large inputs alone, and are of low confidence, as those whose products take a
 GPU of 20 TFLOP/s less time than their launches take the host, for the rows of a batch
