@@ -64,8 +64,8 @@ def _wraps_without_grad(index: FileIndex, decorator: ast.expr) -> bool:
     """
     if not isinstance(decorator, ast.Name):
         return False
-    home, name = index, decorator.id
-    found = index.member(index.imports[name]) if name in index.imports else None
+    home, name = index.home(decorator), decorator.id
+    found = home.member(home.imports[name]) if name in home.imports else None
     if found is not None and len(found[1]) == 1:
         home, name = found[0], found[1][0]
     made = [f for f in home.functions if f.name == name and f in home.tree.body]
