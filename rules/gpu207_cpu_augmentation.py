@@ -114,6 +114,7 @@ pytorch/vision#8484: torchvision's own draw one set of parameters for a whole ba
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding, Severity
@@ -125,6 +126,7 @@ from gpulint.script.augmenting.batch_augmentation import move_to_batches
 from gpulint.script.loading.pinning import has_no_workers
 from gpulint.script.samples.small_samples import SMALL_SIDE, are_small_pictures
 
+_SCALES = re.compile(r"(?i)resize|scale|zoom|affine|perspective")
 _FLIPS = ("flip", "::-1", "transpose")  # `image.transpose(FLIP_…)` of Pillow
 
 
@@ -185,6 +187,9 @@ def keeps_up(script: Script, found: Augmentation) -> bool:
 def _crops_small(script: Script, node: ast.expr) -> bool:
     """`RandomCrop(32, padding=4)`: pictures are of that size before, as CIFAR's are."""
     if not isinstance(node, ast.Call) or last_name(node) != "RandomCrop":
+        return False
+    steps = getattr(script.index.parent(node), "elts", ())
+    if any(isinstance(s, ast.Call) and _SCALES.search(last_name(s)) for s in steps):
         return False
     padded = any(keyword.arg == "padding" for keyword in node.keywords)
     size = script.evaluator.argument(node, "size", 0)

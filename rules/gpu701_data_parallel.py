@@ -73,6 +73,7 @@ import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding, Severity
+from gpulint.index.build import last_name
 from gpulint.index.walk import dotted
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
@@ -93,6 +94,7 @@ OPTIMIZER = re.compile("optim")
 ONE = re.compile(r"(cuda:)?\d+")
 HOLDS = ("device_ids", "load_state_dict", "module", "output_device", "state_dict")
 PREPARES = ("eval", "train", "cuda", "to")  # and gives the wrapper back
+MAX_FUNCTIONS = 60  # that are run behind a wrapper
 MAX_CALLS = 3  # from a place to the main guard
 BETTER = ("DistributedDataParallel", "DDP", "init_process_group")
 
@@ -132,25 +134,39 @@ class DataParallel(Rule):
 def follows_training(script: Script, call: ast.Call) -> bool:
     """Whether a wrapper is made behind the training, for a last pass over other data.
 
-    Nothing behind it in its function, or at the top of the file, trains.
+    Nothing behind it in its function, or at the top of the file, goes backward, as far
+    as calls are followed, and no call that is not known is given the wrapper.
     """
-    scope = script.index.scope(call)
+    index, scope = script.index, script.index.scope(call)
+    statement = index.statement(call)
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
     beside = [
         loop.node
         for loop in script.loops
-        if (loop.train or loop.kind == "epoch")
-        and script.index.scope(loop.node) is scope
+        if index.scope(loop.node) is scope and (loop.train or loop.kind == "epoch")
     ]
-    if not beside or any(end_of(node) > call.lineno for node in beside):
+    if not isinstance(target, ast.Name) or not beside or script.loops_around(call):
         return False
-    behind = (c for c in script.index.all(ast.Call) if c.lineno > call.lineno)
-    return not any(
-        loop.function is function
-        for later in behind
-        if script.index.scope(later) is scope
-        for function in script.resolver.calls.callees(later)
-        for loop in script.of(function).training_loops
-    )
+    if any(end_of(node) > call.lineno for node in beside):
+        return False
+    todo = [
+        c
+        for c in index.all(ast.Call)
+        if c.lineno > end_of(statement) and index.scope(c) is scope
+    ]
+    seen: set[ast.AST] = set()
+    for later in todo:
+        functions = script.resolver.calls.callees(later)
+        given = [*later.args, *(k.value for k in later.keywords)]
+        if last_name(later) == "backward":
+            return False
+        if not functions and any(dotted(value) == target.id for value in given):
+            return False
+        for function in functions:
+            if function not in seen and len(seen) < MAX_FUNCTIONS:
+                seen.add(function)
+                todo += script.index.home(function).calls_below(function)
+    return len(seen) < MAX_FUNCTIONS
 
 
 def end_of(node: ast.stmt) -> int:

@@ -45,7 +45,8 @@ _LINKS = frozenset(
 _NUMBERS = itertools.count(1)
 # How a file may have names that no line of it binds, and those that it always has.
 _MAKES_NAMES = re.compile(
-    r"\b(globals|exec)\s*\(|\bvars\s*\(\s*\)|\bmodules\[|%(pylab|run|load|store)\b"
+    r"\b(globals|exec)\s*\(|\bvars\s*\((\s*\)|.*__name__)|\bmodules\[|"
+    r"(\bmodules\b.*|__main__)\.__dict__|%(pylab|run|load|store)\b"
 )
 _GIVEN = frozenset(
     [*dir(builtins), *"__file__ __path__ __class__ display get_ipython".split()]

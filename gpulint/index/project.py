@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpulint.index.build import FileIndex, build_index, number_of
-from gpulint.index.consulted import Consulted, Entry, standing
+from gpulint.index.consulted import MODULE, PACKAGE, Consulted, Entry, standing
 from gpulint.index.importable import importable
 from gpulint.index.module_search import ModuleSearch
 from gpulint.index.settings_file import Dialect, parse_settings, read_settings
@@ -250,6 +250,10 @@ class Project:
     def stands(self, folder: Path, name: str, how: int) -> bool:
         found = self._entry(folder, name)
         return isinstance(found, int) and bool(found & how)
+
+    def has_module(self, folder: Path, name: str) -> bool:
+        """Whether a folder holds a module or a package of a name."""
+        return self.stands(folder, name, MODULE | PACKAGE)
 
     def _entry(self, folder: Path, name: str) -> int | str:
         entry = (folder, name)

@@ -46,11 +46,13 @@ def is_given_beside(
     for path in project.mentioning("instantiate("):
         index = project.index(path)
         for call in index.calls_by_name.get("instantiate", ()) if index else ():
-            given = {keyword.arg for keyword in call.keywords}
-            if not given.isdisjoint({parameter, None}) and call.args:
-                asked = _last_of(call.args[0])
-                if asked is None or asked in named:
-                    return True
+            given = {keyword.arg: keyword.value for keyword in call.keywords}
+            if given.keys().isdisjoint({parameter, None}):
+                continue
+            settings = call.args[0] if call.args else given.get("config")
+            asked = _last_of(settings) if settings is not None else None
+            if asked is None or asked in named or not project.having_keys([asked]):
+                return True  # the key of other settings is another object's
     return False
 
 
@@ -71,7 +73,8 @@ def _last_of(settings: ast.expr) -> str | None:
     if isinstance(settings, ast.Attribute):
         return settings.attr
     key = settings.slice if isinstance(settings, ast.Subscript) else None
-    return str(key.value) if isinstance(key, ast.Constant) else None
+    written = key.value if isinstance(key, ast.Constant) else None
+    return written if isinstance(written, str) else None
 
 
 def target_mappings(project: Project, owner_qualified_name: str) -> list[ast.Dict]:

@@ -42,18 +42,39 @@ def counts_rounds(script: Script, test: ast.expr) -> bool:
 
 
 def is_due(script: Script, test: ast.expr) -> bool:
-    """`due = step % 50 == 0` before `if due:`; surely not in every step."""
-    parts = test.values if isinstance(test, ast.BoolOp) else [test]
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
-        return all(is_due(script, part) for part in parts)
-    return any(
-        isinstance(d.value, (ast.Compare, ast.BoolOp))
-        and any(_compares_count(node) for node in walk(d.value))
-        for part in parts
-        if isinstance(part, ast.Name)
-        for d in script.definitions(part)
-        if d.kind == "assign" and not d.path
+    """`due = step % 50 == 0` before `if due:`; surely not in every step.
+
+    Perhaps also in the last: `due = step % 50 == 0 or step == steps - 1`.
+    """
+    if isinstance(test, ast.BoolOp):
+        whether = all if isinstance(test.op, ast.Or) else any
+        return whether(is_due(script, part) for part in test.values)
+    made = script.definitions(test) if isinstance(test, ast.Name) else ()
+    values = [d.value for d in made if d.kind == "assign" and not d.path]
+    return len(values) == len(made) > 0 and all(
+        value is not None and _is_seldom(value) for value in values
     )
+
+
+def _is_seldom(value: ast.expr) -> bool:
+    """`step % n == 0`, alone or beside equations that hold once."""
+    if isinstance(value, ast.BoolOp):
+        parts = value.values
+        if isinstance(value.op, ast.And):
+            return any(map(_is_seldom, parts))
+        return any(map(_is_seldom, parts)) and all(map(_is_equation, parts))
+    left = value.left if isinstance(value, ast.Compare) else None
+    return (
+        _is_equation(value)
+        and isinstance(left, ast.BinOp)
+        and isinstance(left.op, ast.Mod)
+        and not any(isinstance(n, (ast.Call, ast.Subscript)) for n in walk(left.left))
+        and "rank" not in ast.dump(left.left)
+    )
+
+
+def _is_equation(node: ast.expr) -> bool:
+    return isinstance(node, ast.Compare) and [type(o) for o in node.ops] == [ast.Eq]
 
 
 def _is_made_of_count(script: Script, node: ast.Name) -> bool:

@@ -40,13 +40,17 @@ def _enters_no_grad(index: FileIndex, block: ast.With, node: ast.AST) -> bool:
 
 
 def disables_grad(index: FileIndex, node: ast.expr) -> bool:
-    """Whether an expression is `no_grad()` or one of its kin."""
+    """Whether an expression is `no_grad()` or one of its kin, or wraps with it."""
+    if _switches_off(index, node):
+        return True
+    return isinstance(node, ast.Name) and _wraps_without_grad(index, node)
+
+
+def _switches_off(index: FileIndex, node: ast.expr) -> bool:
     call = node if isinstance(node, ast.Call) else None
     name = index.qualified(call.func if call else node) or ""
     last = name.rpartition(".")[2]
     if last in ("no_grad", "inference_mode"):
-        return True
-    if call is None and _wraps_without_grad(index, node):
         return True
     if last == "eval_mode" and name.startswith("monai."):
         return True  # which holds `no_grad`
@@ -56,32 +60,30 @@ def disables_grad(index: FileIndex, node: ast.expr) -> bool:
     return any(isinstance(v, ast.Constant) and not v.value for v in values)
 
 
-def _wraps_without_grad(index: FileIndex, decorator: ast.expr) -> bool:
+def _wraps_without_grad(index: FileIndex, decorator: ast.Name) -> bool:
     """Whether a decorator of the project gives back a function without gradients.
 
     `@torch.no_grad()` on the function inside that it returns, or all of that in a
     `with torch.no_grad():`.
     """
-    if not isinstance(decorator, ast.Name):
-        return False
     home, name = index.home(decorator), decorator.id
     found = home.member(home.imports[name]) if name in home.imports else None
     if found is not None and len(found[1]) == 1:
         home, name = found[0], found[1][0]
     made = [f for f in home.functions if f.name == name and f in home.tree.body]
-    if len(made) != 1:
+    stored = [n for n in home.all(ast.Name) if n.id == name]
+    if len(made) != 1 or any(isinstance(n.ctx, ast.Store) for n in stored):
         return False
-    inner = [s for s in made[0].body if isinstance(s, ast.FunctionDef)]
-    returned = made[0].body[-1]
+    inner, returned = (*made[0].body[-2:], None)[:2]
     value = returned.value if isinstance(returned, ast.Return) else None
+    if not isinstance(inner, ast.FunctionDef) or not isinstance(value, ast.Name):
+        return False
+    asked = any(last_name(c) == "enable_grad" for c in home.calls_below(inner))
+    switches = (*inner.decorator_list, *_around_all(inner))
     return (
-        len(inner) == 1
-        and isinstance(value, ast.Name)
-        and value.id == inner[0].name
-        and any(
-            disables_grad(home, switch)
-            for switch in (*inner[0].decorator_list, *_around_all(inner[0]))
-        )
+        value.id == inner.name
+        and not asked
+        and any(_switches_off(home, switch) for switch in switches)
     )
 
 

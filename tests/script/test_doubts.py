@@ -997,6 +997,7 @@ def test_a_file_beside_that_cannot_be_imported(tmp_path: Path) -> None:
         ("raise SystemExit", LOW),
         ("if args.evaluate:\n    exit()", HIGH),
         ("leave()", HIGH),
+        ("def quit(): ...\n\nquit()", HIGH),
     ],
 )
 def test_what_stands_behind_an_end(tmp_path: Path, ends: str, sure: Confidence) -> None:

@@ -23,7 +23,7 @@ from gpulint.script.waiting.drained import (
 )
 from gpulint.script.waiting.reading import READS, waiting_in
 from gpulint.script.waiting.stops import MEASURING, picks_by_values, runs_engine
-from gpulint.script.waiting.timed import is_clock
+from gpulint.script.waiting.timed import starts_measure
 
 if TYPE_CHECKING:
     from gpulint.script.copying.transfers import Transfer
@@ -66,7 +66,7 @@ def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
     works = False  # the device may be at work on more than the copies
     for part in parts[numbers[-1] + 1 :]:
         call = part.node if isinstance(part.node, ast.Call) else None
-        if call is not None and not works and is_clock(script.of(call), call):
+        if call is not None and not works and starts_measure(script, call, loop):
             return runs_with(script, part, last)  # else they count as the model's time
         if call is not None and loop.train and runs_engine(script, call):
             return runs_with(script, part, last)

@@ -123,7 +123,7 @@ def _is_unread(script: Script, call: ast.Call, position: int | None) -> bool:
     scope = its.index.scope(call)
     if not isinstance(name, ast.Name):
         return False
-    if isinstance(scope, ast.Module) and not name.id.startswith("_"):
+    if isinstance(scope, ast.Module) and name.id != "_":
         return False  # others may import it
     reads = [
         node

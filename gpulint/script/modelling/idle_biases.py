@@ -94,19 +94,46 @@ def _in_sequences(script: Script) -> Iterator[IdleBias]:
 def _is_run_by_layers(script: Script, sequence: ast.Call) -> bool:
     """`Masked(nn.Sequential(…))`, of a class that runs one layer after the other.
 
-    What it does between them, such as a mask, sees the biases.
+    What it does between them, such as a mask, sees the biases. Also by a name, or of
+    the class itself that keeps the layers.
     """
-    above = script.index.parent(sequence)
-    owner = (
-        script.resolver.classes.named(above.func)
-        if isinstance(above, ast.Call)
-        else None
-    )
-    return owner is not None and any(
-        isinstance(node, (ast.For, ast.comprehension))
-        and (dotted(node.iter) or "").startswith("self.")
-        for node in walk(owner)
-    )
+    owners = [script.index.owner(sequence)]
+    for node in (sequence, *_reads_of(script, sequence)):
+        above = script.index.parent(node)
+        above = script.index.parent(above) if isinstance(above, ast.keyword) else above
+        if isinstance(above, ast.Call):
+            owners.append(script.resolver.classes.named(above.func))
+    return any(owner is not None and _runs_layers(script, owner) for owner in owners)
+
+
+def _reads_of(script: Script, sequence: ast.Call) -> list[ast.AST]:
+    """Where a name is read that a sequence is given to."""
+    flow = script.resolver.flow(script.index.scope(sequence))
+    made = [d for its in flow.definitions.values() for d in its if d.value is sequence]
+    return [node for definition in made for node in script.uses(definition)]
+
+
+def _runs_layers(script: Script, owner: ast.ClassDef) -> bool:
+    """Whether a module's `forward` calls what it keeps, layer by layer."""
+    forward = script.resolver.classes.methods(owner).get("forward")
+    if forward is None:
+        return False
+    for node in walk(forward):
+        func = node.func if isinstance(node, ast.Call) else None
+        if isinstance(func, ast.Subscript) and _is_kept(func.value):
+            return True
+        if isinstance(node, (ast.For, ast.comprehension)) and any(
+            map(_is_kept, walk(node.iter))
+        ):
+            layers = {n.id for n in walk(node.target) if isinstance(n, ast.Name)}
+            called = (n.func for n in walk(forward) if isinstance(n, ast.Call))
+            if any(isinstance(f, ast.Name) and f.id in layers for f in called):
+                return True
+    return False
+
+
+def _is_kept(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and dotted(node.value) == "self"
 
 
 def _in_argument(script: Script, argument: ast.expr) -> Iterator[IdleBias]:

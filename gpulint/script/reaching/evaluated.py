@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 _LEAVES = (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
-_ENDS = ("exit", "quit", "sys.exit", "os._exit")
+_CELLS = re.compile(r"^# ?%%", re.MULTILINE)
 # Holds in one process of each run.
 _IN_ONE_PROCESS = re.compile(r"(^|\.)is_(local_)?(main|world)_(process|zero)$")
 
@@ -52,25 +52,31 @@ def until_left(block: list[ast.stmt]) -> Iterator[ast.stmt]:
 def is_behind_end(script: Script, node: ast.AST) -> bool:
     """Whether a statement before a place, in a block around it, always ends all.
 
-    `exit()`, `return` or `raise` between it and the start of the block; in a notebook,
-    of the same cell.
+    `exit()`, `return` or `raise` between it and the start of the block; not in a
+    notebook, or a script in cells, each of which may be run alone.
     """
-    if script.source.path.suffix == NOTEBOOK:
+    if script.source.path.suffix == NOTEBOOK or script.source.has(_CELLS):
         return False
     child = node
     for above in script.index.ancestors(node):
         for block in blocks_of(above):
-            if child in block and any(map(_ends, block[: block.index(child)])):
+            before = block[: block.index(child)] if child in block else ()
+            if any(_ends(script, statement) for statement in before):
                 return True
         child = above
     return False
 
 
-def _ends(statement: ast.stmt) -> bool:
+def _ends(script: Script, statement: ast.stmt) -> bool:
     if isinstance(statement, (ast.Return, ast.Raise)):
         return True
     call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and dotted(call.func) in _ENDS
+    if not isinstance(call, ast.Call):
+        return False
+    index = script.index.home(statement)
+    if isinstance(call.func, ast.Name) and call.func.id in ("exit", "quit"):
+        return not script.definitions(call.func) and not index.stars
+    return index.qualified(call.func) in ("sys.exit", "os._exit")
 
 
 def leaves(statement: ast.AST) -> bool:

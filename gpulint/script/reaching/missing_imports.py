@@ -137,6 +137,8 @@ def _imports_nothing(
 ) -> bool:
     """The same; `guess`: also of what only looks as if it had been the project's."""
     if isinstance(statement, ast.Import):
+        if any(_is_part_of_a_package(index, a.name, []) for a in statement.names):
+            return True
         return guess and any(
             _lies_nowhere(index, alias.name)
             or _was_left_out(index, alias.name)
@@ -202,6 +204,10 @@ def _is_part_of_a_package(index: FileIndex, module: str, taken: list[str]) -> bo
     path = index.source.path
     found = index.member(module)
     if found is None or found[0].source.path != path.with_name(f"{module}.py"):
+        return False
+    project = index.project
+    outer = [f for f in path.parents[1:] if project and f.is_relative_to(project.root)]
+    if project is None or any(project.has_module(f, module) for f in outer):
         return False
     origins = (*index.imports.values(), *index.stars)
     if any(origin.partition(".")[0] in ("", path.parent.name) for origin in origins):

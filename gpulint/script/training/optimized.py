@@ -20,6 +20,7 @@ _NEW = frozenset(
     "clone detach repeat mean sum expand new_zeros new_ones new_tensor new_empty "
     "contiguous".split()
 )
+_WEIGHTS = ("weight", "bias")
 _BUFFERS = ("buffers", "named_buffers")
 _GROWS = ("append", "extend", "insert")
 MAX_STEPS = 6
@@ -32,10 +33,19 @@ def searches_lines(script: Script) -> bool:
     few numbers of a list, `LBFGS([temperature])`, trains none.
     """
     return any(
-        not isinstance(script.evaluator.argument(call, "params", 0).direct, ast.List)
+        not _fits_numbers(script.evaluator.argument(call, "params", 0).direct)
         for name, calls in script.index.calls.items()
         if name.endswith("LBFGS")
         for call in calls
+    )
+
+
+def _fits_numbers(given: ast.expr | None) -> bool:
+    """`[self.temperature]`, a list of tensors that are no module's weights."""
+    return isinstance(given, (ast.List, ast.Tuple)) and all(
+        isinstance(item, ast.Name)
+        or (isinstance(item, ast.Attribute) and item.attr not in _WEIGHTS)
+        for item in given.elts
     )
 
 

@@ -98,11 +98,12 @@ def _waits(script: Script, call: ast.Call, made: bool) -> bool:
         return False
     if str(asked).lower() != "multiclass" or not _SUMS.match(kind["kind"]):
         return True
+    usual = {"top_k": 1, "multidim_average": "global"}
+    if any(name in options and not _is(options[name], usual[name]) for name in usual):
+        return False
     ignored = options.get("ignore_index")
     if ignored is not None and not _is(ignored, None):
         return True  # left out by a mask
-    if "top_k" in options or "multidim_average" in options:
-        return False
     averaged = options.get("average")
     if averaged is None:  # of a class by each class, of `Accuracy` all at once
         return kind["task"] is not None
@@ -110,7 +111,7 @@ def _waits(script: Script, call: ast.Call, made: bool) -> bool:
 
 
 def _is(node: ast.expr, constant: object) -> bool:
-    return isinstance(node, ast.Constant) and node.value is constant
+    return isinstance(node, ast.Constant) and node.value == constant
 
 
 def _listed(collection: ast.Call) -> list[ast.Call]:

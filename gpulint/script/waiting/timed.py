@@ -78,6 +78,22 @@ def _is_measured(script: Script, block: list[ast.stmt], at: int) -> bool:
     )
 
 
+def starts_measure(script: Script, call: ast.Call, loop: Loop) -> bool:
+    """`start = time.time()` in a loop that takes `time.time() - start` further down."""
+    above = script.index.parent(call)
+    target = above.targets[0] if isinstance(above, ast.Assign) else None
+    if not is_clock(script, call) or not isinstance(target, ast.Name):
+        return False
+    return any(
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Sub)
+        and isinstance(node.right, ast.Name)
+        and node.right.id == target.id
+        and node.lineno > call.lineno
+        for node in walk(loop.node)
+    )
+
+
 def is_clocked(script: Script, loop: Loop) -> bool:
     """Whether rounds over no batches are timed together, as a benchmark does.
 
