@@ -62,10 +62,13 @@ def _keys_of(project: Project, mapping: ast.Dict) -> Iterator[str]:
     if home is None:
         return
     yield from (home.source.path.stem, home.source.path.parent.name)
+    child: ast.AST = mapping
     for above in home.ancestors(mapping):
-        for key in above.keys if isinstance(above, ast.Dict) else ():
+        if isinstance(above, ast.Dict):
+            key = above.keys[above.values.index(child)]  # type: ignore[arg-type]
             if isinstance(key, ast.Constant):
                 yield str(key.value)
+        child = above
 
 
 def _last_of(settings: ast.expr) -> str | None:
