@@ -44,8 +44,8 @@ Tensors made from data of the script or of different numbers (a list that is mad
 one, as in `torch.tensor([row[0] for row in rows])`, is of low confidence), pinned ones,
 what a function that is no part of training makes once, models that only a demo without
 a loop runs, or a notebook without a trainer or a loop over batches, a package that no
-file outside it names, what stands behind `step % n == 0`, or a name for that (`if
-log_now:`), or in a module or method that all its callers run so, what each epoch makes
+file outside it names, what stands behind `step % n == 0`, or a name that is
+given that, or in a module or method that all its callers run so, what each epoch makes
 for each of an option's values, and what a test lets happen once: `if step == 0:`, or
 `if total is None:` around what sets it; or never, where all callers give the argument
 that is tested, no known one of a `forward` leaves it out, or the test is one of an

@@ -29,16 +29,16 @@ def is_interval(script: Script, test: ast.expr) -> bool:
             return True
         if isinstance(node, ast.Name) and _is_made_of_count(script, node):
             return True
-    return counts_rounds(script, test)
+        if is_remainder(node):
+            return True
+        if isinstance(node, ast.Call) and _is_due_seldom(script, node):
+            return True
+    return False
 
 
-def counts_rounds(script: Script, test: ast.expr) -> bool:
-    """Whether a test counts: `step % n == 0`, or a method that returns such a test."""
-    return any(
-        (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod))
-        or (isinstance(node, ast.Call) and _is_due_seldom(script, node))
-        for node in walk(test)
-    )
+def is_remainder(node: ast.AST) -> bool:
+    """`step % n`."""
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)
 
 
 def is_due(script: Script, test: ast.expr) -> bool:
@@ -63,13 +63,10 @@ def _is_seldom(value: ast.expr) -> bool:
         if isinstance(value.op, ast.And):
             return any(map(_is_seldom, parts))
         return any(map(_is_seldom, parts)) and all(map(_is_equation, parts))
-    left = value.left if isinstance(value, ast.Compare) else None
     return (
         _is_equation(value)
-        and isinstance(left, ast.BinOp)
-        and isinstance(left.op, ast.Mod)
-        and not any(isinstance(n, (ast.Call, ast.Subscript)) for n in walk(left.left))
-        and "rank" not in ast.dump(left.left)
+        and _compares_count(value)
+        and not any(isinstance(n, (ast.Call, ast.Subscript)) for n in walk(value))
     )
 
 
@@ -80,7 +77,7 @@ def _is_equation(node: ast.expr) -> bool:
 def _is_made_of_count(script: Script, node: ast.Name) -> bool:
     """The same of a name somewhere in a test, and of any number made by a count."""
     return any(
-        isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod)
+        is_remainder(part)
         for d in script.definitions(node)
         if d.kind == "assign" and d.value is not None
         for part in walk(d.value)
@@ -106,7 +103,6 @@ def _counts_rounds(node: ast.AST) -> bool:
 def _compares_count(node: ast.AST) -> bool:
     return (
         isinstance(node, ast.Compare)
-        and isinstance(node.left, ast.BinOp)
-        and isinstance(node.left.op, ast.Mod)
-        and "rank" not in ast.dump(node.left.left)
+        and is_remainder(node.left)
+        and "rank" not in ast.dump(node.left)
     )

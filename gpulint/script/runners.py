@@ -12,7 +12,7 @@ from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.branches import all_of, branches_of, in_body
 from gpulint.script.call_modes import may_lead_to
 from gpulint.script.given import is_always_given, is_only_called
-from gpulint.script.intervals import is_due
+from gpulint.script.intervals import is_due, is_remainder
 from gpulint.script.reaching.doubtful import may_never_run
 from gpulint.script.reaching.drawn import holds_seldom
 from gpulint.script.reaching.once import holds_once, is_kept
@@ -133,7 +133,7 @@ class Runners:
         for above in self.index.ancestors(node):
             if isinstance(above, (ast.If, ast.IfExp)) and child is not above.test:
                 taken = in_body(above, child)
-                if _is_modulo(above.test):
+                if any(map(is_remainder, walk(above.test))):
                     return True
                 if taken and is_due(self.script, above.test):
                     return True
@@ -233,10 +233,3 @@ class Runners:
         alone = any(name.startswith("torch.optim.") for name in names)
         test = function.name.startswith("test_")
         return not (alone or test) and any(map(is_backward, calls))
-
-
-def _is_modulo(test: ast.expr) -> bool:
-    """`step % n`."""
-    return any(
-        isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) for n in walk(test)
-    )

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from gpulint.index import Projects
-from gpulint.index.targets import qualified_name, settings_arguments
+from gpulint.index.project import Project
+from gpulint.index.targets import (
+    is_given_beside,
+    qualified_name,
+    settings_arguments,
+)
 from gpulint.index.words import MAX_SETTINGS
 
 
@@ -83,3 +88,24 @@ def test_qualified_name(tmp_path: Path) -> None:
         assert index is not None
         names.append(qualified_name(index, index.classes["Images"]))
     assert names == ["src.data.Images", "pkg.Images"]
+
+
+@pytest.mark.parametrize(
+    "call, given",
+    [
+        ("instantiate(cfg.trainer, pin_memory=True)", True),
+        ("instantiate(config=cfg.trainer, pin_memory=True)", True),
+        ("instantiate(cfg['trainer'], **more)", True),
+        ("instantiate(cfg.trainers[0], pin_memory=True)", True),
+        ("instantiate(settings, pin_memory=True)", True),
+        ("instantiate(cfg.named_elsewhere, pin_memory=True)", True),
+        ("instantiate(cfg.trainer, model=net)", False),
+        ("instantiate(cfg.reader, pin_memory=True)", False),
+    ],
+)
+def test_keywords_beside_settings(tmp_path: Path, call: str, given: bool) -> None:
+    settings = "trainer:\n  _target_: parts.Trainer\nreader:\n  rows: 64\n"
+    (tmp_path / "train.yaml").write_text(settings)
+    (tmp_path / "main.py").write_text(f"from hydra.utils import instantiate\n{call}\n")
+    project = Project(tmp_path, lambda root: sorted(root.rglob("*.py")))
+    assert is_given_beside(project, "parts.Trainer", "pin_memory") is given

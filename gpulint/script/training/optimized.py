@@ -30,13 +30,22 @@ def searches_lines(script: Script) -> bool:
     """Whether L-BFGS, which searches by the last digits of losses, trains a model.
 
     In the rounding of shorter formats it soon finds no descent, and stops. What fits a
-    few numbers of a list, `LBFGS([temperature])`, trains none.
+    few numbers of a list beside another optimizer, `LBFGS([temperature])`, trains none.
     """
-    return any(
-        not _fits_numbers(script.evaluator.argument(call, "params", 0).direct)
+    made = [
+        (name, call)
         for name, calls in script.index.calls.items()
-        if name.endswith("LBFGS")
+        if name.startswith("torch.optim.") or name.endswith("LBFGS")
         for call in calls
+        if last_name(call)[:1].isupper()
+    ]
+    searching = [call for name, call in made if name.endswith("LBFGS")]
+    return bool(searching) and (
+        len(searching) == len(made)
+        or not all(
+            _fits_numbers(script.evaluator.argument(call, "params", 0).direct)
+            for call in searching
+        )
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gpulint.index.walk import FUNCTIONS, dotted, walk
 from gpulint.script.environments import imports_environments
+from gpulint.script.intervals import is_remainder
 from gpulint.script.reaching.started import trains_on_gpu
 
 if TYPE_CHECKING:
@@ -135,13 +136,9 @@ def _is_main_rank(test: ast.expr) -> bool:
 def _is_interval(test: ast.expr) -> bool:
     """`step % n == 0`, perhaps on one rank only."""
     parts = test.values if isinstance(test, ast.BoolOp) else [test]
-    counted = [any(map(_is_modulo, walk(p))) for p in parts]
+    counted = [any(map(is_remainder, walk(p))) for p in parts]
     ranks = map(_is_main_rank, parts)
     return any(counted) and all(map(any, zip(counted, ranks, strict=True)))
-
-
-def _is_modulo(node: ast.AST) -> bool:
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)
 
 
 def _has_reason(script: Script, call: ast.Call) -> bool:

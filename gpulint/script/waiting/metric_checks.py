@@ -18,6 +18,7 @@ from gpulint.index.build import last_name
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
+_NAMED = ("torchmetrics", "lightning.metrics")
 _RUN = ("update", "forward")
 _MOVES = ("to", "cuda")
 _COLLECTION = "MetricCollection"
@@ -44,8 +45,11 @@ def reads_values(script: Script, node: ast.AST) -> bool:
     """`accuracy(logits, labels)` of torchmetrics, which waits for its arguments."""
     if not isinstance(node, ast.Call) or not (node.args or node.keywords):
         return False
+    if not any(map(script.mentions, _NAMED)):
+        return False
     its = script.of(node)
-    if _waits(script, node, made=False):
+    whole = any(isinstance(a, ast.Call) and last_name(a) == "argmax" for a in node.args)
+    if _waits(script, node, made=False, whole=whole):
         return _is_there(its, node)
     held = node.func
     if isinstance(held, ast.Attribute) and held.attr in _RUN:
@@ -53,7 +57,10 @@ def reads_values(script: Script, node: ast.AST) -> bool:
     made = [_unmoved(origin.call) for origin in its.resolver.origins(held)]
     return (
         bool(made)
-        and all(call is not None and _waits(script, call, made=True) for call in made)
+        and all(
+            call is not None and _waits(script, call, made=True, whole=whole)
+            for call in made
+        )
         and _is_there(its, node)
     )
 
@@ -72,14 +79,18 @@ def _is_there(script: Script, call: ast.Call) -> bool:
     return any(script.where(value) & ~on_host for value in given)
 
 
-def _waits(script: Script, call: ast.Call, made: bool) -> bool:
-    """Whether a call of a function waits, or what it makes does when it is called."""
+def _waits(script: Script, call: ast.Call, made: bool, whole: bool) -> bool:
+    """Whether a call of a function waits, or what it makes does when it is called.
+
+    `whole`: predictions are whole numbers, whose values are looked at as those of
+    labels are.
+    """
     name = script.of(call).index.qualified(call.func) or ""
     if _PACKAGES.match(name) is None or made == (".functional." in name):
         return False
     last = last_name(call) or ""
     if last == _COLLECTION:
-        return any(_waits(script, its, made) for its in _listed(call))
+        return any(_waits(script, its, made, whole) for its in _listed(call))
     if _PIXELS.match(last):
         return True
     kind = _OF_CLASSES.match(last)
@@ -97,6 +108,8 @@ def _waits(script: Script, call: ast.Call, made: bool) -> bool:
     if checked is not None and not _is(checked, True):
         return False
     if str(asked).lower() != "multiclass" or not _SUMS.match(kind["kind"]):
+        return True
+    if whole:
         return True
     usual = {"top_k": 1, "multidim_average": "global"}
     if any(name in options and not _is(options[name], usual[name]) for name in usual):
