@@ -36,6 +36,7 @@ PACKAGES = {
     "mindspore-ascend": "mindspore",
     "mindspore-cpu": "mindspore",
     "mindspore-gpu": "mindspore",
+    "numpy": "numpy",
     "python": "python",
 }
 _ANY = "|".join(sorted(PACKAGES, key=len, reverse=True)).replace("-", "[-_]")

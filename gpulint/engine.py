@@ -20,7 +20,7 @@ from gpulint.finding import (
 )
 from gpulint.index import SETTINGS, FileIndex, Project, Projects, build_index
 from gpulint.registry import find_rule
-from gpulint.releases import FIRST_TORCH, TORCH, Range, for_python
+from gpulint.releases import FIRST_TORCH, TORCH, Range, for_numpy, for_python
 from gpulint.rule import Present, Rule
 from gpulint.source import (
     FRAMEWORKS,
@@ -186,8 +186,11 @@ def _run(
     releases = {TORCH: torch, **dict(options.packages)}
     releases |= {n: its for n, its in source.installed.items() if n not in options.said}
     torch = releases.pop(TORCH)
+    if "python" not in options.said:
+        python, numpy = (releases.get(name, Range()) for name in ("python", "numpy"))
+        releases["python"] = for_numpy(python, numpy)
     if TORCH not in options.said:
-        torch = for_python(torch, releases.get("python", Range()))
+        torch = for_python(torch, releases["python"])
     script = Script(
         source,
         index,

@@ -21,6 +21,16 @@ _LAST_FOR_PYTHON = {
     (3, 8): (2, 4),
     (3, 9): (2, 8),
 }
+# The last Python that NumPy was built for, up to each of these releases; PyPI's files.
+_PYTHON_OF_NUMPY = (
+    ((1, 16), (3, 7)),
+    ((1, 18), (3, 8)),
+    ((1, 20), (3, 9)),
+    ((1, 22), (3, 10)),
+    ((1, 25), (3, 11)),
+    ((2, 0), (3, 12)),
+    ((2, 2), (3, 13)),
+)
 
 _LOWER_OPERATORS = ("==", "===", "~=", ">=", ">")
 _SHORT = re.compile(
@@ -52,6 +62,23 @@ class Declared:
     row: int
     highest: Version | None = field(default=None, compare=False)
     here: Version | None = field(default=None, compare=False)
+
+
+def for_numpy(python: Range, numpy: Range) -> Range:
+    """The Pythons of a project that its newest NumPy was built for.
+
+    Unchanged where none of them is allowed: the two are of different environments.
+    """
+    newest_numpy = numpy.highest
+    if newest_numpy is None:
+        return python
+    fitting = (last for upto, last in _PYTHON_OF_NUMPY if newest_numpy <= upto)
+    last = next(fitting, None)
+    if last is None or (python.highest is not None and python.highest <= last):
+        return python
+    if python.lowest is not None and python.lowest > last:
+        return python
+    return Range(python.lowest, last)
 
 
 def for_python(torch: Range, python: Range) -> Range:

@@ -43,12 +43,14 @@ without `pin_memory`.
 ## When not
 Copies to the host, models and other things moved once, batches that a framework moves,
 batches made from lists and arrays in the loop, or of those samples that a condition
-holds for (their memory is not pinned), loaders that are not pinned and that GPU202
-leaves so. Batches of loaders that are told a device (`BucketIterator.splits(…,
-device=device)`), of timm's `create_loader` with its prefetcher, of objects whose
-`__iter__` moves something to the device, of DGL graphs, those of a class whose own `to`
-does not take the option, and parts of a dict all of whose values were moved and put
-back before. Slices of one tensor that are moved one by one are GPU101.
+holds for, single samples of a dataset (`x[None]`), casts to a type of the host
+(`x.type(torch.FloatTensor)`), as their memory is not pinned, loaders that are not
+pinned and that GPU202 leaves so. Batches of loaders that are told a device
+(`BucketIterator.splits(…, device=device)`), of timm's `create_loader` with its
+prefetcher, of objects whose `__iter__` moves something to the device, of DGL graphs,
+those of a class whose own `to` does not take the option, and parts of a dict all of
+whose values were moved and put back before. Slices of one tensor that are moved one by
+one are GPU101.
 
 Of low confidence: parts with gaps (`x[:, 3:]`), which PyTorch lays out anew in ordinary
 memory before it copies them, loaders without workers that are not pinned, as the

@@ -26,11 +26,11 @@ and call it under `if __name__ == "__main__":` at the end of the file.
 Loaders whose number of workers is not known, or that have none and want none. One that
 would load sooner with some, or that `runtime.loader_kwargs` decides for, is of low
 confidence: without a guard it goes on alone there; so it is in a project that allows no
-torch from 2.9 on, whose Python forks on Linux, and where an import or a call shows that
-none of these runs it. Datasets that hold a lambda or a local definition, which cannot
-be sent to such workers at all. Scripts that choose themselves how processes start;
-files with the cells of a notebook; files that only define functions, or call them under
-the guard.
+Python from 3.14 on, no torch from 2.9 or no NumPy from 2.3, whose Python forks on
+Linux, and where an import or a call shows that no such torch runs it. Datasets that
+hold a lambda or a local definition, which cannot be sent to such workers at all.
+Scripts that choose themselves how processes start; files with the cells of a notebook;
+files that only define functions, or call them under the guard.
 
 ## Source
 Python documentation, `multiprocessing`, "Safe importing of main module" and "Contexts
@@ -50,7 +50,8 @@ from gpulint.script.loading.serial import gains_by_workers
 from gpulint.script.loading.unguarded import has_workers, unguarded_pass
 from gpulint.script.reaching.old_torch import runs_only_before
 
-FORKSERVER = (2, 9)  # the first torch for Python 3.14
+FORKSERVER_PYTHON = (3, 14)
+FORKSERVER = (2, 9)  # the first torch for it
 
 
 class UnguardedMain(Rule):
@@ -88,7 +89,9 @@ class UnguardedMain(Rule):
                 "workers need a main guard where they import the script (Windows, "
                 "macOS, Python 3.14 on Linux): without one, this loader loads alone"
             )
-        forks = runs_only_before(script, FORKSERVER)
+        python = script.releases("python").highest
+        forks = python is not None and python < FORKSERVER_PYTHON
+        forks |= runs_only_before(script, FORKSERVER)
         return self.finding(
             script,
             loader.call.func,

@@ -57,7 +57,8 @@ model. A wrapper that only loads or saves weights, is asked for its devices, or 
 transform. Where the same file has `DistributedDataParallel`, this may be the way for
 machines without a launcher, and where all known commands for its programs say
 `CUDA_VISIBLE_DEVICES=0` or the like it is a plain call: notes of low confidence. So is
-a wrapper that is made behind the training, for a last pass.
+a wrapper that is made behind the training, for a last pass, and one of a class that is
+called a loss and has no layers.
 
 ## Source
 PyTorch documentation, `torch.nn.DataParallel`: "It is recommended to use
@@ -80,7 +81,7 @@ from gpulint.script import Script
 from gpulint.script.branches import branches_of
 from gpulint.script.copying.named_cards import leaves_one_card
 from gpulint.script.loading.worker_state import main_guard
-from gpulint.script.modelling.frozen import has_no_weights
+from gpulint.script.modelling.frozen import has_no_weights, is_loss_without_layers
 from gpulint.script.neighbours import programs, run_alone, run_together, used_by
 from gpulint.script.reaching.commands import name_one_card
 
@@ -121,6 +122,8 @@ class DataParallel(Rule):
             if call.args and is_light(script, call.args[0]):
                 continue
             sure = not also and not follows_training(script, call)
+            if call.args and is_loss_without_layers(script, call.args[0]):
+                sure = False
             yield self.finding(
                 script,
                 call.func,

@@ -48,6 +48,7 @@ _MAKES_NAMES = re.compile(
     r"\b(globals|exec)\s*\(|\bvars\s*\((\s*\)|.*__name__)|\bmodules\[|"
     r"(\bmodules\b.*|__main__)\.__dict__|%(pylab|run|load|store)\b"
 )
+_MAKING = "globals exec vars modules __main__ %pylab %run %load %store".split()  # first
 _GIVEN = frozenset(
     [*dir(builtins), *"__file__ __path__ __class__ display get_ipython".split()]
 )
@@ -264,7 +265,8 @@ class FileIndex:
     @cached_property
     def makes_names(self) -> bool:
         """Whether code binds names out of sight: `exec`, `%run`."""
-        return self.source.has(_MAKES_NAMES)
+        text = self.source.text
+        return any(part in text for part in _MAKING) and self.source.has(_MAKES_NAMES)
 
     @cached_property
     def unbound_names(self) -> frozenset[str]:

@@ -46,6 +46,7 @@ class Calls:
         self.resolver = resolver
         self.index = resolver.index
         self._callees: dict[ast.Call, tuple[Function, ...]] = {}
+        self._open: set[ast.AST] = set()  # calls and functions that are being asked for
         self.reached: dict[Function, tuple[Function, ...]] = {}  # by what one runs
         chosen = only or {}
         self.only = frozenset(chosen)
@@ -61,7 +62,11 @@ class Calls:
         if call not in self._callees:
             self._callees[call] = ()  # a cycle adds nothing
             if self._may_be_own(call):
+                self._open.add(call)
                 self._callees[call] = tuple(self._find_callees(call))
+                self._open.discard(call)
+        elif call in self._open:
+            self.resolver.kept.cut()
         return self._callees[call]
 
     def _may_be_own(self, call: ast.Call) -> bool:
@@ -185,12 +190,16 @@ class Calls:
         """The calls that are found, and whether those of too many files are not."""
         if function not in self._callers:
             self._callers[function] = ([], False)  # a cycle adds nothing
+            self._open.add(function)
             home = self.index.home(function)
             others = self._importers(home, function)
             found = list(self._callers_in(home, function))
             for other in self.beside(home, others or ()):
                 found += self._callers_in(other, function)
             self._callers[function] = (found, others is None)
+            self._open.discard(function)
+        elif function in self._open:
+            self.resolver.kept.cut()
         return self._callers[function]
 
     def beside(self, home: FileIndex, others: Iterable[FileIndex]) -> list[FileIndex]:

@@ -31,13 +31,17 @@ _CLASS_KEYWORDS = ("default_factory", "factory", "config_class")
 class Classes:
     """The classes that a resolver's names and calls lead to, of all files.
 
-    Each answer is computed once.
+    Each answer is computed once, as far as it is whole.
     """
 
     def __init__(self, resolver: Resolver) -> None:
         self.resolver = resolver
         self.index = resolver.index
         self._members: dict[tuple[ast.ClassDef, str], list[Definition]] = {}
+        self._open: set[tuple[ast.ClassDef, str]] = set()  # being found
+        self._named: dict[ast.expr, ast.ClassDef | None] = {}
+        self._classes: dict[ast.expr, tuple[list[ast.ClassDef], bool]] = {}
+        self._bases: dict[ast.ClassDef, list[ast.ClassDef]] = {}
         self._busy: set[ast.expr] = set()
 
     def of(self, node: ast.expr) -> list[ast.ClassDef]:
@@ -51,6 +55,11 @@ class Classes:
 
     def _reached(self, node: ast.expr) -> tuple[list[ast.ClassDef], bool]:
         """The classes of an object, and whether each of its origins has one."""
+        return self.resolver.kept.answer(
+            self._classes, node, lambda: self._find_reached(node)
+        )
+
+    def _find_reached(self, node: ast.expr) -> tuple[list[ast.ClassDef], bool]:
         if isinstance(node, ast.Name):
             scope: Scope = self.index.scope(node)
             while not isinstance(scope, ast.Module):
@@ -121,6 +130,7 @@ class Classes:
     def _classes_before(self, call: ast.Call, node: ast.expr) -> list[ast.ClassDef]:
         """Classes of what `x = x.to(device)` is called on; none round a loop."""
         if call in self._busy:
+            self.resolver.kept.cut()
             return []
         self._busy.add(call)
         its = self.of(node)
@@ -208,7 +218,13 @@ class Classes:
         if head not in home.imports and not (star and head not in home.bound_names):
             return None
         if callee in self._busy:
+            self.resolver.kept.cut()
             return None  # `layers = layers.chosen()`, of an imported name
+        return self.resolver.kept.answer(
+            self._named, callee, lambda: self._find_named(callee)
+        )
+
+    def _find_named(self, callee: ast.expr) -> ast.ClassDef | None:
         self._busy.add(callee)
         try:
             found = set(self.resolver.named(callee))
@@ -219,6 +235,11 @@ class Classes:
 
     def bases(self, owner: ast.ClassDef) -> list[ast.ClassDef]:
         """The class and its base classes in this project, nearest first."""
+        return self.resolver.kept.answer(
+            self._bases, owner, lambda: self._find_bases(owner)
+        )
+
+    def _find_bases(self, owner: ast.ClassDef) -> list[ast.ClassDef]:
         order: list[ast.ClassDef] = []
         todo = [owner]
         while todo:
@@ -264,8 +285,12 @@ class Classes:
                         found += its.get(f"{own}.{name}", ())
             if self.is_record(owner):
                 self._members[key] = found
+                self._open.add(key)
                 found += self._given_fields(owner, name)
+                self._open.discard(key)
             self._members[key] = found
+        elif key in self._open:
+            self.resolver.kept.cut()
         return self._members[key]
 
 

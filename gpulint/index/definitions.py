@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index.build import FileIndex, Scope
 from gpulint.index.flow import Definition, Flow
+from gpulint.index.kept import Kept
 from gpulint.index.walk import dotted
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 class Definitions:
     """Leads from one file's names to what binds them, through what it imports.
 
-    Each answer is computed once. Nodes may be those of any file of the project.
+    Each answer is computed once, as far as it is whole. Nodes may be those of any file
+    of the project.
     """
 
     classes: Classes
@@ -30,6 +32,10 @@ class Definitions:
         self._flows: dict[Scope, Flow] = {}
         self._self_names: dict[ast.AST, str | None] = {}
         self._of_self: dict[tuple[Scope, str], tuple[Definition, ...]] = {}
+        self._of_others: dict[ast.Attribute, tuple[Definition, ...]] = {}
+        self._free: dict[tuple[Scope, str], tuple[Definition, ...]] = {}
+        self.kept = Kept()
+        self._open: set[tuple[Scope, str] | Definition] = set()  # being asked for
         self._finals: dict[Definition, tuple[Definition, ...]] = {}
 
     def flow(self, scope: Scope) -> Flow:
@@ -55,7 +61,10 @@ class Definitions:
                         found += tuple(its)
             return found
         if isinstance(node, ast.Name):
-            return tuple(self._outer_definitions(node.id, scope))
+            key = (scope, node.id)
+            if key not in self._free:
+                self._free[key] = tuple(self._outer_definitions(node.id, scope))
+            return self._free[key]
         if isinstance(node, ast.Attribute):
             return self._of_attribute(node, scope)
         return ()
@@ -67,11 +76,17 @@ class Definitions:
         if not isinstance(node.value, ast.Name) or (
             node.value.id != self.self_name(scope)
         ):
-            return tuple(self._attribute_definitions(node))
+            return self.kept.answer(
+                self._of_others, node, lambda: tuple(self._attribute_definitions(node))
+            )
         key = (scope, node.attr)
         if key not in self._of_self:  # `self.x` is the same all over a method
             self._of_self[key] = ()  # a cycle adds nothing
+            self._open.add(key)
             self._of_self[key] = tuple(self._attribute_definitions(node))
+            self._open.discard(key)
+        elif key in self._open:
+            self.kept.cut()
         return self._of_self[key]
 
     def _outer_definitions(self, name: str, scope: Scope) -> Iterator[Definition]:
@@ -149,8 +164,12 @@ class Definitions:
             return (definition,)
         if definition not in self._finals:
             self._finals[definition] = (definition,)  # a cycle leads nowhere
+            self._open.add(definition)
             its = dict.fromkeys(self._reached(definition, set()))
             self._finals[definition] = tuple(its) or (definition,)
+            self._open.discard(definition)
+        elif definition in self._open:
+            self.kept.cut()
         return self._finals[definition]
 
     def named(self, node: ast.AST) -> list[ast.AST]:

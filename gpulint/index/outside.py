@@ -45,6 +45,7 @@ class Outside:
         self._given: dict[FileIndex, list[tuple[str | None, Written]]] = {}
         self._strangers: dict[FileIndex, list[Handed]] = {}
         self._subclasses: dict[ast.ClassDef, list[ast.ClassDef]] = {}
+        self._open: set[ast.ClassDef] = set()  # of which they are being found
         self._handed: dict[Function, bool] = {}
         self._users: dict[tuple[ast.ClassDef, str], list[FileIndex]] = {}
         self._depth = 0  # of questions for what `setattr` is given
@@ -200,6 +201,7 @@ class Outside:
         project; few of these are followed, one for another.
         """
         if self._depth >= MAX_DEPTH:
+            self.resolver.kept.cut()
             return None
         self._depth += 1
         try:
@@ -220,6 +222,7 @@ class Outside:
         """Classes that derive from one, here and in files that import it."""
         if owner not in self._subclasses:
             self._subclasses[owner] = []  # a cycle adds nothing
+            self._open.add(owner)
             home = self.index.home(owner)
             users = [home]
             if home.project is not None:
@@ -232,6 +235,9 @@ class Outside:
                 and other is not owner
                 and owner in self.resolver.classes.bases(other)
             ]
+            self._open.discard(owner)
+        elif owner in self._open:
+            self.resolver.kept.cut()
         return self._subclasses[owner]
 
     def descendants(self, owner: ast.ClassDef) -> Iterator[ast.ClassDef]:

@@ -42,6 +42,21 @@ Search = tuple[str, ...]
 Files = frozenset[Path]
 
 
+def has_word(text: str, word: str) -> bool:
+    """Whether a word stands in a text, and not as a part of another.
+
+    As ten times as slow a pattern finds it, which tries each place of the text.
+    """
+    start = text.find(word)
+    while start >= 0:
+        end = start + len(word)
+        around = (text[max(start - 1, 0) : start], text[end : end + 1])
+        if not any(map(_WORD.match, around)):
+            return True
+        start = text.find(word, end)
+    return False
+
+
 class Words:
     """Answers searches with sets of files.
 
@@ -94,8 +109,7 @@ class Words:
             case ("mentions" | "written", part):
                 return part in (self._read(path) or "")
             case ("says", word):
-                text = self._read(path) or ""
-                return word in text and bool(re.search(rf"\b{word}\b", text))
+                return has_word(self._read(path) or "", word)
             case ("targets", name):
                 return any(its_target(name, t) for t in self.of(path, "targets"))
             case ("keys", *keys):

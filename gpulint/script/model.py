@@ -50,6 +50,7 @@ from gpulint.script.training.backpropagated import Backpropagated
 from gpulint.source import Source, node_span
 
 if TYPE_CHECKING:
+    from gpulint.script.modelling.network import Network
     from gpulint.script.rewriting.compiler import Compiler
 
 FRAMEWORKS = {
@@ -105,6 +106,7 @@ class Script:
         self._receivers: dict[FileIndex, tuple[FileIndex, ...]] = {}
         self.changed_names: dict[FileIndex, dict[str, list[ast.AST]]] = {}
         self.raising: dict[tuple[ast.stmt, int, bool], bool] = {}  # `failures` asks
+        self.networks: dict[ast.AST, Network] = {}  # by what makes them
 
     def of(self, node: ast.AST) -> Script:
         """The script model of the file in which a node stands: this one or another."""
@@ -132,7 +134,7 @@ class Script:
         other.tensors.assumed = self.tensors.assumed
         other.devices = other.tensors.devices
         other.modules = other.tensors.modules
-        other.raising = {}
+        other.raising, other.networks = {}, {}
         return other
 
     def releases(self, package: str) -> Range:

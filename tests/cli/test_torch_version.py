@@ -8,6 +8,7 @@ import pytest
 
 from gpulint.dependencies import find_torch_version, find_versions, forget
 from gpulint.engine import Options, check_source
+from gpulint.finding import Confidence
 from gpulint.registry import find_rule
 from gpulint.releases import (
     ANY_MINOR,
@@ -15,12 +16,14 @@ from gpulint.releases import (
     Declared,
     Range,
     allowed,
+    for_numpy,
     for_python,
     lower_bound,
 )
-from gpulint.source import Source
+from gpulint.source import Source, read_source
 
 ATTENTION = Path("fixtures/gpu505_handwritten_attention/bad.py")
+UNGUARDED = Path("fixtures/gpu210_unguarded_main/bad.py")
 SUMS = """
 import torch
 
@@ -454,6 +457,54 @@ def test_the_last_torch_of_a_python(
     """An old Python is a bound on torch, unless the two do not go together."""
     its = for_python(torch, Range(None, python))
     assert (its.lowest, its.highest) == (torch.lowest, found)
+
+
+@pytest.mark.parametrize(
+    "numpy, python, found",
+    [
+        ((1, 21), Range(), (3, 10)),
+        ((1, 14), Range(), (3, 7)),
+        ((1, 26), Range((3, 9)), (3, 12)),
+        ((1, 26), Range(None, (3, 8)), (3, 8)),
+        ((1, 16), Range((3, 9)), None),
+        ((2, 3), Range(), None),
+        (None, Range((3, 9)), None),
+    ],
+)
+def test_the_last_python_of_a_numpy(
+    numpy: tuple[int, int] | None, python: Range, found: tuple[int, int] | None
+) -> None:
+    """As above, of the Python that an old NumPy was built for."""
+    its = for_numpy(python, Range(None, numpy))
+    assert (its.lowest, its.highest) == (python.lowest, found)
+
+
+def test_a_pinned_numpy_bounds_the_torch(tmp_path: Path) -> None:
+    """Unless somebody says which Python it is."""
+    rules = (find_rule("GPU505"),)
+    source = Source(tmp_path / "model.py", ATTENTION.read_text(encoding="utf-8"))
+    old = Options(rules, packages=(("numpy", Range((1, 16), (1, 16))),))
+    assert not check_source(source, old).findings
+    said = (*old.packages, ("python", Range((3, 12), (3, 12))))
+    new = old._replace(packages=said, said=frozenset({"python"}))
+    assert len(check_source(source, new).findings) == 1
+
+
+@pytest.mark.parametrize(
+    "package, release, confidence",
+    [
+        ("numpy", (1, 21), Confidence.LOW),
+        ("python", (3, 13), Confidence.LOW),
+        ("numpy", (2, 3), Confidence.HIGH),
+        ("python", (3, 14), Confidence.HIGH),
+    ],
+)
+def test_a_python_that_forks_its_workers(
+    package: str, release: tuple[int, int], confidence: Confidence
+) -> None:
+    source = read_source(UNGUARDED)
+    its = Options((find_rule("GPU210"),), packages=((package, Range(None, release)),))
+    assert [f.confidence for f in check_source(source, its).findings] == [confidence]
 
 
 def test_advice_that_no_torch_of_the_python_can_follow(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.index.words import Words
+from gpulint.index.words import Words, has_word
 
 
 def of(text: str, role: str) -> frozenset[str]:
@@ -49,3 +49,19 @@ def test_modules_that_a_text_takes_from() -> None:
         "from net import fit\nfrom a.b import c\n  from d import e\nfrom .f import g\n"
     )
     assert of(text, "takes") == {"net"}
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("import train", True),
+        ("python train.py", True),
+        ("trainer, training and retrain", False),
+        ("trainer of a train", True),
+        ("a_train", False),
+        ("train", True),
+        ("", False),
+    ],
+)
+def test_words_of_a_text(text: str, found: bool) -> None:
+    assert has_word(text, "train") is found

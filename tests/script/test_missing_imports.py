@@ -202,3 +202,62 @@ def test_a_package_that_is_required_may_be_another(tmp_path: Path) -> None:
     files["tools/__init__.py"] = "start = print\n"
     assert confidences(tmp_path, README | files)[13] is LOW
     assert confidences(tmp_path, {"requirements.txt": "tools\n"})[13] is HIGH
+
+
+@pytest.mark.parametrize(
+    "files, sure",
+    [
+        ({"nets/__init__.py": "from . import small, large\n"}, LOW),
+        ({"nets/__init__.py": "from nets import small, large\n"}, LOW),
+        ({"nets/__init__.py": "import nets.large\n"}, LOW),
+        ({"nets/__init__.py": "from . import small\n"}, HIGH),
+        ({}, HIGH),
+    ],
+    ids=["by points", "by name", "whole", "without it", "no package"],
+)
+def test_a_package_whose_init_lacks_something(
+    tmp_path: Path, files: dict[str, str], sure: Confidence
+) -> None:
+    """Who imports a module of it runs that first."""
+    given = {
+        "engine.py": f"from nets.small import Net\n{LOOP}",
+        "main.py": MAIN,
+        "nets/small.py": "class Net:\n    pass\n",
+        "nets/large.py": "from nets.small import Gone\n",
+    }
+    assert confidences(tmp_path, README | given | files)[12] is sure
+
+
+@pytest.mark.parametrize(
+    "files, sure",
+    [
+        ({}, LOW),
+        ({"test.py": MAIN}, HIGH),
+        ({"center_loss.py": "loss = None\n"}, HIGH),
+        ({"look.ipynb": '{"cells": [], "note": "engine"}'}, HIGH),
+        ({"pick.py": "import importlib\nimportlib.import_module(name)\n"}, HIGH),
+        ({"setup.py": "from setuptools import setup\nsetup(packages=[])\n"}, HIGH),
+    ],
+    ids=["none", "another", "there", "a notebook", "by names", "for others"],
+)
+def test_programs_none_of_which_starts(
+    tmp_path: Path, files: dict[str, str], sure: Confidence
+) -> None:
+    """What they import does something when it is imported, so it is no mere part."""
+    given = {
+        "engine.py": f"print('engine')\n{LOOP}",
+        "main.py": f"import center_loss\n{MAIN}",
+    }
+    assert confidences(tmp_path, README | given | files)[12] is sure
+
+
+@pytest.mark.parametrize(
+    "files, sure",
+    [({}, LOW), ({"old/lib/utils.py": ""}, HIGH), ({".gitmodules": ""}, HIGH)],
+    ids=["nowhere", "elsewhere", "a submodule"],
+)
+def test_a_folder_that_is_ignored_by_git(
+    tmp_path: Path, files: dict[str, str], sure: Confidence
+) -> None:
+    given = {"engine.py": f"import lib.utils\n{LOOP}", "main.py": MAIN}
+    assert confidences(tmp_path, README | given | files)[12] is sure

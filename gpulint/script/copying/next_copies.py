@@ -11,6 +11,7 @@ from gpulint.index import Function, Target, Where
 from gpulint.index.walk import walk
 from gpulint.script.copying.creations import creation
 from gpulint.script.every_step import EveryStep, Part
+from gpulint.script.loading.pageable import made
 from gpulint.script.reaching.evaluated import evaluated_in
 from gpulint.script.reads import SHARES
 from gpulint.script.training.evaluation import called_module
@@ -41,7 +42,9 @@ _DETECTOR = re.compile(
     r"torchvision\.models\.detection\.(\w+\.)?"
     r"(\w*(rcnn|retinanet|ssd|ssdlite|fcos)\w*_\w+|\w*(RCNN|RetinaNet|SSD|FCOS))$"
 )
-_SETS = frozenset("to cuda train requires_grad_ load_state_dict apply".split())
+_SETS = frozenset(
+    "to cuda train requires_grad_ load_state_dict apply append extend".split()
+)
 
 
 def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
@@ -329,9 +332,12 @@ def _copies(script: Script, call: ast.Call) -> bool:
     its = script.of(call)
     if its.where(move.receiver) != Where.HOST or creation(its, move.receiver):
         return False
-    made = move.receiver if isinstance(move.receiver, ast.Call) else None
-    if made is not None and made.args and its.index.qualified(made.func) in _OF_LISTS:
+    source = move.receiver
+    func = source.func if isinstance(source, ast.Call) and source.args else None
+    if func is not None and its.index.qualified(func) in _OF_LISTS:
         return True  # `torch.tensor(batch["labels"]).to(device)`
+    if made(its, source):
+        return True  # `x.type(torch.FloatTensor).to(device)`
     names = (n for n in walk(move.receiver) if isinstance(n, ast.Name))
     return all(its.batches.loop_of(name) is None for name in names)
 

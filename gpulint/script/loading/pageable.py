@@ -20,24 +20,42 @@ _MAKES_HOST = frozenset(
     for n in "from_numpy tensor as_tensor stack cat concat zeros ones full empty rand "
     "randn randint arange".split()
 )
-HOST_TYPE = re.compile(r"torch\.\w*Tensor$")
+_HOST_TYPE = re.compile(r"torch\.\w*Tensor$")
 _PARTS = frozenset("split chunk unbind iterrows itertuples items".split())
 
 
 def made_by_hand(script: Script, source: ast.expr, loop: Loop) -> bool:
     """Whether a tensor lies in ordinary memory that no loader could pin.
 
-    Made from an array in the loop, or the loop iterates a list, an array or a
-    generator of this file.
+    Made from an array in the loop, or the loop iterates a list, an array, a generator
+    of this file, or the samples of a dataset.
     """
-    return made(script, source) or _iterates_by_hand(script, loop)
+    if made(script, source) or _iterates_by_hand(script, loop):
+        return True
+    return not loop.loaders and _is_made_a_batch(source)
+
+
+def _is_made_a_batch(source: ast.expr) -> bool:
+    """`sample["image"][None]`, `image.unsqueeze(0)`: of what is no batch yet."""
+    if isinstance(source, ast.Subscript):
+        cut = source.slice
+        first = cut.elts[0] if isinstance(cut, ast.Tuple) and cut.elts else cut
+        new = isinstance(first, ast.Constant) and first.value is None
+        return new or _is_made_a_batch(source.value)
+    func = source.func if isinstance(source, ast.Call) else None
+    if not isinstance(source, ast.Call) or not isinstance(func, ast.Attribute):
+        return False
+    axes = [getattr(axis, "value", None) for axis in source.args]
+    return (func.attr == "unsqueeze" and axes == [0]) or _is_made_a_batch(func.value)
 
 
 def made(script: Script, node: ast.expr, depth: int = 0) -> bool:
-    """Whether a tensor is made on the host, from an array or a list."""
+    """Whether a tensor is made on the host, from an array or a list, or by a cast."""
     if isinstance(node, ast.Call):
+        if casts_to_host_type(script, node):
+            return True
         name = script.index.qualified(node.func) or ""
-        if name in _MAKES_HOST or name.startswith("numpy.") or HOST_TYPE.match(name):
+        if name in _MAKES_HOST or name.startswith("numpy.") or _HOST_TYPE.match(name):
             return True
         if name == "torch.autograd.Variable" and node.args:
             return made(script, node.args[0], depth)
@@ -49,6 +67,15 @@ def made(script: Script, node: ast.expr, depth: int = 0) -> bool:
     if isinstance(node, ast.Name) and depth < 6:
         return any(_defined(script, d, depth) for d in script.definitions(node))
     return False
+
+
+def casts_to_host_type(script: Script, call: ast.Call) -> bool:
+    """`x.type(torch.FloatTensor)`: who writes that has a tensor of another type."""
+    func = call.func
+    if not isinstance(func, ast.Attribute) or func.attr != "type":
+        return False
+    name = script.index.qualified(call.args[0]) if len(call.args) == 1 else None
+    return _HOST_TYPE.match(name or "") is not None
 
 
 def sends_made(script: Script, loop: Loop) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Target
 from gpulint.index.walk import compares_values, dotted, walk
-from gpulint.script.loading.pageable import HOST_TYPE, made
+from gpulint.script.loading.pageable import casts_to_host_type, made
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -289,11 +289,8 @@ def _is_filtered(script: Script, node: ast.AST) -> bool:
 
 
 def _casts(script: Script, node: ast.AST) -> bool:
-    """`x.type(torch.FloatTensor)` of a batch: who writes that has another type."""
-    if not isinstance(node, ast.Call) or len(node.args) != 1:
+    """`x.type(torch.FloatTensor)` of a batch."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
-    func = node.func
-    if not isinstance(func, ast.Attribute) or func.attr != "type":
-        return False
-    host = HOST_TYPE.match(script.index.qualified(node.args[0]) or "")
-    return host is not None and script.batches.loop_of(func.value) is not None
+    whole = script.batches.loop_of(node.func.value)
+    return whole is not None and casts_to_host_type(script, node)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Function
 from gpulint.index.walk import dotted, walk
 from gpulint.script.modelling.models import makers
-from gpulint.script.modelling.network import Network
+from gpulint.script.modelling.network import Network, network
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -30,7 +30,7 @@ def networks_of(script: Script, forward: ast.Call) -> tuple[Network, ...]:
     known = [call for call in made if call is not None]
     if len(known) < len(made):
         return ()
-    return tuple(Network(script, call) for call in known)
+    return tuple(network(script, call) for call in known)
 
 
 def made_as(network: Network) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Function
 from gpulint.index.build import last_name
 from gpulint.index.walk import dotted, walk, walk_scope
+from gpulint.script.modelling.network import network
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -19,6 +20,7 @@ _ACTIVATION = re.compile(
     r"^torch\.nn\.((Log)?Soft(max|min|plus)(2d)?|LogSigmoid|Sigmoid|Tanh|(Leaky)?ReLU6?|"
     r"GELU|SiLU|ELU|Identity|Flatten|Upsample|\w*(Max|Avg)Pool[123]d|CosineSimilarity)$"
 )
+_WITHOUT = re.compile(r"^torch\.nn\.(Module$|\w*Loss\d*d?$|functional\.)")
 _READ_FROZEN = (
     "torch.nn.Embedding.from_pretrained",
     "torch.nn.EmbeddingBag.from_pretrained",
@@ -132,6 +134,27 @@ def has_no_weights(script: Script, model: ast.expr) -> bool:
         return True
     owners = script.resolver.classes.of(model)
     return bool(owners) and all(_is_weightless(script, owner) for owner in owners)
+
+
+def is_loss_without_layers(script: Script, model: ast.expr) -> bool:
+    """Whether a module is of a class that is called a loss, and nothing in it a layer.
+
+    What it takes from other packages, such as a renderer, has hardly any weights.
+    """
+    owners = script.resolver.classes.of(model)
+    return bool(owners) and all(
+        owner.name.endswith("Loss")
+        and not any(map(_names_weights, network(script, owner).names))
+        for owner in owners
+    )
+
+
+def _names_weights(name: str) -> bool:
+    """`torch.nn.Linear`, not `torch.nn.MSELoss` nor `torch.nn.functional.relu`."""
+    if name.rpartition(".")[2] in _REGISTERS:
+        return True
+    weightless = _ACTIVATION.match(name) or _WITHOUT.match(name)
+    return name.startswith(_OF_WEIGHTS) and weightless is None
 
 
 def _is_activation(script: Script, model: ast.expr) -> bool:

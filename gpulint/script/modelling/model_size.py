@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gpulint.script.modelling.flattened import flattened_side
 from gpulint.script.modelling.layer_sizes import Size, largest, made_by, total
 from gpulint.script.modelling.models import makers
-from gpulint.script.modelling.network import Network
+from gpulint.script.modelling.network import network
 from gpulint.script.modelling.step_inputs import (
     largest_side,
     most_positions,
@@ -145,7 +145,7 @@ def _parts(
         if held is None or (held in given and not apart) or not _is_model(script, held):
             continue
         size = made_by(script, held, 1)
-        if size is not None or not seen or Network(script, held).is_surely_large:
+        if size is not None or not seen or network(script, held).is_surely_large:
             yield size
 
 

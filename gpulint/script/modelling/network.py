@@ -119,6 +119,13 @@ def _is_one_token(call: ast.Call) -> bool:
     return isinstance(func.value, ast.Call) and len(sizes) == 3 and sizes[:2] == [1, 1]
 
 
+def network(script: Script, made: ast.Call | ast.ClassDef) -> Network:
+    """The model that a call or a class makes, with what was found of it before."""
+    if made not in script.networks:
+        script.networks[made] = Network(script, made)
+    return script.networks[made]
+
+
 class Network:
     """One model: what makes it, a call or a class, and all that this runs."""
 

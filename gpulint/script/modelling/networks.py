@@ -20,6 +20,7 @@ from gpulint.script.modelling.network import (
     OF_LARGE,
     Network,
     is_product,
+    network,
 )
 from gpulint.script.neighbours import run_together
 from gpulint.script.numerics.hazards import is_gram
@@ -114,7 +115,7 @@ def casts_itself(script: Script) -> bool:
 def may_run_cudnn(script: Script) -> bool:
     """Whether a model that is trained may run what cuDNN is asked for."""
     made = constructors(script)
-    networks = [Network(script, call) for call in made if call is not None]
+    networks = [network(script, call) for call in made if call is not None]
     return len(networks) < max(len(made), 1) or any(n.may_run_cudnn for n in networks)
 
 
@@ -122,7 +123,7 @@ def are_seen(script: Script) -> bool:
     """Whether some layer of each model that is trained is known, or its origin."""
     made = constructors(script)
     return bool(made) and all(
-        call is not None and Network(script, call).is_seen for call in made
+        call is not None and network(script, call).is_seen for call in made
     )
 
 
@@ -157,7 +158,7 @@ def takes_large(script: Script) -> bool:
 def attends(script: Script) -> bool:
     """Whether a program takes a model made of attention from a package."""
     made = [m for model in trained_models(script) for m in makers(script, model)]
-    known = (Network(script, call) for call in made if call is not None)
+    known = (network(script, call) for call in made if call is not None)
     return any(n.is_of_attention for n in known) or _takes_one(script, (ATTENTION,))
 
 
@@ -192,14 +193,14 @@ def _is_one(
     unknown = not models
     for model in models:
         made = list(dict.fromkeys(makers(script, model)))
-        known = [Network(script, call) for call in made if call is not None]
+        known = [network(script, call) for call in made if call is not None]
         if _likely(known, question, of_all):
             return True
         if not known or None in made or not all(n.is_seen for n in known):
             unknown = True
     if not unknown:
         return False
-    own = [Network(script, owner) for owner in own_networks(script)]
+    own = [network(script, owner) for owner in own_networks(script)]
     return _likely(own, question, of_all) or _takes_one(script, kinds)
 
 
@@ -227,8 +228,17 @@ def _takes_one(script: Script, kinds: tuple[re.Pattern[str], ...]) -> bool:
     return False
 
 
-def own_networks(script: Script) -> Iterator[ast.ClassDef]:
+def own_networks(script: Script) -> list[ast.ClassDef]:
     """The networks of a program's files, whole ones: not what others are made of."""
+    project, tree = script.index.project, script.index.tree
+
+    def found() -> list[ast.ClassDef]:
+        return list(_whole_networks(script))
+
+    return project.remembered("own networks", tree, found) if project else found()
+
+
+def _whole_networks(script: Script) -> Iterator[ast.ClassDef]:
     modules = [
         owner
         for index in run_together(script)

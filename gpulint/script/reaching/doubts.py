@@ -26,9 +26,10 @@ from gpulint.script.reaching.evaluated import is_behind_end
 from gpulint.script.reaching.excluded import is_excluded
 from gpulint.script.reaching.failures import fails, fails_around
 from gpulint.script.reaching.kept_unread import is_never_asked
-from gpulint.script.reaching.missing_imports import cannot_start
 from gpulint.script.reaching.old_torch import needs_older_torch
 from gpulint.script.reaching.remainders import never_meet
+from gpulint.script.reaching.set_aside import is_set_aside
+from gpulint.script.reaching.startable import cannot_start, no_program_starts
 from gpulint.script.reaching.unimported import is_imported_by_none
 from gpulint.script.reaching.unused import is_only_imported, reads_of
 from gpulint.script.training.trials import trains_little
@@ -57,7 +58,11 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
     each step where that holds for its backward passes, its model is not moved, or a few
     steps are all.
     """
-    if _is_spared(script, node, MAX_CALLS) or cannot_start(script.index):
+    if _is_spared(script, node, MAX_CALLS):
+        return True
+    if cannot_start(script.index) or no_program_starts(script):
+        return True
+    if is_set_aside(script):
         return True
     if _is_for_other_chips(script) or needs_older_torch(script) or _hides_gpus(script):
         return True

@@ -34,13 +34,19 @@ def builds_only_until(index: FileIndex) -> tuple[int, int] | None:
     project = index.project
     if project is None:
         return None
+    setups = filter(None, map(project.index, project.mentioning("setup(")))
     found = [
         last
-        for setup in map(project.index, project.mentioning("setup("))
-        if setup is not None and any(_is_imported(index, n) for n in _names(setup))
+        for setup in setups
+        if any(_is_imported(index, name) for name in _built_by(project, setup))
         for last in _limits(project, setup.source.path.parent)
     ]
     return min(found, default=None)
+
+
+def _built_by(project: Project, setup: FileIndex) -> tuple[str, ...]:
+    """The names of the extensions of a `setup.py`; each file of a project asks."""
+    return project.remembered("builds", setup.tree, lambda: tuple(_names(setup)))
 
 
 def _names(setup: FileIndex) -> Iterator[str]:

@@ -1,17 +1,16 @@
-"""Files that cannot be imported: their own project lacks what they ask it for."""
+"""Imports of what a project of their own lacks."""
 
 from __future__ import annotations
 
 import ast
 import re
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
 from gpulint.index.module_search import is_run
 from gpulint.index.paths import adds_known_folders
-from gpulint.script.neighbours import MAX_FILES
+from gpulint.index.words import has_word
 from gpulint.script.reaching.implicit_imports import ADDS_FOLDERS
 from gpulint.torch_prose import has_prose, prose, text_of
 
@@ -41,70 +40,13 @@ _PLAIN_WORDS = frozenset(
     "test tool tools train training transform transforms triplet unet util utilities "
     "utility utils vgg vis visualization".split()
 )
-MAX_IMPORTS = 3  # from a file to one that it imports, and so on
 LEAST_WORDS = 3  # of the name that a module and its class have
 _WORD = re.compile(r"[A-Z][a-z0-9]*")
 MAX_STARS = 3  # modules from which one takes all names, and these in turn
 
 
-def cannot_start(index: FileIndex) -> bool:
-    """Whether a file, or one of the project that it imports, lacks what it imports."""
-    project = index.project
-    if project is None:
-        return False
-    return project.remembered("cannot start", index.tree, lambda: _lacks_any(index))
-
-
-def _lacks_any(index: FileIndex) -> bool:
-    folder = index.source.path.parent
-    depths = {index: 0}
-    for its in (found := [index]):
-        beside = depths[its] < 2 and its.source.path.parent == folder
-        if _cannot_be_imported(its, guess=beside):
-            return True
-        more = depths[its] < MAX_IMPORTS and len(depths) < MAX_FILES
-        for imported in _imported_by(its) if more else ():
-            if len(depths) >= MAX_FILES:
-                break  # each that is asked for is read
-            if imported not in depths:
-                depths[imported] = depths[its] + 1
-                found.append(imported)
-    return False
-
-
-def _imported_by(index: FileIndex) -> Iterator[FileIndex]:
-    """The files of the project from which a file takes names whenever it starts."""
-    for statement in index.tree.body:
-        if isinstance(statement, ast.ImportFrom):
-            found = index.member(_module_of(statement))
-            if found is not None:
-                yield found[0]
-
-
-def _module_of(statement: ast.ImportFrom) -> str:
+def module_of(statement: ast.ImportFrom) -> str:
     return f"{'.' * statement.level}{statement.module or ''}"
-
-
-def _cannot_be_imported(index: FileIndex, guess: bool) -> bool:
-    """Whether a file imports what its project's own package or module does not have.
-
-    `guess`: also what only looks as if it had been the project's.
-    """
-    return index.project is not None and any(
-        _imports_nothing(index, statement, guess) for statement in _needed(index)
-    )
-
-
-def _needed(index: FileIndex) -> Iterator[ast.Import | ast.ImportFrom]:
-    """The imports without which a file stops, also by an error of its own."""
-    both = (ast.Import, ast.ImportFrom)
-    for statement in index.tree.body:
-        if isinstance(statement, both):
-            yield statement
-        elif isinstance(statement, ast.Try) and all(
-            isinstance(handler.body[-1], ast.Raise) for handler in statement.handlers
-        ):
-            yield from (s for s in statement.body if isinstance(s, both))
 
 
 def is_missing(index: FileIndex, statement: ast.ImportFrom) -> bool:
@@ -114,7 +56,7 @@ def is_missing(index: FileIndex, statement: ast.ImportFrom) -> bool:
         return False
 
     def found() -> bool:
-        return _imports_nothing(index, statement, guess=True)
+        return imports_nothing(index, statement, guess=True)
 
     return project.remembered("is missing", statement, found)
 
@@ -132,10 +74,13 @@ def lacks(index: FileIndex, name: str) -> bool:
     return bool(rest) and _is_missing(index, name, written=True)
 
 
-def _imports_nothing(
+def imports_nothing(
     index: FileIndex, statement: ast.Import | ast.ImportFrom, guess: bool
 ) -> bool:
-    """The same; `guess`: also of what only looks as if it had been the project's."""
+    """Whether an import asks the project's own package or module for what it lacks.
+
+    `guess`: also of what only looks as if it had been the project's.
+    """
     if isinstance(statement, ast.Import):
         if any(_is_part_of_a_package(index, a.name, []) for a in statement.names):
             return True
@@ -145,7 +90,7 @@ def _imports_nothing(
             or _lies_elsewhere(index, alias.name)
             for alias in statement.names
         )
-    module = _module_of(statement)
+    module = module_of(statement)
     taken = [alias.name for alias in statement.names]
     modules = index.project.modules if index.project is not None else None
     if modules is not None and modules.plainly_binds(index, module, taken):
@@ -300,7 +245,9 @@ def _was_left_out(index: FileIndex, module: str) -> bool:
     have names of their own. Not where the file, or a submodule, adds other folders.
     """
     project, head = index.project, module.partition(".")[0]
-    if project is None or not set(head.split("_")) <= _PLAIN_WORDS:
+    if project is None:
+        return False
+    if head not in _FOLDERS and not set(head.split("_")) <= _PLAIN_WORDS:
         return False
     if index.source.has(ADDS_FOLDERS) or index.owns(module):
         return False
@@ -308,8 +255,9 @@ def _was_left_out(index: FileIndex, module: str) -> bool:
         return False
     if not has_prose(project.root) or project.in_folder(project.root, ".gitmodules*"):
         return False
-    named = any(head in (path.stem, *path.parts) for path in project.files)
-    return not named and not _is_required(index, head)
+    below = (p for p in project.files if p.is_relative_to(project.root))
+    parts = ((p.stem, *p.relative_to(project.root).parts) for p in below)
+    return not any(head in its for its in parts) and not _is_required(index, head)
 
 
 def _lies_elsewhere(index: FileIndex, module: str) -> bool:
@@ -342,8 +290,8 @@ def _names_folders(index: FileIndex, project: Project) -> bool:
 
 def _looks_around(index: FileIndex, project: Project) -> bool:
     """Whether a file may look in other folders: itself, or what has its name."""
-    stem = re.compile(rf"\b{re.escape(index.source.path.stem)}\b")
-    if any(map(stem.search, project.texts("sys.path"))):
+    stem = index.source.path.stem
+    if any(has_word(text, stem) for text in project.texts("sys.path")):
         return True
     return index.source.has(ADDS_FOLDERS) or _is_told_of_folders(index, project)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpulint.index import Project
+from gpulint.index.words import has_word
 from gpulint.torch_prose import text_of
 
 if TYPE_CHECKING:
@@ -35,17 +36,16 @@ def is_offered(script: Script, name: str | None = None) -> bool:
     if project is None or not project.files or not project.is_read:
         return True
     path, root = script.source.path, project.root
-    parts = [
-        f"{re.escape(path.stem)}|{re.escape(path.parent.name)}",
-        re.escape(name or ""),
-    ]
-    named = [re.compile(rf"\b({part})\b") for part in parts if part]
+    named = [(path.stem, path.parent.name), *([(name,)] if name else [])]
     return (
         path.stem == "hubconf"
         or is_packaged(script)
         or any(
             project.is_file(notebook)
-            and all(its.search(text_of(notebook)) for its in named)
+            and all(
+                any(has_word(text_of(notebook), word) for word in words)
+                for words in named
+            )
             for notebook in notebooks_in(project, {root, path.parent})
         )
     )
@@ -70,8 +70,7 @@ def is_packaged(script: Script) -> bool:
         return False  # for programs of the project alone
     if _is_in_package(project, folder):
         return True
-    named = re.compile(rf"\b{re.escape(first)}\b")
-    return any("find_namespace" in text and named.search(text) for text in texts)
+    return any("find_namespace" in text and has_word(text, first) for text in texts)
 
 
 def _is_in_package(project: Project, folder: Path) -> bool:

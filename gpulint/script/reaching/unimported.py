@@ -11,11 +11,12 @@ from gpulint.index import FileIndex, Project
 from gpulint.index.module_search import is_main_guard, is_run, only_says
 from gpulint.index.targets import qualified_name
 from gpulint.index.walk import dotted
+from gpulint.index.words import has_word
 from gpulint.script.by_name import Kept
 from gpulint.script.neighbours import MAX_FILES, does_import, programs
 from gpulint.script.reaching.looked_up import looks_for_modules, part_of
-from gpulint.script.reaching.missing_imports import cannot_start
 from gpulint.script.reaching.offered import is_offered
+from gpulint.script.reaching.startable import cannot_start
 from gpulint.script.reaching.unused import MAX_USES, is_program
 from gpulint.source import FRAMEWORKS
 from gpulint.torch_prose import prose, text_of
@@ -126,11 +127,10 @@ def _may_name(user: FileIndex, home: FileIndex) -> bool:
     """
     project, path = user.project, home.source.path
     assert project is not None
-    stem = re.escape(path.stem)
-    if re.search(rf"\b{stem}\.py\b", user.source.text):
+    if has_word(user.source.text, f"{path.stem}.py"):
         return True
     parts = {part_of(project, path), part_of(project, user.source.path), None}
-    quoted = re.search(rf"['\"/]{stem}['\"]", user.source.text)
+    quoted = re.search(rf"['\"/]{re.escape(path.stem)}['\"]", user.source.text)
     if quoted and len(parts) < 3:  # else of another part of the repository
         return True
     for origin in (*user.imports.values(), *user.stars):

@@ -14,6 +14,7 @@ from gpulint.index.command_line import PARSES
 from gpulint.index.module_search import is_run
 from gpulint.index.targets import qualified_name
 from gpulint.index.walk import dotted, walk_scope
+from gpulint.index.words import has_word
 from gpulint.script.by_name import (
     Kept,
     chooses_among_its_own,
@@ -296,9 +297,8 @@ def _notebooks_leave_out(project: Project, home: FileIndex, kept: Kept) -> bool:
     importing = [text for text in texts if imports.search(text)]
     lines = home.source.text.splitlines()
     del lines[kept.lineno - 1 : kept.end_lineno]
-    named = re.compile(rf"\b{kept.name}\b")
     return bool(importing) and not any(
-        named.search(text) for text in (*importing, "\n".join(lines))
+        has_word(text, kept.name) for text in (*importing, "\n".join(lines))
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index.build import last_name
 from gpulint.script.modelling.models import constructors
-from gpulint.script.modelling.network import Network
+from gpulint.script.modelling.network import Network, network
 from gpulint.script.samples.datasets import IN_MEMORY, Work
 from gpulint.script.samples.picture_sizes import PICTURES, known_side
 from gpulint.script.samples.sample_size import numbers_of_sample
@@ -119,7 +119,7 @@ def _in_memory(script: Script) -> Samples | None:
     calls = constructors(script)
     if not calls or None in calls:
         return None
-    networks = [Network(script, call) for call in calls if call is not None]
+    networks = [network(script, call) for call in calls if call is not None]
     if not all(n.is_seen and _takes_little(n) for n in networks):
         return None
     return Samples("samples that lie in memory", SMALL)

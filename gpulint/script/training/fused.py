@@ -170,15 +170,15 @@ def _fused(
 ) -> Rewrite | str:
     """`fused=` tied to the device of the weights, or why it must not be added."""
     for index in run_together(script):
-        text = index.source.text
-        wraps = _WRAPS.search(text)
+        source = index.source
+        wraps = _WRAPS.search(source.text) if source.has(_WRAPS) else None
         if wraps is not None:
             return f"`{wraps[0]}` may wrap the optimizer"
-        if _COMPLEX.search(text):
+        if source.has(_COMPLEX):
             return "complex weights have no fused update"
-        if _QUANTIZED.search(text):
+        if source.has(_QUANTIZED):
             return "the weights may be quantized"
-        if _SPARSE.search(text):
+        if source.has(_SPARSE):
             return "sparse gradients have no fused update"
     if _resumes_with_scaler(script):
         return "a checkpoint of the optimizer as it is would stop a gradient scaler"
@@ -203,9 +203,9 @@ def _resumes_with_scaler(script: Script) -> bool:
     `scaler.step` raises. Without mixed precision a scaler may come with it (GPU301).
     """
     files = run_together(script)
-    if not any(_RESUMES.search(index.source.text) for index in files):
+    if not any(index.source.has(_RESUMES) for index in files):
         return False
-    scales = any(_SCALES.search(index.source.text) for index in files)
+    scales = any(index.source.has(_SCALES) for index in files)
     return scales or script.precision.amp is None
 
 

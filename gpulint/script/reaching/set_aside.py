@@ -1,0 +1,25 @@
+"""Files in a folder of a project that holds other people's code, or what is left."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+# Programs of other projects, most of which nobody starts in this one, and old ones.
+_FOLDER = re.compile(
+    r"_?(third[-_]?party|3rd[-_]?party|external(s|_?libs?)?|submodules?|vendor(ed)?"
+    r"|old|legacy|deprecated|archived?|backups?|bak|obsolete|unused|attic)",
+    re.IGNORECASE,
+)
+
+
+def is_set_aside(script: Script) -> bool:
+    """Whether a file lies in such a folder, by the folder's name."""
+    path, project = script.source.path, script.index.project
+    if project is None or not path.is_relative_to(project.root):
+        return False
+    folders = path.relative_to(project.root).parts[:-1]
+    return any(map(_FOLDER.fullmatch, folders))
