@@ -172,6 +172,26 @@ def _project(source: Source, options: Options) -> Project | None:
     return options.projects.enter(source.path) if named and options.projects else None
 
 
+def _allowed(
+    source: Source, options: Options
+) -> tuple[Range, tuple[tuple[str, Range], ...]]:
+    """The releases of torch, and of other packages, that a file may run with.
+
+    Those of the project, in a notebook those that it installs, and what an old Python
+    or NumPy leaves of them, unless the user gives them.
+    """
+    torch = Range(options.torch_version, options.newest_torch)
+    releases = {TORCH: torch, **dict(options.packages)}
+    releases |= {n: its for n, its in source.installed.items() if n not in options.said}
+    torch = releases.pop(TORCH)
+    if "python" not in options.said:
+        python, numpy = (releases.get(name, Range()) for name in ("python", "numpy"))
+        releases["python"] = for_numpy(python, numpy)
+    if TORCH not in options.said:
+        torch = for_python(torch, releases["python"])
+    return torch, tuple(releases.items())
+
+
 def _run(
     source: Source, index: FileIndex, rules: list[Rule], options: Options
 ) -> list[Finding]:
@@ -182,22 +202,14 @@ def _run(
     rules = [r for r in rules if r.needs.in_index(index)]
     if not rules:
         return []
-    torch = Range(options.torch_version, options.newest_torch)
-    releases = {TORCH: torch, **dict(options.packages)}
-    releases |= {n: its for n, its in source.installed.items() if n not in options.said}
-    torch = releases.pop(TORCH)
-    if "python" not in options.said:
-        python, numpy = (releases.get(name, Range()) for name in ("python", "numpy"))
-        releases["python"] = for_numpy(python, numpy)
-    if TORCH not in options.said:
-        torch = for_python(torch, releases["python"])
+    torch, packages = _allowed(source, options)
     script = Script(
         source,
         index,
         torch.lowest,
         newest_torch=torch.highest,
         vendor=options.vendor,
-        packages=tuple(releases.items()),
+        packages=packages,
         protect=options.protect,
     )
     if script.is_test:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Definition, Function, Resolver, Where
 from gpulint.index.walk import dotted, walk_scope
-from gpulint.script.loops import LOADER_NAME, Loop
+from gpulint.script.iterations import LOADER_NAME
+from gpulint.script.loops import Loop
 
 if TYPE_CHECKING:
     from gpulint.script.loading.loaders import Loader

@@ -16,7 +16,8 @@ from gpulint.script.rewriting.edits import Edit, InsertAfter, InsertBefore, Rewr
 from gpulint.script.training.training_step import find_steps, is_loss
 
 if TYPE_CHECKING:
-    from gpulint.script.loops import Loop, LoopNode
+    from gpulint.script.iterations import LoopNode
+    from gpulint.script.loops import Loop
     from gpulint.script.model import Script
 
 _DOUBLE = re.compile(r"(^|\.)(float64|double|DoubleTensor)$")
