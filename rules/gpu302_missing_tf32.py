@@ -44,10 +44,11 @@ run, or under its main guard where others may import it (what they run is not me
 does nothing on CPUs, on MPS and on older GPUs. Results differ in rounding.
 
 Withheld in a file that is only imported, or whose main guard only tries it out, and
-where the script asks for determinism, computes second derivatives, or it or its models
-use linear algebra, cameras and rotations of PyTorch3D or Kornia, complex numbers or
-Fourier transforms: their results may need all 23 bits. So may adaptive solvers
-(`odeint`), which take more and shorter steps where products are rounded.
+where the program asks for determinism, also in a function of another file that it
+calls, computes second derivatives, or it or its models use linear algebra, cameras and
+rotations of PyTorch3D or Kornia, complex numbers or Fourier transforms: their results
+may need all 23 bits. So may adaptive solvers (`odeint`), which take more and shorter
+steps where products are rounded.
 
 ## When not
 Autocast covers the step already, or a switch decides and is not known to be off. The
@@ -139,7 +140,7 @@ from gpulint.script.neighbours import programs
 from gpulint.script.numerics.amp_switches import off_flags
 from gpulint.script.numerics.covered import may_be_mixed
 from gpulint.script.numerics.half import exact_mathematics
-from gpulint.script.numerics.precision import matmul_set_nearby
+from gpulint.script.numerics.precision import matmul_set_nearby, runs_deterministic
 from gpulint.script.reaching.commands import launches_mixed
 from gpulint.script.reaching.old_torch import runs_only_before
 from gpulint.script.reaching.started import (
@@ -304,7 +305,7 @@ def _guard(script: Script) -> str | None:
     """Why the call must not simply be added."""
     if script.precision.second_order:
         return "the script computes second derivatives"
-    if script.precision.deterministic is not None:
+    if runs_deterministic(script):
         return "the script asks for deterministic algorithms"
     models: list[ast.AST] = [made for made in constructors(script) if made is not None]
     models += [part for step in find_steps(script) for part in step.made_of]

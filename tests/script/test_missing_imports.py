@@ -78,7 +78,7 @@ STARTS = "\nif __name__ == '__main__':\n    Trainer().fit(prepare.model, [], Non
     "adds, files, sure",
     [
         (ABOVE, {}, LOW),
-        (ABOVE, {"archive/prepare.py": ""}, HIGH),
+        (ABOVE, {"first/prepare.py": ""}, HIGH),
         (ABOVE, {"requirements.txt": "prepare\n"}, HIGH),
         (f"{ABOVE}\nsys.path.append(sys.argv[1])", {}, HIGH),
         (f"{ABOVE}\nsys.path += sys.argv[1:]", {}, HIGH),
@@ -90,8 +90,8 @@ def test_a_copy_whose_module_stayed_where_it_was(
     tmp_path: Path, adds: str, files: dict[str, str], sure: Confidence
 ) -> None:
     text = COPY.format(adds) + LOOP + STARTS
-    moved = {"engine.py": "", "archive/runs/engine.py": text, "new/prepare.py": ""}
-    found = confidences(tmp_path, README | moved | files, "archive/runs/engine.py")
+    moved = {"engine.py": "", "first/runs/engine.py": text, "new/prepare.py": ""}
+    found = confidences(tmp_path, README | moved | files, "first/runs/engine.py")
     assert found[11 + text.partition("class")[0].count("\n") - 3] is sure
 
 
@@ -137,22 +137,26 @@ def test_a_folder_without_an_init_that_lacks_a_module(
     "files, sure",
     [
         ({}, LOW),
-        ({"old/user.py": "import sys\nsys.path.append('../new')\n"}, LOW),
+        ({"first/user.py": "import sys\nsys.path.append('../new')\n"}, LOW),
         ({"tasks/heat.py": "h = 1\n"}, HIGH),
         ({"src/tasks/heat.py": "h = 1\n"}, HIGH),
-        ({"old/tasks/heat.py": "h = 1\n"}, HIGH),
+        ({"first/tasks/heat.py": "h = 1\n"}, HIGH),
         ({"run.py": "import sys\nsys.path.append('new')\nimport engine\n"}, HIGH),
-        ({"run.sh": "PYTHONPATH=new python old/engine.py\n"}, HIGH),
+        ({"run.sh": "PYTHONPATH=new python first/engine.py\n"}, HIGH),
     ],
     ids=["elsewhere", "added", "above", "in src", "beside", "imported", "by a script"],
 )
 def test_a_module_of_another_folder(
     tmp_path: Path, files: dict[str, str], sure: Confidence
 ) -> None:
-    """`old` and `new` are copies of one program; its `tasks` are not the same."""
+    """`first` and `new` are copies of one program; its `tasks` are not the same."""
     text = f"from tasks.heat import h\n{LOOP}{STARTS}"
-    given = {"old/engine.py": text, "old/tasks/waves.py": "", "new/tasks/heat.py": ""}
-    found = confidences(tmp_path, README | given | files, "old/engine.py")
+    given = {
+        "first/engine.py": text,
+        "first/tasks/waves.py": "",
+        "new/tasks/heat.py": "",
+    }
+    found = confidences(tmp_path, README | given | files, "first/engine.py")
     assert found[12] is sure
 
 

@@ -23,7 +23,8 @@ _AMP = re.compile(
 _MATMUL = re.compile(r"float32_matmul_precision|fp32_precision")
 # Also by a function of MONAI, and one of transformers.
 _DETERMINISTIC = re.compile(
-    r"use_deterministic_algorithms|^deterministic$|^(set|enable_full)_determinis(m$|tic)"
+    r"use_deterministic_algorithms|^deterministic$"
+    r"|^(set|make|enable_full)_determinis(m$|tic)"
 )
 
 
@@ -40,6 +41,30 @@ def matmul_set_nearby(script: Script) -> bool:
         for index in run_together(script)
         if any(word in index.source.text for word in _SETTERS)
     )
+
+
+def runs_deterministic(script: Script) -> bool:
+    """Whether a file of the program asks for deterministic algorithms.
+
+    At its top, or in a function whose name one of them calls: `set_seed(args.seed)`.
+    """
+    if script.precision.deterministic is not None:
+        return True
+    project = script.index.project
+    if project is None or not project.mentions("deterministic"):
+        return False
+    together = run_together(script)
+    for index in together:
+        if "deterministic" not in index.source.text:
+            continue
+        asked = Precision(index, script.evaluator).deterministic
+        function = index.function(asked) if asked is not None else None
+        if function is None and asked is not None:
+            return True
+        name = getattr(function, "name", "")
+        if any(name in other.calls_by_name for other in together):
+            return True
+    return False
 
 
 def names_half(node: ast.AST) -> bool:
