@@ -32,12 +32,13 @@ def train(model, loader, optimizer):
 ## Fix
 `device=` in the factory; methods and casts in between stay. `torch.tensor` fills host
 memory for any device: `torch.full` takes its place where all its numbers are one. Exact
-for `zeros`, `ones`, `full`, `eye` and integer `arange`. `linspace` and a float
-`arange` are computed in another precision on CUDA (numerics); `rand`, `randn`,
-`randint` draw from the device's generator instead of the host's (random): withheld in
-several processes of which each seeds CUDA's generator alone, with one number, and would
-draw there what all others do. A type that `zeros`, `ones` or `empty` is cast to goes
-into the factory as well. Withheld where the copy has comments.
+for `zeros`, `ones`, `full`, `eye` and an `arange` of whole numbers, as is any with one
+argument. `linspace` and other float ones are computed in another precision on CUDA
+(numerics); `rand`, `randn`, `randint` draw from the device's generator instead of the
+host's (random): withheld in several processes of which each seeds CUDA's generator
+alone, with one number, and would draw there what all others do. A type that `zeros`,
+`ones` or `empty` is cast to goes into the factory as well. Withheld where the copy has
+comments.
 
 ## When not
 Tensors made from data of the script or of different numbers (a list that is made for

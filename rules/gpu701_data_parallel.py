@@ -50,15 +50,15 @@ with `module.` in both.
 
 ## When not
 One GPU is named (`device_ids=[0]`, `CUDA_VISIBLE_DEVICES`, the default of the option
-that sets it, in the file or in a program that uses it, or all settings written out),
-for which `DataParallel` is a plain call. Programs that train nothing, or only attack a
-model. A wrapper that only loads or saves weights, is asked for its devices, or whose
-`module` makes all passes, or of a module without weights, or one that is called a
-transform. Where the same file has `DistributedDataParallel`, this may be the way for
-machines without a launcher, and where all known commands for its programs say
-`CUDA_VISIBLE_DEVICES=0` or the like it is a plain call: notes of low confidence. So is
-a wrapper that is made behind the training, for a last pass, and one of a class that is
-called a loss and has no layers.
+that sets it, in the file or in a program that uses it, all settings written out, or
+right before), for which `DataParallel` is a plain call. Programs that train nothing, or
+only attack a model. A wrapper that only loads or saves weights, is asked for its
+devices, or whose `module` makes all passes, or of a module without weights, or one that
+is called a transform. Where the same file has `DistributedDataParallel`, this may be
+the way for machines without a launcher, and where all known commands for its programs
+say `CUDA_VISIBLE_DEVICES=0` or the like it is a plain call: notes of low confidence. So
+is a wrapper that is made behind the training, for a last pass, and one of a class that
+is called a loss and has no layers.
 
 ## Source
 PyTorch documentation, `torch.nn.DataParallel`: "It is recommended to use
@@ -79,7 +79,7 @@ from gpulint.index.walk import dotted
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.branches import branches_of
-from gpulint.script.copying.named_cards import leaves_one_card
+from gpulint.script.copying.named_cards import leaves_one_card, shows_one_card_before
 from gpulint.script.loading.worker_state import main_guard
 from gpulint.script.modelling.frozen import has_no_weights, is_loss_without_layers
 from gpulint.script.neighbours import programs, run_alone, run_together, used_by
@@ -224,7 +224,12 @@ def is_guarded(script: Script, node: ast.AST, depth: int = MAX_CALLS) -> bool:
 
 
 def names_one_card(script: Script, call: ast.Call) -> bool:
-    """`DataParallel(model, device_ids=[0])`: then it only calls the model."""
+    """`DataParallel(model, device_ids=[0])`: then it only calls the model.
+
+    Or the program is shown one GPU alone right before.
+    """
+    if shows_one_card_before(script, call):
+        return True
     given = [k.value for k in call.keywords if k.arg == "device_ids"] + call.args[1:2]
     return any(
         isinstance(origin.node, (ast.List, ast.Tuple)) and len(origin.node.elts) == 1

@@ -105,7 +105,8 @@ class Script:
         self.names = Names(index, vendor)
         self._receivers: dict[FileIndex, tuple[FileIndex, ...]] = {}
         self.changed_names: dict[FileIndex, dict[str, list[ast.AST]]] = {}
-        self.raising: dict[tuple[ast.stmt, int, bool], bool] = {}  # `failures` asks
+        # Whether statements raise, as `failures` found.
+        self.raising: dict[tuple[ast.stmt, int, bool, bool], bool] = {}
         self.networks: dict[ast.AST, Network] = {}  # by what makes them
 
     def of(self, node: ast.AST) -> Script:

@@ -679,3 +679,31 @@ for x in loader:
     packages = (("pyyaml", Range(oldest, None)),) if oldest else ()
     options = Options(select_rules(("GPU106",)), packages=packages)
     assert [f.confidence for f in check_path(path, options).findings] == [sure]
+
+
+@pytest.mark.parametrize(
+    "line, sure",
+    [
+        ("if args.missing:", LOW),
+        ("for width in args.missing:", LOW),
+        ("with open(args.missing) as file:", LOW),
+        ("while make():", LOW),
+        ("if args.width:", HIGH),
+        ("if True:", HIGH),
+    ],
+)
+def test_what_a_block_around_a_place_evaluates_first(
+    tmp_path: Path, line: str, sure: Confidence
+) -> None:
+    """What stands behind the place in the block has not been run before it."""
+    text = OF_OPTIONS.replace(
+        "trainer.fit(model, loader, optimizer)",
+        f"{line}\n    trainer.fit(model, loader, optimizer)\n    make()",
+    )
+    named = "loader = model = optimizer = make_trainer = print\n"
+    files = {
+        "engine.py": LOOP,
+        "main.py": f"from parts import *\n{text}",
+        "parts.py": PARTS + named,
+    }
+    assert confidences(tmp_path, files)[11] is sure

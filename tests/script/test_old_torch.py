@@ -16,6 +16,7 @@ from gpulint.script.numerics.half import has_float32_kernels
 from gpulint.script.reaching.old_torch import needs_older_torch, runs_only_before
 from gpulint.source import Source
 
+THREE = "import torchvision\nif float(torchvision.__version__[:3])"
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
@@ -51,6 +52,9 @@ def test_declared_release(newest: tuple[int, int] | None, old: bool) -> None:
         ("from torchvision.transforms import functional_tensor", True),
         ("import torchaudio\nlength = torchaudio.info(path)[0].length", True),
         ("import torchaudio\nlength = torchaudio.info(path).num_frames", False),
+        (f"{THREE} < 0.7:\n    from torchvision.ops import _new_empty_tensor", True),
+        (f"{THREE} < 0.7:\n    from torchvision.ops import nms", False),
+        (f"{THREE} > 0.7:\n    from torchvision.ops import _new_empty_tensor", False),
         ("spectrum = torch.fft(x, 2)", True),
         ("spectrum = torch.ifft(x, 2)", True),
         ("spectrum = torch.fft.fft(x)", False),

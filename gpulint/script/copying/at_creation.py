@@ -34,6 +34,12 @@ from gpulint.script.rewriting.syntax import (
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
+# Types of which `arange` gives each number rounded once.
+_WIDE = frozenset(
+    f"torch.{n}"
+    for n in "float32 float float64 double int8 uint8 int16 short int32 int int64 "
+    "long".split()
+)
 _SAME_IN_ANY_TYPE = ("zeros", "ones", "empty")
 _DISTRIBUTES = re.compile(
     r"DistributedDataParallel|init_process_group|fully_shard|FullyShardedDataParallel"
@@ -57,9 +63,21 @@ def effect_of(script: Script, made: Creation) -> Effect:
         return Effect.RANDOM
     if made.name in RANGES:
         return Effect.NUMERICS
-    if made.name == "arange" and not all(is_integer(script, a) for a in made.call.args):
+    if made.name == "arange" and not _is_exact_range(script, made.call):
         return Effect.NUMERICS
     return Effect.EXACT
+
+
+def _is_exact_range(script: Script, call: ast.Call) -> bool:
+    """Whether an `arange` is the same on each device: of whole numbers, or 0, 1, 2, …
+
+    In half precision the host adds up steps that it has rounded.
+    """
+    kinds = [k.value for k in call.keywords if k.arg == "dtype"]
+    if not all(script.index.qualified(kind) in _WIDE for kind in kinds):
+        return False
+    counts = len(call.args) == 1 and not isinstance(call.args[0], ast.Starred)
+    return counts or all(is_integer(script, a) for a in call.args)
 
 
 def hindrance(script: Script, move: Move, made: Creation) -> str | None:

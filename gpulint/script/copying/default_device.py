@@ -11,7 +11,7 @@ from gpulint.index import FileIndex, Target
 from gpulint.index.walk import dotted, walk
 from gpulint.script.loading.loaders import POSITIONS
 from gpulint.script.loading.worker_state import main_guard
-from gpulint.script.neighbours import imported, programs
+from gpulint.script.neighbours import imported, programs, run_together
 from gpulint.script.reaching.switches import is_switched_off
 
 if TYPE_CHECKING:
@@ -48,6 +48,21 @@ def gpu_defaults(script: Script) -> Iterator[ast.Call]:
             for other in others
         ):
             yield call
+
+
+def makes_on_gpu(script: Script) -> bool:
+    """Whether new tensors are put on the GPU in a program that a file is a part of.
+
+    Then collating makes labels there: they cannot be pinned, nor made in a worker.
+    """
+    project = script.index.project
+    if project is not None and not project.mentions("set_default_"):
+        return False
+    return any(
+        not index.called_names.isdisjoint((TENSOR_TYPE, DEVICE))
+        and any(gpu_defaults(script.of(index.tree)))
+        for index in run_together(script)
+    )
 
 
 def _is_on_gpu(script: Script, call: ast.Call) -> bool:

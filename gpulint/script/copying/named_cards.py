@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Target, Values
 from gpulint.index.walk import FUNCTIONS, dotted, walk
+from gpulint.script.branches import blocks_of
 from gpulint.script.neighbours import imported, programs, run_together
 
 if TYPE_CHECKING:
@@ -155,6 +156,27 @@ def leaves_one_card(script: Script) -> bool:
         for assigned in index.all(ast.Assign)
         for target in assigned.targets
     )
+
+
+def shows_one_card_before(script: Script, node: ast.AST) -> bool:
+    """`os.environ["CUDA_VISIBLE_DEVICES"] = str(gpus[0])` before, in the same block."""
+    statement = script.index.statement(node)
+    blocks = blocks_of(script.index.parent(statement))
+    block = next((b for b in blocks if statement in b), [statement])
+    return any(
+        isinstance(before, ast.Assign)
+        and any(map(is_visible_devices, before.targets))
+        and _is_one_number(script, before.value)
+        for before in block[: block.index(statement)]
+    )
+
+
+def _is_one_number(script: Script, value: ast.expr) -> bool:
+    """`str(gpus[0])`, or what surely is one number."""
+    text = isinstance(value, ast.Call) and dotted(value.func) == "str"
+    part = value.args[0] if text and len(value.args) == 1 else value  # type: ignore[attr-defined]
+    picked = isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Constant)
+    return (picked and text) or _names_one(script.evaluator.values(value))
 
 
 def is_visible_devices(target: ast.expr) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Origin, Target, Where
 from gpulint.index.walk import FUNCTIONS, dotted, walk
+from gpulint.script.copying.default_device import makes_on_gpu
 from gpulint.script.samples.generated import made_on_device
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def yields_device(script: Script, loader: Loader) -> bool:
         return True
     if made_on_device(script, loader):
         return True
-    if script.index.called_names & _DEFAULT_DEVICE:
+    if script.index.called_names & _DEFAULT_DEVICE or makes_on_gpu(script):
         return True
     for name in ("dataset", "collate_fn"):
         for node in loader.argument(name).nodes:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Resolver, Target, Value
 from gpulint.index.module_search import is_run
 from gpulint.index.walk import walk, walk_scope
+from gpulint.script.copying.default_device import makes_on_gpu
 from gpulint.script.frameworks.trainers import feeds_no_gpu
 from gpulint.script.loading.batches_taken import is_read, taken_once
 from gpulint.script.loading.changes import everywhere
@@ -93,8 +94,8 @@ def _may_have_more(script: Script, loader: Loader) -> bool:
         script, loader
     ):
         return False
-    if made_by_objects(script, loader) is not None:
-        return False  # such as models, which worker processes do not have
+    if made_by_objects(script, loader) is not None or makes_on_gpu(script):
+        return False  # such as models, or GPUs, which worker processes do not have
     return not feeds_no_gpu(script, loader) and not _is_far_from_gpus(script, loader)
 
 

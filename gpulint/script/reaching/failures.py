@@ -71,16 +71,16 @@ _OF_LOADERS = frozenset(
 def fails_around(script: Script, node: ast.AST) -> bool:
     """Whether a statement that raises is always run with a place, or after one pass.
 
-    Its own, one before it in a block around it, or one behind it in a loop that it
-    stands in. Only in the function of the place; whether its callers fail is another
-    question.
+    Its own, one before it in a block around it, what one around it evaluates first, or
+    one behind it in a loop that it stands in. Only in the function of the place;
+    whether its callers fail is another question.
     """
     in_cell = script.source.path.suffix == NOTEBOOK
     everywhere = not in_cell or script.index.function(node) is not None
 
-    def raises(statement: ast.stmt) -> bool:
+    def raises(statement: ast.stmt, head: bool = False) -> bool:
         names = everywhere or _cell(script, statement) == _cell(script, node)
-        return _raises(script, statement, MAX_CALLS, names)
+        return _raises(script, statement, MAX_CALLS, names, head)
 
     child = node
     own = True  # the statement that holds the place, not one around it
@@ -90,6 +90,9 @@ def fails_around(script: Script, node: ast.AST) -> bool:
             if raises(child):
                 return True
         if isinstance(above, ast.For) and unpacks_other_parts(script, above):
+            return True
+        within = isinstance(above, ast.stmt) and isinstance(child, ast.stmt)
+        if within and raises(above, head=True):  # type: ignore[arg-type]
             return True
         for block in blocks_of(above):
             if child in block:
@@ -136,11 +139,17 @@ def _fails(script: Script, function: Function, depth: int) -> bool:
     return any(_raises(its, s, depth, names=True) for s in until_left(function.body))
 
 
-def _raises(script: Script, statement: ast.stmt, depth: int, names: bool) -> bool:
-    """Whether a statement raises in each run; many findings stand behind the same."""
-    key = statement, depth, names
+def _raises(
+    script: Script, statement: ast.stmt, depth: int, names: bool, head: bool = False
+) -> bool:
+    """Whether a statement raises in each run; many findings stand behind the same.
+
+    `head`: what it evaluates first alone does.
+    """
+    key = statement, depth, names, head
     if key not in script.raising:
-        script.raising[key] = _must_raise(script, statement, depth, names)
+        find = _head_raises if head else _must_raise
+        script.raising[key] = find(script, statement, depth, names)
     return script.raising[key]
 
 
@@ -156,6 +165,11 @@ def _must_raise(script: Script, statement: ast.stmt, depth: int, names: bool) ->
         return True
     if unpacks_other_parts(script, statement):
         return True
+    return _head_raises(script, statement, depth, names)
+
+
+def _head_raises(script: Script, statement: ast.stmt, depth: int, names: bool) -> bool:
+    """Whether what a statement evaluates first raises: of an `if`, its condition."""
     return any(
         (isinstance(node, ast.Call) and _call_raises(script, node, depth))
         or (isinstance(node, ast.Attribute) and raises_by_reading(script, node))

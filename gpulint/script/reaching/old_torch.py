@@ -66,6 +66,9 @@ _WITH_LOGITS = (
     "torch.nn.BCEWithLogitsLoss",
     "torch.nn.functional.binary_cross_entropy_with_logits",
 )
+_THREE_CHARACTERS = re.compile(
+    r"\bif\s+float\(\s*torchvision\.__version__\[:3\]\s*\)\s*<=?\s*0\.[2-9]"
+)
 _ADDRESSES = re.compile(r"^torchvision\.models\.\w+\.model_urls$")
 # What a loss is until torch 0.4: later, it has no element to take.
 _LOSS = re.compile(
@@ -154,6 +157,17 @@ def _needs(index: FileIndex, module: str) -> bool:
         or name.startswith(f"{module}.")
         or (module == _BUILDS and _BUILT in name.split("."))
         for name in imports_of(index)
+    )
+
+
+def _reads_three_characters(files: list[FileIndex]) -> bool:
+    """`if float(torchvision.__version__[:3]) < 0.7:`, which "0.10" is as well.
+
+    Behind it is an import of what torchvision has had before 0.10 alone.
+    """
+    return any(
+        index.source.has(_THREE_CHARACTERS) and "_new_empty_tensor" in index.source.text
+        for index in files
     )
 
 
@@ -387,6 +401,7 @@ def uses_first_spconv(files: list[FileIndex]) -> bool:
 _OF_SPCONV = re.compile(r"spconv\.(SubMConv|Sparse(Conv|Sequential|Inverse|MaxPool))")
 _SIGNS = (
     _Sign("spconv", (1, 10), uses_first_spconv),
+    _Sign("torchvision.__version__[:3]", (1, 8), _reads_three_characters),
     _Sign("torchaudio.info(", (1, 7), _takes_parts_of_information),
     _Sign("retain_graph=True", (1, 4), steps_between_passes),
     _Sign("data_tensor", (0, 3), _keeps_data_and_targets),

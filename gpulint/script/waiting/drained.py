@@ -33,6 +33,7 @@ _ON_THE_HOST = frozenset(
 )
 
 
+_REDUCES = frozenset("sum any all max min mean".split())
 _SAMPLES = re.compile(r"\.(size\(0\)|shape\[0\])$")
 # What a step does beside its models that waits for nothing: lists, scalers, bars, logs.
 _QUICK = re.compile(
@@ -113,14 +114,20 @@ def is_all_but_drained(
 def follows_own_read(script: Script, parts: Sequence[Part], number: int) -> bool:
     """Whether the model that ran last before a part has waited in its `forward`.
 
-    Behind all its layers, such as for the accuracy that it gives beside the loss.
+    Behind all its layers, such as for the accuracy that it gives beside the loss. Or
+    the loss has: `number = matched.sum() if matched.sum() > 0 else batch`.
     """
     for before in reversed(parts[:number]):
         call = before.node
-        if isinstance(call, ast.Call) and is_pass(script, call):
-            return runs_with(script, before, parts[number]) and _ends_with_read(
-                script, call
-            )
+        if not isinstance(call, ast.Call):
+            continue
+        ends = is_pass(script, call)
+        if (ends or is_loss(script, called_module(call))) and (
+            runs_with(script, before, parts[number]) and _ends_with_read(script, call)
+        ):
+            return True
+        if ends:
+            return False
     return False
 
 
@@ -142,13 +149,29 @@ def _waits_at_last(script: Script, function: Function, depth: int = 1) -> bool:
         inner = script.resolver.calls.callee(node) if depth else None
         if script.modules.is_module(called_module(node)):
             waits = False
-        elif last_name(node) == "item" and not node.args:
+        elif (last_name(node) == "item" and not node.args) or _is_tested(script, node):
             waits = True
         elif inner is not None:
             its = script.of(inner)
             again = _waits_at_last(its, inner, depth - 1)
             waits = again or (waits and not runs_modules(its, inner))
     return waits
+
+
+def _is_tested(script: Script, call: ast.Call) -> bool:
+    """`matched.sum() > 0`, which a branch asks for: a number of a tensor, as it seems.
+
+    One of an array, or of what nobody moved, is none.
+    """
+    func = call.func
+    if not isinstance(func, ast.Attribute) or func.attr not in _REDUCES or call.args:
+        return False
+    above = script.index.parent(call)
+    if not isinstance(above, ast.Compare):
+        return False
+    asks = script.index.parent(above)
+    asked = isinstance(asks, (ast.If, ast.IfExp, ast.While)) and asks.test is above
+    return asked and script.where(func.value) not in (Where.HOST, Where.PLAIN)
 
 
 def runs_modules(script: Script, function: Function) -> bool:
