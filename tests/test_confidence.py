@@ -239,6 +239,8 @@ import math
 import torch
 from torch import nn
 
+from data import loader
+
 
 class Upscaler(nn.Module):
     def __init__(self, scale, width=256, inner=12, depth=20):
@@ -1749,6 +1751,8 @@ def test_the_smallest_width_that_is_known_says_what_is_surely_large(code: str) -
 ONE_OF_MANY = """
 import torch
 from torch import nn
+
+from data import loader
 
 
 class Wide(nn.Module):
