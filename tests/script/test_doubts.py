@@ -550,6 +550,8 @@ def try_network(model):
     [
         ("", "", LOW),
         ("range(10)", "range(1000)", HIGH),
+        ("range(10)", "tqdm.trange(10)", LOW),
+        ("range(10)", "(bar := trange(10))", LOW),
         ("(model)", "(model, optimizer)", HIGH),  # goes on with a training, perhaps
         ("for _ in range(10):", "for x in loader:", HIGH),
     ],
@@ -564,6 +566,23 @@ def test_functions_that_try_a_network(old: str, new: str, sure: Confidence) -> N
     found = check_source(
         Source(Path("a.py"), text), Options(select_rules(("GPU106",)))
     ).findings
+    assert {f.confidence for f in found} == {sure}
+
+
+@pytest.mark.parametrize(
+    "name, steps, sure",
+    [
+        ("example_usage", 200, LOW),
+        ("demo", 500, LOW),
+        ("demo", 501, HIGH),
+        ("fit", 200, HIGH),
+        ("democratize", 200, HIGH),
+    ],
+)
+def test_functions_that_show_a_network(name: str, steps: int, sure: Confidence) -> None:
+    text = TRIED.replace("try_network", name).replace("range(10)", f"range({steps})")
+    options = Options(select_rules(("GPU106",)))
+    found = check_source(Source(Path("a.py"), text), options).findings
     assert {f.confidence for f in found} == {sure}
 
 

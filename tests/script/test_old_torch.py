@@ -467,6 +467,8 @@ def test_iterators_of_loaders_have_no_next_any_more() -> None:
     [
         ("total += loss.data[0]", True),
         ("print(d_loss.data[0])", True),
+        ("meter.add(state['loss'].data[0])", True),
+        ("meter.add(state['labels'].data[0])", False),
         ("print(d_loss_real.data[0])", True),
         ("print(losses.data[0])", False),
         ("total.append(loss.cpu().data.numpy()[0])", True),

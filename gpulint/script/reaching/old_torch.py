@@ -72,7 +72,7 @@ _THREE_CHARACTERS = re.compile(
 _ADDRESSES = re.compile(r"^torchvision\.models\.\w+\.model_urls$")
 # What a loss is until torch 0.4: later, it has no element to take.
 _LOSS = re.compile(
-    r"\b(loss|(\w+_)?loss_\w+|\w+_loss|err\w*)"
+    r"\b(loss|(\w+_)?loss_\w+|\w+_loss|err\w*)(['\"]\])?"
     r"(\.data|(\.cpu\(\)|\.data)+\.numpy\(\))\[0\]"
 )
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from gpulint.index.build import last_name
 from gpulint.index.walk import dotted, walk, walk_scope
 from gpulint.script.training.step_calls import optimizers_of
 
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 
 FEW = 16  # steps
 TRIED = 5  # steps of a training that only shows that it runs
-MEASURED = 500  # and of one that only shows what it costs
+MEASURED = 500  # and of one that only shows what it costs, or how a model is used
+_SHOWS = re.compile(r"(^|_)(examples?|demos?|usage|sanity|smoke|toy)(_|$)")
 _CLOCKS = ("time.time", "time.perf_counter", "time.monotonic", "time.perf_counter_ns")
 _REACHES = (ast.Gt, ast.GtE, ast.Eq)
 
@@ -50,7 +53,8 @@ def trains_little(script: Script, loop: Loop) -> bool:
     if _ends_soon(script.resolver, loop, whole) or measures(script, loop):
         return True
     if not loop.batches and _makes_optimizer(script, loop):
-        return _is_short(script, loop, FEW)
+        shown = _SHOWS.search(getattr(loop.function, "name", ""))
+        return _is_short(script, loop, MEASURED if shown else FEW)
     return (loop.function is None or bool(called)) and _is_short(script, loop)
 
 
@@ -91,7 +95,9 @@ def _is_short(script: Script, loop: Loop, most: int = TRIED) -> bool:
 
 def _rounds(over: ast.expr | None) -> ast.expr | None:
     """What says the number of rounds: `range(n)`, `range(first, first + n)`."""
-    if not isinstance(over, ast.Call) or dotted(over.func) != "range":
+    if isinstance(over, ast.NamedExpr):
+        over = over.value  # `(bar := trange(n))`
+    if not isinstance(over, ast.Call) or last_name(over) not in ("range", "trange"):
         return None
     if len(over.args) != 2:
         return over.args[0] if len(over.args) == 1 else None
