@@ -45,6 +45,7 @@ _OF_TENSORS = re.compile(
 )
 # The first release of transformers whose encodings take `non_blocking`.
 ENCODINGS_SINCE = (4, 48)
+_VARIABLE = "torch.autograd.Variable"
 _TAKES_NONE = "whose `to` takes no `non_blocking` before transformers 4.48"
 _TAKES_DEVICE = "whose `to` takes a device alone"
 _MAKES_MASK = "create_block_mask("  # of FlexAttention
@@ -107,6 +108,9 @@ def foreign(script: Script, transfer: Transfer) -> str | None:
     func = transfer.call.func
     if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
         return None
+    above = script.index.parent(transfer.call)
+    if isinstance(above, ast.Call) and script.index.qualified(above.func) == _VARIABLE:
+        return None  # of which tensors alone are made
     source = transfer.source
     for owner in script.index.classes.values():
         if script.modules.is_module_class(owner):
