@@ -52,30 +52,32 @@ project's texts or in its settings, loaders without workers of Lightning and Acc
 or for which all settings that are known ask for none, batches that are lists (of
 `collate_fn=list`), or all cast on the host (`x.float()`), which copies those of another
 type, or made anew there but for labels. Options that an unpacked dict sets or may set,
-values decided at run time, loaders of other libraries, batches of TorchIO's subjects or
-that are or may be on the device (pinning those raises), as those that a collate
-function asks a model for, samples that this process makes by acting in an environment,
-loaders that the switch pins which sends their batches, single samples of a script that
-trains nothing and reads back each result, loaders of which one batch or a few are
-taken, or all into a list (they would keep their pinned memory), that another process is
-handed (`executor.submit(read, loader)`), or that `process` of a graph dataset runs once
-for all, datasets whose samples are all the same (a profile, or a trial of the model),
-objects that a collate function makes of a class without `pin_memory`, arrays of
-NumPy's, batches that may hold expanded tensors (`origin.expand(n, 3)`), for which
-pinning raises, batches of a few known numbers, batches that the training process makes
-anew from arrays or joins before it copies them (`torch.cat` gives ordinary memory),
-data modules of projects without a trainer, that Lightning's trainers take on the CPU
-alone, or that no file names where others train or notebooks lie beside it, Lightning's
-test and prediction loaders where nothing runs them, functions that say nothing of
-devices beside others that do, loops that move nothing beside others that do, scripts
-for the CPU or MPS, and `pin_memory=False` with a comment that gives a reason. Batches
-that a dataset has made by objects it holds, in the training process perhaps by a model
-on the GPU, are of low confidence, as are those of which loops send parts with gaps
-alone (`x[:, 3:]`), which PyTorch lays out anew in ordinary memory before it copies
-them, those of which a collate function puts a part into an object that is not pinned
-(`NestedTensor`), samples that are handed on as they are (`collate_fn=lambda x: x[0]`),
-be they pictures and texts, and those of a collate function that is not seen where
-Lightning's steps take objects (`batch.image`).
+values decided at run time, loaders of other libraries, those of files that import
+fastai 1 (it makes torch's own pin), programs that put new tensors on the GPU by
+default, batches of TorchIO's subjects or that are or may be on the device (pinning
+those raises), as those that a collate function asks a model for, samples that this
+process makes by acting in an environment, loaders that the switch pins which sends
+their batches, single samples of a script that trains nothing and reads back each
+result, loaders of which one batch or a few are taken, or all into a list (they would
+keep their pinned memory), that another process is handed (`executor.submit(read,
+loader)`), or that `process` of a graph dataset runs once for all, datasets whose
+samples are all the same (a profile, or a trial of the model), objects that a collate
+function makes of a class without `pin_memory`, arrays of NumPy's, batches that may hold
+expanded tensors (`origin.expand(n, 3)`), for which pinning raises, batches of a few
+known numbers, batches that the training process makes anew from arrays or joins before
+it copies them (`torch.cat` gives ordinary memory), data modules of projects without a
+trainer, that Lightning's trainers take on the CPU alone, or that no file names where
+others train or notebooks lie beside it, Lightning's test and prediction loaders where
+nothing runs them, functions that say nothing of devices beside others that do, loops
+that move nothing beside others that do, scripts for the CPU or MPS, and
+`pin_memory=False` with a comment that gives a reason. Batches that a dataset has made
+by objects it holds, in the training process perhaps by a model on the GPU, are of low
+confidence, as are those of which loops send parts with gaps alone (`x[:, 3:]`), which
+PyTorch lays out anew in ordinary memory before it copies them, those of which a collate
+function puts a part into an object that is not pinned (`NestedTensor`), samples that
+are handed on as they are (`collate_fn=lambda x: x[0]`), be they pictures and texts, and
+those of a collate function that is not seen where Lightning's steps take objects
+(`batch.image`).
 
 ## Source
 PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on

@@ -58,6 +58,8 @@ _REASON = re.compile(
 _DEVICE_WORD = re.compile(r"(^|[_.])(cuda|gpu|gpus|device)($|_)", re.IGNORECASE)
 _LOADERS = re.compile(r"DataLoader\(")
 _COUNTERS = ("range", "itertools.count", "tqdm.trange")
+# Modules of fastai 1 alone: its `torch_core` replaces `DataLoader.__init__`.
+_FASTAI_1 = ("fastai.basic_data", "fastai.basic_train", "fastai.train")
 
 
 def written_off(script: Script, loader: Loader) -> bool:
@@ -143,9 +145,15 @@ def gains(script: Script, loader: Loader) -> bool:
         return False
     if nothing_to_pin(script, loader) or loader.dataset.same:
         return False
-    if holds_expanded(script, loader):
+    if holds_expanded(script, loader) or _is_patched(script):
         return False
     return goes_to_gpu(script, loader) and not pins_itself(script, loader)
+
+
+def _is_patched(script: Script) -> bool:
+    """Whether a file imports fastai 1, which makes torch's own loaders pin."""
+    origins = (*script.index.imports.values(), *script.index.stars)
+    return any(origin.startswith(_FASTAI_1) for origin in origins)
 
 
 def pins_itself(script: Script, loader: Loader) -> bool:
