@@ -71,6 +71,8 @@ def _reads(file: FileIndex, dialect: Dialect) -> Iterator[tuple[Keys, ast.Name]]
         if not isinstance(node.ctx, ast.Load) or _key(above, dialect) is not None:
             continue
         keys, root = _chain(node, dialect)
+        if isinstance(above, ast.Call) and above.func is node:
+            keys = keys[:-1]  # a method of the value: `config.model.name.lower()`
         if keys and isinstance(root, ast.Name):
             yield keys, root
 

@@ -68,6 +68,17 @@ def test_attributes_of_omegaconf(tmp_path: Path) -> None:
     assert workers(tmp_path, script) == [(2, True)]
 
 
+def test_methods_of_what_is_read_are_no_keys(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(json.dumps({**LOADED, "name": "Net"}))
+    script = (
+        "import sys\nfrom omegaconf import OmegaConf\n"
+        "c = OmegaConf.load(sys.argv[1])\ntrain(c.rate, c.epochs, c.data.workers)\n"
+        "print(c.name.lower())\n"
+    )
+    assert workers(tmp_path, script) == [(2, True)]
+    assert workers(tmp_path, f"{script}print(c.name.gone)\n") == []
+
+
 def test_any_of_several_files(tmp_path: Path) -> None:
     for number in (0, 4):
         loaded = {**LOADED, "data": {"workers": number}}
