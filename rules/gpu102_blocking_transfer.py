@@ -43,14 +43,14 @@ without `pin_memory`.
 ## When not
 Copies to the host, models and other things moved once, batches that a framework moves,
 batches made from lists and arrays in the loop, or of those samples that a condition
-holds for, single samples of a dataset (`x[None]`), casts to a type of the host
-(`x.type(torch.FloatTensor)`), as their memory is not pinned, loaders that are not
-pinned and that GPU202 leaves so. Batches of loaders that are told a device
-(`BucketIterator.splits(…, device=device)`), of timm's `create_loader` with its
-prefetcher, of objects whose `__iter__` moves something to the device, of DGL graphs,
-those of a class whose own `to` does not take the option, and parts of a dict all of
-whose values were moved and put back before. Slices of one tensor that are moved one by
-one are GPU101.
+holds for (their memory is not pinned), single samples of what is no known loader
+(`x[None]` of all that is moved), loaders that are not pinned and that GPU202 leaves so.
+Batches of loaders that are told a device (`BucketIterator.splits(…, device=device)`),
+of timm's `create_loader` with its prefetcher, of objects whose `__iter__` moves
+something to the device, of DGL graphs, those of a class whose own `to` does not take
+the option, and parts of a dict all of whose values were moved and put back before.
+Slices of one tensor that are moved one by one are GPU101. Nor are casts to a type of
+the host (`x.type(torch.FloatTensor)`) beside other copies.
 
 Of low confidence: parts with gaps (`x[:, 3:]`), which PyTorch lays out anew in ordinary
 memory before it copies them, loaders without workers that are not pinned, as the
@@ -104,7 +104,7 @@ from gpulint.script.loading.pinning import (
     loads_unpinned_alone,
     stays_unpinned,
 )
-from gpulint.script.loading.sent import cast_on_host, is_strided
+from gpulint.script.loading.sent import cast_on_host, is_cast, is_strided
 from gpulint.script.loops import Loop
 from gpulint.script.rewriting.device_code import device_condition
 from gpulint.script.rewriting.edits import Edit, InsertBefore, Replace, Rewrite
@@ -132,9 +132,12 @@ class BlockingTransfer(Rule):
                 loops.setdefault(transfer.loop, []).append(transfer)
         for loop, transfers in loops.items():
             if not stays_unpinned(script, loop):
-                yield self._finding(script, loop, transfers)
+                plain = [t for t in transfers if not is_cast(script, t.source)]
+                yield self._finding(script, loop, plain or transfers, bool(plain))
 
-    def _finding(self, script: Script, loop: Loop, found: list[Transfer]) -> Finding:
+    def _finding(
+        self, script: Script, loop: Loop, found: list[Transfer], sure: bool
+    ) -> Finding:
         found.sort(key=lambda t: not script.index.inside(t.call, loop.node))
         guards = [hindrance(script, t) for t in found]
         safe = [t for t, guard in zip(found, guards, strict=True) if guard is None]
@@ -144,8 +147,9 @@ class BlockingTransfer(Rule):
         if any(_is_repeated(script, loop, t.call) for t in found):
             copies = "copies"  # as many as there are parts
         step = "step" if loop.train else "evaluation step"
-        waits = loads_unpinned_alone(script, loop)  # as does the copy to pinned memory
-        waits |= cast_on_host(script, [loop])  # to memory that nobody has pinned
+        waits = not sure  # casts: to memory that nobody has pinned
+        waits |= loads_unpinned_alone(script, loop)  # as does the copy to pinned memory
+        waits |= cast_on_host(script, [loop])
         waits |= not loop.train and is_timed(script, loop)
         waits |= is_given_unseen(script, loop)  # by whom, and pinned or not
         waits |= all(is_strided(script, t.source) for t in found)  # laid out before

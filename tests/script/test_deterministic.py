@@ -23,6 +23,21 @@ def seed(number):
 """
 
 
+OF_CLASS = f"""\
+import torch
+
+
+class Setup:
+    def __init__(self, number):
+        {SET}
+"""
+PLAYS = """\
+def play(policy):
+    return policy.predict(deterministic=True)
+"""
+GUARD = 'import torch\n\nif __name__ == "__main__":\n'
+
+
 @pytest.mark.parametrize(
     "top, helper, withheld",
     [
@@ -31,15 +46,37 @@ def seed(number):
         ("import tools\n", f"import torch\n\n{SET}\n", True),
         ("import tools\n", SEEDS, False),
         ("", SEEDS, False),
+        ("import tools\ntools.Setup(0)\n", OF_CLASS, True),
+        ("from tools import seed as start\nstart(0)\n", SEEDS, True),
+        ("import tools\nmap(tools.seed, ())\n", SEEDS, True),
+        ("import tools\ntools.seed(0)\n", SEEDS.replace("= True", "= False"), False),
+        ("import tools\ntools.seed(0)\n", f"{SEEDS}\n{PLAYS}", True),
+        ("import tools\ntools.play(0)\n", f"{SEEDS}\n{PLAYS}", False),
+        ("import tools\n", f"{GUARD}    {SET}\n", False),
         ("from tools import make_deterministic\nmake_deterministic(0)\n", "", True),
     ],
-    ids=["of a module", "by name", "at its top", "never called", "apart", "named so"],
+    ids=[
+        "of a module",
+        "by name",
+        "at its top",
+        "never called",
+        "apart",
+        "of a class",
+        "by another name",
+        "given",
+        "off",
+        "beside others",
+        "others",
+        "guarded",
+        "named so",
+    ],
 )
 def test_another_file_that_asks_for_determinism(
     tmp_path: Path, top: str, helper: str, withheld: bool
 ) -> None:
     script = tmp_path / "train.py"
-    script.write_text(top + TRAINS.read_text(encoding="utf-8"))
+    text = TRAINS.read_text(encoding="utf-8")
+    script.write_text(text.replace("\n\n\ndef", f"\n{top}\n\ndef", 1))
     (tmp_path / "tools.py").write_text(helper)
     (tmp_path / ".git").mkdir()
     projects = Projects(lambda root: sorted(root.rglob("*.py")))

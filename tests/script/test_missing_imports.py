@@ -265,3 +265,25 @@ def test_a_folder_that_is_ignored_by_git(
 ) -> None:
     given = {"engine.py": f"import lib.utils\n{LOOP}", "main.py": MAIN}
     assert confidences(tmp_path, README | given | files)[12] is sure
+
+
+@pytest.mark.parametrize(
+    "decorator, sure",
+    [
+        ("amp.custom_fwd", LOW),
+        ("amp.custom_bwd()", LOW),
+        ("amp.custom_fwd(cast_inputs=torch.float32)", LOW),
+        ('amp.custom_fwd(device_type="cuda")', HIGH),
+        ("amp.custom_fwd(**options)", HIGH),
+        ("torch.cuda.amp.custom_fwd", HIGH),
+    ],
+)
+def test_decorators_that_ask_for_a_device(
+    tmp_path: Path, decorator: str, sure: Confidence
+) -> None:
+    made = f"class Swish(torch.autograd.Function):\n    @{decorator}\n"
+    made += "    def forward(ctx, x):\n        return x\n"
+    text = f"import torch\nfrom torch import amp\n\noptions = {{}}\n\n\n{made}"
+    engine = LOOP.replace("import torch\n", "import torch\nimport swish\n", 1)
+    given = {"engine.py": engine, "main.py": MAIN, "swish.py": text}
+    assert confidences(tmp_path, README | given)[12] is sure

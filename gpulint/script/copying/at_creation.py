@@ -34,12 +34,11 @@ from gpulint.script.rewriting.syntax import (
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
-# Types of which `arange` gives each number rounded once.
-_WIDE = frozenset(
-    f"torch.{n}"
-    for n in "float32 float float64 double int8 uint8 int16 short int32 int int64 "
-    "long".split()
+_INTEGERS = frozenset(
+    f"torch.{n}" for n in "uint8 int8 int16 short int32 int int64 long".split()
 )
+# Types in which each device counts alike.
+_COUNTED = _INTEGERS | {f"torch.{n}" for n in "float32 float float64 double".split()}
 _SAME_IN_ANY_TYPE = ("zeros", "ones", "empty")
 _DISTRIBUTES = re.compile(
     r"DistributedDataParallel|init_process_group|fully_shard|FullyShardedDataParallel"
@@ -69,15 +68,22 @@ def effect_of(script: Script, made: Creation) -> Effect:
 
 
 def _is_exact_range(script: Script, call: ast.Call) -> bool:
-    """Whether an `arange` is the same on each device: of whole numbers, or 0, 1, 2, …
+    """Whether an `arange` is the same on each device: of integers, or 0, 1, 2, …
 
-    In half precision the host adds up steps that it has rounded.
+    The host adds up steps, each of them rounded: that shows from 2^27 on where it
+    counts in float32, earlier in half precision, and always where it starts elsewhere.
     """
-    kinds = [k.value for k in call.keywords if k.arg == "dtype"]
-    if not all(script.index.qualified(kind) in _WIDE for kind in kinds):
+    given = {k.arg: k.value for k in call.keywords}
+    spread = any(isinstance(a, ast.Starred) for a in call.args) or None in given
+    bounds = [*call.args, *(given[n] for n in ("start", "end", "step") if n in given)]
+    kinds = [script.index.qualified(given["dtype"])] if "dtype" in given else []
+    if spread or not bounds:
         return False
-    counts = len(call.args) == 1 and not isinstance(call.args[0], ast.Starred)
-    return counts or all(is_integer(script, a) for a in call.args)
+    whole = all(is_integer(script, bound) for bound in bounds)
+    if whole and all(kind in _INTEGERS for kind in kinds):
+        return True
+    counts = len(bounds) == 1 and "start" not in given and "step" not in given
+    return counts and all(kind in _COUNTED for kind in kinds)
 
 
 def hindrance(script: Script, move: Move, made: Creation) -> str | None:

@@ -31,6 +31,7 @@ _DISTRIBUTED = re.compile(r"^torch\.utils\.data\.(\w+\.)*DistributedSampler$")
 LAST_OLD_SAMPLERS = (1, 8)  # later ones have a generator of their own
 _SETS_TYPE = re.compile(r"\bset_default_tensor_type\b")
 _CUDA_TYPE = re.compile(r"^torch\.cuda\.\w*Tensor$")
+_HOST_KIND = re.compile(r"^(torch\.\w*Tensor|cpu(:\d+)?)$")
 _VERSION = re.compile(r"version", re.IGNORECASE)
 
 
@@ -51,7 +52,7 @@ def gpu_defaults(script: Script) -> Iterator[ast.Call]:
 
 
 def makes_on_gpu(script: Script) -> bool:
-    """Whether new tensors are put on the GPU in a program that a file is a part of.
+    """Whether new tensors may be put on the GPU in a program that a file is a part of.
 
     Then collating makes labels there: they cannot be pinned, nor made in a worker.
     """
@@ -59,10 +60,31 @@ def makes_on_gpu(script: Script) -> bool:
     if project is not None and not project.mentions("set_default_"):
         return False
     return any(
-        not index.called_names.isdisjoint((TENSOR_TYPE, DEVICE))
-        and any(gpu_defaults(script.of(index.tree)))
+        _may_be_on_gpu(script.of(call), call)
         for index in run_together(script)
+        for name in (TENSOR_TYPE, DEVICE)
+        for call in index.calls.get(name, ())
     )
+
+
+def _may_be_on_gpu(script: Script, call: ast.Call) -> bool:
+    """Whether a call that may run is given anything but a type or device of the host.
+
+    One that is switched off does not run, nor one in a function that nobody names.
+    """
+    function = script.index.function(call)
+    named = function is None or script.index.reads.get(getattr(function, "name", ""))
+    if is_switched_off(script, call) or not (named or len(programs(script)) > 1):
+        return False
+    given = [*call.args, *(k.value for k in call.keywords)]
+    made = [o.node for node in given for o in script.resolver.origins(node)]
+    names = [
+        node.value
+        if isinstance(node, ast.Constant)
+        else script.index.home(node).qualified(node)
+        for node in made
+    ]
+    return not names or not all(_HOST_KIND.match(str(name)) for name in names)
 
 
 def _is_on_gpu(script: Script, call: ast.Call) -> bool:

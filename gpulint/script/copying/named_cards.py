@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpulint.index import Target, Values
+from gpulint.index import Target
 from gpulint.index.walk import FUNCTIONS, dotted, walk
-from gpulint.script.branches import blocks_of
-from gpulint.script.neighbours import imported, programs, run_together
+from gpulint.script.neighbours import imported, run_together
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -26,7 +25,6 @@ _TAKES_RANK = re.compile(
     r"device_ids|CUDA_VISIBLE_DEVICES|cuda:(['\"]|\{|%)",
 )
 _OPTIONS = re.compile(r"add_argument|option|Option|Argument|field|Field|DEFINE_\w+|get")
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _WRAPPER = "torch.nn.parallel.DistributedDataParallel"
 
 
@@ -141,57 +139,6 @@ def _trains(script: Script) -> bool:
         return True
     files = imported(script, script.index)
     return any("backward" in index.calls_by_name for index in files)
-
-
-def leaves_one_card(script: Script) -> bool:
-    """Whether a program that a file is a part of sees one GPU: `os.environ[…] = "2"`.
-
-    Or an option does, whose default names one.
-    """
-    return any(
-        is_visible_devices(target)
-        and _names_one(script.of(assigned).evaluator.values(assigned.value))
-        for index in programs(script)
-        if _VISIBLE in index.source.text
-        for assigned in index.all(ast.Assign)
-        for target in assigned.targets
-    )
-
-
-def shows_one_card_before(script: Script, node: ast.AST) -> bool:
-    """`os.environ["CUDA_VISIBLE_DEVICES"] = str(gpus[0])` before, in the same block."""
-    statement = script.index.statement(node)
-    blocks = blocks_of(script.index.parent(statement))
-    block = next((b for b in blocks if statement in b), [statement])
-    return any(
-        isinstance(before, ast.Assign)
-        and any(map(is_visible_devices, before.targets))
-        and _is_one_number(script, before.value)
-        for before in block[: block.index(statement)]
-    )
-
-
-def _is_one_number(script: Script, value: ast.expr) -> bool:
-    """`str(gpus[0])`, or what surely is one number."""
-    text = isinstance(value, ast.Call) and dotted(value.func) == "str"
-    part = value.args[0] if text and len(value.args) == 1 else value  # type: ignore[attr-defined]
-    picked = isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Constant)
-    return (picked and text) or _names_one(script.evaluator.values(value))
-
-
-def is_visible_devices(target: ast.expr) -> bool:
-    """`os.environ["CUDA_VISIBLE_DEVICES"]`."""
-    key = target.slice if isinstance(target, ast.Subscript) else None
-    return isinstance(key, ast.Constant) and key.value == _VISIBLE
-
-
-def _names_one(values: Values) -> bool:
-    constants = [value.constant for value in values.known]
-    known = values.complete and len(constants) > 0
-    return known and all(str(its).strip().isdigit() for its in constants)
-
-
-# Ranks
 
 
 def unplaced_ranks(script: Script) -> tuple[ast.expr, list[ast.expr]] | None:

@@ -11,7 +11,7 @@ from gpulint.index import Function, Target, Where
 from gpulint.index.walk import walk
 from gpulint.script.copying.creations import creation
 from gpulint.script.every_step import EveryStep, Part
-from gpulint.script.loading.pageable import made
+from gpulint.script.loading.sent import is_cast
 from gpulint.script.reaching.evaluated import evaluated_in
 from gpulint.script.reads import SHARES
 from gpulint.script.training.evaluation import called_module
@@ -22,7 +22,7 @@ from gpulint.script.waiting.drained import (
     runs_modules,
     runs_with,
 )
-from gpulint.script.waiting.reading import READS, waiting_in
+from gpulint.script.waiting.reading import READS, REDUCES, waiting_in
 from gpulint.script.waiting.stops import MEASURING, picks_by_values, runs_engine
 from gpulint.script.waiting.timed import starts_measure
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from gpulint.script.loops import Loop
     from gpulint.script.model import Script
 
-_REDUCES = frozenset("max min amax amin sum mean any all".split())
 _TRUTHS = frozenset("isnan isinf isfinite".split())
 # They take lists: of a tensor, most would give the same one.
 _OF_LISTS = frozenset(
@@ -42,9 +41,8 @@ _DETECTOR = re.compile(
     r"torchvision\.models\.detection\.(\w+\.)?"
     r"(\w*(rcnn|retinanet|ssd|ssdlite|fcos)\w*_\w+|\w*(RCNN|RetinaNet|SSD|FCOS))$"
 )
-_SETS = frozenset(
-    "to cuda train requires_grad_ load_state_dict apply append extend".split()
-)
+_SETS = frozenset("to cuda train requires_grad_ load_state_dict apply".split())
+_KEEPS = ("append", "extend")  # a list, also one of losses: `eval_loss.append(loss)`
 
 
 def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
@@ -116,7 +114,8 @@ def _runs_model(script: Script, node: ast.AST) -> bool:
     func = node.func
     if is_pass(script, node) or not isinstance(func, ast.Attribute):
         return is_pass(script, node)
-    known = func.attr in _SETS or script.resolver.calls.callee(node) is not None
+    own = script.resolver.calls.callee(node) is not None
+    known = own or func.attr in _SETS or func.attr in _KEEPS
     return not known and bool(node.args) and script.modules.is_module(func.value)
 
 
@@ -182,7 +181,7 @@ def _judged(script: Script, call: ast.Call) -> ast.expr | None:
         return None
     asked: ast.expr = call
     while isinstance(asked, ast.Call) and isinstance(asked.func, ast.Attribute):
-        if asked.func.attr not in _REDUCES | _TRUTHS or asked.args:
+        if asked.func.attr not in REDUCES | _TRUTHS or asked.args:
             return None
         asked = asked.func.value
     return asked if asked is not call else None
@@ -228,7 +227,7 @@ def _asked(call: ast.Call) -> ast.expr | None:
         named = isinstance(func, ast.Name) and func.id in ("max", "min", "int", "float")
         asked = call.args[0] if named and len(call.args) == 1 else None
     if isinstance(asked, ast.Call) and isinstance(asked.func, ast.Attribute):
-        asked = asked.func.value if asked.func.attr in _REDUCES else None
+        asked = asked.func.value if asked.func.attr in REDUCES else None
     return asked if isinstance(asked, (ast.Name, ast.Attribute)) else None
 
 
@@ -322,7 +321,8 @@ def _copies(script: Script, call: ast.Call) -> bool:
     """Whether a call copies what surely lies in ordinary memory, and waits.
 
     Nothing of the batch, which may be queued as well, but what is made anew of its
-    lists, and nothing that the device could have made itself.
+    lists or cast to a type of the host, and nothing that the device could have made
+    itself.
     """
     if _is_written_there(script.of(call), call):
         return True
@@ -336,8 +336,8 @@ def _copies(script: Script, call: ast.Call) -> bool:
     func = source.func if isinstance(source, ast.Call) and source.args else None
     if func is not None and its.index.qualified(func) in _OF_LISTS:
         return True  # `torch.tensor(batch["labels"]).to(device)`
-    if made(its, source):
-        return True  # `x.type(torch.FloatTensor).to(device)`
+    if is_cast(its, source):
+        return True
     names = (n for n in walk(move.receiver) if isinstance(n, ast.Name))
     return all(its.batches.loop_of(name) is None for name in names)
 

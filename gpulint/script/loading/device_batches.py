@@ -19,9 +19,6 @@ ON_DEVICE = "the runtime would pin batches, which may be on the device already"
 SUBJECTS = "the runtime would pin TorchIO's subjects, which cannot be copied for that"
 MAX_PARTS = 4  # slices of one another
 _MODEL = re.compile(r"(^|[_.])(model|net|network|encoder|module)$")
-_DEFAULT_DEVICE = frozenset(
-    ["torch.set_default_device", "torch.set_default_tensor_type"]
-)
 
 
 def why_not_pinned(script: Script, loader: Loader) -> str | None:
@@ -49,7 +46,7 @@ def yields_device(script: Script, loader: Loader) -> bool:
         return True
     if made_on_device(script, loader):
         return True
-    if script.index.called_names & _DEFAULT_DEVICE or makes_on_gpu(script):
+    if makes_on_gpu(script):
         return True
     for name in ("dataset", "collate_fn"):
         for node in loader.argument(name).nodes:

@@ -32,7 +32,10 @@ def made_by_hand(script: Script, source: ast.expr, loop: Loop) -> bool:
     """
     if made(script, source) or _iterates_by_hand(script, loop):
         return True
-    return not loop.loaders and _is_made_a_batch(source)
+    if loop.loaders or not _is_made_a_batch(source):
+        return False
+    moved = [move.receiver for move, of in script.batch_moves if of is loop]
+    return all(map(_is_made_a_batch, moved))  # a batch has its labels beside it
 
 
 def _is_made_a_batch(source: ast.expr) -> bool:
@@ -50,10 +53,8 @@ def _is_made_a_batch(source: ast.expr) -> bool:
 
 
 def made(script: Script, node: ast.expr, depth: int = 0) -> bool:
-    """Whether a tensor is made on the host, from an array or a list, or by a cast."""
+    """Whether a tensor is made on the host, from an array or a list."""
     if isinstance(node, ast.Call):
-        if casts_to_host_type(script, node):
-            return True
         name = script.index.qualified(node.func) or ""
         if name in _MAKES_HOST or name.startswith("numpy.") or _HOST_TYPE.match(name):
             return True
@@ -70,7 +71,7 @@ def made(script: Script, node: ast.expr, depth: int = 0) -> bool:
 
 
 def casts_to_host_type(script: Script, call: ast.Call) -> bool:
-    """`x.type(torch.FloatTensor)`: who writes that has a tensor of another type."""
+    """`x.type(torch.FloatTensor)`: who writes that mostly has another type."""
     func = call.func
     if not isinstance(func, ast.Attribute) or func.attr != "type":
         return False

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Target
 from gpulint.index.walk import compares_values, dotted, walk
 from gpulint.script.loading.pageable import casts_to_host_type, made
+from gpulint.script.reads import SHARES
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -58,6 +59,23 @@ def cast_on_host(script: Script, loops: Iterable[Loop]) -> bool:
     """
     cast = [_is_cast(its, sent, 0) for its, sent in _sent(script, loops)]
     return bool(cast) and all(cast)
+
+
+def is_cast(script: Script, node: ast.expr, depth: int = 0) -> bool:
+    """Whether an expression is `x.type(torch.FloatTensor)`, by whatever name.
+
+    A new tensor in ordinary memory, unless `x` is of that type.
+    """
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if casts_to_host_type(script, node):
+            return True
+        return node.func.attr in SHARES and is_cast(script, node.func.value, depth)
+    if not isinstance(node, ast.Name) or depth > 3:
+        return False
+    values = [d.value for d in script.definitions(node)]
+    return bool(values) and all(
+        v is not None and is_cast(script, v, depth + 1) for v in values
+    )
 
 
 def sends_strided_alone(script: Script, loops: Iterable[Loop]) -> bool:

@@ -20,6 +20,9 @@ _ACTIVATION = re.compile(
     r"^torch\.nn\.((Log)?Soft(max|min|plus)(2d)?|LogSigmoid|Sigmoid|Tanh|(Leaky)?ReLU6?|"
     r"GELU|SiLU|ELU|Identity|Flatten|Upsample|\w*(Max|Avg)Pool[123]d|CosineSimilarity)$"
 )
+_LOSS = re.compile(r"(?<!With)(?<!And)Loss$")
+_RENDERS = re.compile(r"(?i)render|raster|sampl|camera|light|mesh")
+_MAKES_MODELS = ("create_model", "from_pretrained", "load", "load_model")
 _WITHOUT = re.compile(r"^torch\.nn\.(Module$|\w*Loss\d*d?$|functional\.)")
 _READ_FROZEN = (
     "torch.nn.Embedding.from_pretrained",
@@ -139,22 +142,36 @@ def has_no_weights(script: Script, model: ast.expr) -> bool:
 def is_loss_without_layers(script: Script, model: ast.expr) -> bool:
     """Whether a module is of a class that is called a loss, and nothing in it a layer.
 
-    What it takes from other packages, such as a renderer, has hardly any weights.
+    Nor an object of another package, but for renderers and samplers, which have none.
     """
     owners = script.resolver.classes.of(model)
     return bool(owners) and all(
-        owner.name.endswith("Loss")
-        and not any(map(_names_weights, network(script, owner).names))
+        _LOSS.search(owner.name)
+        and not _is_given_modules(script, owner)
+        and not any(map(_may_hold_weights, network(script, owner).names))
         for owner in owners
     )
 
 
-def _names_weights(name: str) -> bool:
-    """`torch.nn.Linear`, not `torch.nn.MSELoss` nor `torch.nn.functional.relu`."""
-    if name.rpartition(".")[2] in _REGISTERS:
+def _may_hold_weights(name: str) -> bool:
+    """`torch.nn.Linear`, `lpips.LPIPS`; not `torch.nn.MSELoss` nor `torch.relu`."""
+    last = name.rpartition(".")[2]
+    if last in _REGISTERS:
         return True
-    weightless = _ACTIVATION.match(name) or _WITHOUT.match(name)
-    return name.startswith(_OF_WEIGHTS) and weightless is None
+    if name.startswith(_OF_WEIGHTS):
+        return _ACTIVATION.match(name) is None and _WITHOUT.match(name) is None
+    if name.startswith(("torch.", "self.", "numpy.")) or _RENDERS.search(name):
+        return False
+    return last[:1].isupper() or last in _MAKES_MODELS
+
+
+def _is_given_modules(script: Script, owner: ast.ClassDef) -> bool:
+    """Whether calls of a class give it a module that the object then has."""
+    return any(
+        script.modules.is_module(given)
+        for call in script.resolver.classes.constructors(owner)
+        for given in (*call.args, *(keyword.value for keyword in call.keywords))
+    )
 
 
 def _is_activation(script: Script, model: ast.expr) -> bool:
@@ -175,6 +192,8 @@ def _is_weightless(script: Script, owner: ast.ClassDef) -> bool:
     init = resolver.classes.methods(owner).get("__init__")
     if init is None:
         return True  # made as every module is
+    if _is_given_modules(script, owner):
+        return False
     calls = [node for node in walk(init) if isinstance(node, ast.Call)]
     return bool(calls) and not any(_may_give_weights(script, call) for call in calls)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpulint.index import Evaluator, FileIndex
+from gpulint.index.module_search import is_main_guard
 from gpulint.index.walk import dotted
+from gpulint.script.by_name import Kept
 from gpulint.script.neighbours import run_together
 
 if TYPE_CHECKING:
@@ -26,8 +29,6 @@ _DETERMINISTIC = re.compile(
     r"use_deterministic_algorithms|^deterministic$"
     r"|^(set|make|enable_full)_determinis(m$|tic)"
 )
-
-
 _SETTERS = ("allow_tf32", "float32_matmul_precision", "fp32_precision")
 
 
@@ -46,7 +47,7 @@ def matmul_set_nearby(script: Script) -> bool:
 def runs_deterministic(script: Script) -> bool:
     """Whether a file of the program asks for deterministic algorithms.
 
-    At its top, or in a function whose name one of them calls: `set_seed(args.seed)`.
+    At its top, or in what any of them names: `set_seed(args.seed)`, `runner(set_seed)`.
     """
     if script.precision.deterministic is not None:
         return True
@@ -54,17 +55,42 @@ def runs_deterministic(script: Script) -> bool:
     if project is None or not project.mentions("deterministic"):
         return False
     together = run_together(script)
-    for index in together:
-        if "deterministic" not in index.source.text:
-            continue
-        asked = Precision(index, script.evaluator).deterministic
-        function = index.function(asked) if asked is not None else None
-        if function is None and asked is not None:
-            return True
-        name = getattr(function, "name", "")
-        if any(name in other.calls_by_name for other in together):
-            return True
-    return False
+    return any(
+        _may_run(together, index, node)
+        for index in together
+        if index is not script.index and "deterministic" in index.source.text
+        for node in _asks_for_determinism(index)
+    )
+
+
+def _asks_for_determinism(index: FileIndex) -> Iterator[ast.AST]:
+    """`cudnn.deterministic = True`, and calls; not where what they give is False."""
+    for target in index.attribute_writes.get("deterministic", ()):
+        if not _is_false(getattr(index.parent(target), "value", None)):
+            yield target
+    for name, calls in index.calls_by_name.items():
+        if _DETERMINISTIC.search(name):
+            yield from (c for c in calls if not any(map(_is_false, c.args)))
+
+
+def _is_false(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Constant) and value.value is False
+
+
+def _may_run(files: list[FileIndex], home: FileIndex, node: ast.AST) -> bool:
+    """Whether files run a place of one that they import.
+
+    It is at the top, or they read the function or class around it, by whatever name.
+    """
+    around = home.ancestors(node)
+    if any(isinstance(above, ast.If) and is_main_guard(above) for above in around):
+        return False
+    name = next((a.name for a in reversed(around) if isinstance(a, Kept)), None)
+    return name is None or any(
+        index.reads.get(name)
+        or any(origin.rpartition(".")[2] == name for origin in index.imports.values())
+        for index in files
+    )
 
 
 def names_half(node: ast.AST) -> bool:

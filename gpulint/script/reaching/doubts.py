@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Function
 from gpulint.index.walk import dotted, walk
 from gpulint.script.branches import all_of, branches_of
-from gpulint.script.copying.named_cards import is_visible_devices
+from gpulint.script.copying.one_card import is_visible_devices
 from gpulint.script.copying.unmoved import stays_behind
 from gpulint.script.decorators import has_plain_decorators
 from gpulint.script.given import values_given

@@ -17,6 +17,7 @@ from gpulint.script.reaching.unused import is_program
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
+_FOR_A_DEVICE = ("torch.amp.custom_fwd", "torch.amp.custom_bwd")
 MAX_IMPORTS = 3  # from a file to one that it imports, and so on
 
 
@@ -95,14 +96,17 @@ def _with_packages(module: str) -> Iterator[str]:
 def _cannot_be_imported(index: FileIndex, guess: bool) -> bool:
     """Whether a file imports what its project's own package or module does not have.
 
-    `guess`: also what only looks as if it had been the project's.
+    Or decorates what it defines so that torch raises. `guess`: also what only looks as
+    if it had been the project's.
     """
     project = index.project
     if project is None:
         return False
 
     def found() -> bool:
-        return any(imports_nothing(index, s, guess) for s in _needed(index))
+        if any(imports_nothing(index, s, guess) for s in _needed(index)):
+            return True
+        return any(map(_leaves_device_out, _decorators(index)))
 
     return project.remembered(f"cannot be imported, {guess}", index.tree, found)
 
@@ -117,3 +121,22 @@ def _needed(index: FileIndex) -> Iterator[ast.Import | ast.ImportFrom]:
             isinstance(handler.body[-1], ast.Raise) for handler in statement.handlers
         ):
             yield from (s for s in statement.body if isinstance(s, both))
+
+
+def _decorators(index: FileIndex) -> Iterator[tuple[FileIndex, ast.expr]]:
+    """Those of the functions and methods that a file defines when it starts."""
+    for function in index.functions if "custom_" in index.source.text else ():
+        owner = index.parent(function)
+        holder = index.parent(owner) if isinstance(owner, ast.ClassDef) else owner
+        if isinstance(holder, ast.Module):
+            yield from ((index, decorator) for decorator in function.decorator_list)
+
+
+def _leaves_device_out(decorated: tuple[FileIndex, ast.expr]) -> bool:
+    """`@torch.amp.custom_fwd`: unlike `torch.cuda`'s it asks for a `device_type`."""
+    index, decorator = decorated
+    given = decorator.keywords if isinstance(decorator, ast.Call) else []
+    named = decorator.func if isinstance(decorator, ast.Call) else decorator
+    if index.qualified(named) not in _FOR_A_DEVICE:
+        return False
+    return not any(keyword.arg in ("device_type", None) for keyword in given)

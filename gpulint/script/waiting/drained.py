@@ -20,6 +20,7 @@ from gpulint.script.reads import SHARES
 from gpulint.script.training.evaluation import called_module
 from gpulint.script.training.step_calls import is_backward, is_step
 from gpulint.script.training.training_step import is_loss
+from gpulint.script.waiting.reading import REDUCES
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -31,9 +32,6 @@ _ON_THE_HOST = frozenset(
     "float int bool str repr print len range zip enumerate list math numpy hasattr "
     "getattr isinstance wandb mlflow".split()
 )
-
-
-_REDUCES = frozenset("sum any all max min mean".split())
 _SAMPLES = re.compile(r"\.(size\(0\)|shape\[0\])$")
 # What a step does beside its models that waits for nothing: lists, scalers, bars, logs.
 _QUICK = re.compile(
@@ -121,8 +119,9 @@ def follows_own_read(script: Script, parts: Sequence[Part], number: int) -> bool
         call = before.node
         if not isinstance(call, ast.Call):
             continue
-        ends = is_pass(script, call)
-        if (ends or is_loss(script, called_module(call))) and (
+        loss = is_loss(script, called_module(call))
+        ends = is_pass(script, call) or (loss and _runs_network(script, call))
+        if (ends or loss) and (
             runs_with(script, before, parts[number]) and _ends_with_read(script, call)
         ):
             return True
@@ -147,6 +146,8 @@ def _waits_at_last(script: Script, function: Function, depth: int = 1) -> bool:
         if not isinstance(node, ast.Call):
             continue
         inner = script.resolver.calls.callee(node) if depth else None
+        if _computes_loss(script, node):
+            continue
         if script.modules.is_module(called_module(node)):
             waits = False
         elif (last_name(node) == "item" and not node.args) or _is_tested(script, node):
@@ -158,20 +159,38 @@ def _waits_at_last(script: Script, function: Function, depth: int = 1) -> bool:
     return waits
 
 
-def _is_tested(script: Script, call: ast.Call) -> bool:
-    """`matched.sum() > 0`, which a branch asks for: a number of a tensor, as it seems.
+def _computes_loss(script: Script, call: ast.Call) -> bool:
+    """`functional.mse_loss(…)`, a few kernels, and not a module of the project's."""
+    name = script.index.qualified(call.func) or ""
+    return name.startswith("torch.nn.functional.") and is_loss(script, call.func)
 
-    One of an array, or of what nobody moved, is none.
-    """
+
+def _runs_network(script: Script, call: ast.Call) -> bool:
+    """Whether a loss runs modules, such as layers of a network, or is not known."""
+    callee = called_module(call)
+    made = [o.call for o in script.resolver.origins(callee)]
+    names = [script.index.qualified(c.func) or "" for c in made if c is not None]
+    known = len(names) == len(made) > 0
+    if known and all(name.startswith("torch.nn.") for name in names):
+        return False
+    owners = script.resolver.classes.of(callee)
+    methods = [script.resolver.classes.methods(o).get("forward") for o in owners]
+    return not methods or any(
+        method is None or runs_modules(script.of(method), method) for method in methods
+    )
+
+
+def _is_tested(script: Script, call: ast.Call) -> bool:
+    """`matched.sum() > 0`, which a branch asks for, of what is on the device."""
     func = call.func
-    if not isinstance(func, ast.Attribute) or func.attr not in _REDUCES or call.args:
+    if not isinstance(func, ast.Attribute) or func.attr not in REDUCES or call.args:
         return False
     above = script.index.parent(call)
     if not isinstance(above, ast.Compare):
         return False
     asks = script.index.parent(above)
     asked = isinstance(asks, (ast.If, ast.IfExp, ast.While)) and asks.test is above
-    return asked and script.where(func.value) not in (Where.HOST, Where.PLAIN)
+    return asked and script.where(func.value) == Where.DEVICE
 
 
 def runs_modules(script: Script, function: Function) -> bool:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 READS = frozenset("item tolist cpu".split())  # `numpy` of a GPU's tensor raises
+# Methods that make one number of a tensor.
+REDUCES = frozenset("max min amax amin sum mean any all".split())
 _SCALARS = frozenset("float int bool str repr format math.isnan math.isfinite".split())
 _COMPARES = ("max", "min")  # Python's own: a wait for each two
 _PAIRS = ("items", "keys")  # whose names are compared first

@@ -1,0 +1,181 @@
+"""Whether a program sees one GPU alone: by what it sets, is told, or has by default."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index import FileIndex, Values
+from gpulint.index.settings_file import Dialect
+from gpulint.index.walk import FUNCTIONS, dotted
+from gpulint.script.branches import blocks_of
+from gpulint.script.neighbours import programs
+
+if TYPE_CHECKING:
+    from gpulint.script.model import Script
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_ONE = re.compile(r"(cuda:)?\d+")
+_ONE_IN_TEXT = re.compile(r"[\[(]\s*\d+\s*,?\s*[\])]")  # how yacs writes a tuple
+
+
+def leaves_one_card(script: Script) -> bool:
+    """Whether a program that a file is a part of sees one GPU: `os.environ[…] = "2"`.
+
+    Or an option does, whose default names one.
+    """
+    return any(
+        is_visible_devices(target)
+        and _names_one(script.of(assigned).evaluator.values(assigned.value))
+        for index in programs(script)
+        if _VISIBLE in index.source.text
+        for assigned in index.all(ast.Assign)
+        for target in assigned.targets
+    )
+
+
+def shows_one_card_before(script: Script, node: ast.AST) -> bool:
+    """`os.environ["CUDA_VISIBLE_DEVICES"] = str(gpus[0])`, in a block around, before.
+
+    The last that sets it there.
+    """
+    child: ast.AST = script.index.statement(node)
+    for above in script.index.ancestors(child):
+        block = next((b for b in blocks_of(above) if child in b), [])
+        last = getattr(child, "lineno", 0)
+        values = [
+            statement.value
+            for statement in block
+            if isinstance(statement, ast.Assign) and statement.lineno < last
+            if any(map(is_visible_devices, statement.targets))
+        ]
+        if values:
+            return _is_one_number(script, values[-1])
+        if isinstance(above, FUNCTIONS):
+            return False
+        child = above
+    return False
+
+
+def _is_one_number(script: Script, value: ast.expr) -> bool:
+    """`str(gpus[0])`, of a list that is no text of the command line; or one number."""
+    picked = value.args[0] if isinstance(value, ast.Call) and value.args else None
+    if isinstance(picked, ast.Subscript) and dotted(value.func) == "str":  # type: ignore[attr-defined]
+        index = getattr(picked.slice, "value", None)
+        return type(index) is int and dotted(picked.value) != "sys.argv"
+    return _names_one(script.evaluator.values(value))
+
+
+def is_visible_devices(target: ast.expr) -> bool:
+    """`os.environ["CUDA_VISIBLE_DEVICES"]`."""
+    key = target.slice if isinstance(target, ast.Subscript) else None
+    return isinstance(key, ast.Constant) and key.value == _VISIBLE
+
+
+def _names_one(values: Values) -> bool:
+    constants = [value.constant for value in values.known]
+    known = values.complete and len(constants) > 0
+    return known and all(str(its).strip().isdigit() for its in constants)
+
+
+# Ranks
+
+
+def names_one_card(script: Script, call: ast.Call) -> bool:
+    """`DataParallel(model, device_ids=[0])`: then it only calls the model.
+
+    Or the program is shown one GPU alone before.
+    """
+    if shows_one_card_before(script, call):
+        return True
+    given = [k.value for k in call.keywords if k.arg == "device_ids"] + call.args[1:2]
+    return any(
+        isinstance(origin.node, (ast.List, ast.Tuple)) and len(origin.node.elts) == 1
+        for node in given
+        for origin in script.resolver.origins(node)
+    ) or any(
+        _is_one_by_default(script, dotted(node) or "")
+        or _is_one_setting(script, node)
+        or _is_one_in_files(script, node)
+        for node in given
+    )
+
+
+def _is_one_setting(script: Script, node: ast.expr) -> bool:
+    """Whether each dict of the project with a key `cfg["devices"]` has one there."""
+    key = node.slice if isinstance(node, ast.Subscript) else None
+    project = script.index.project
+    if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+        return False
+    paths = project.mentioning(f'"{key.value}":') if project is not None else ()
+    files = [project.index(path) for path in paths if project is not None]
+    known = [its for its in dict.fromkeys([script.index, *files]) if its is not None]
+    found = [value for index in known for value in _values_in(index, key.value)]
+    return bool(found) and all(map(_is_one, found))
+
+
+def _is_one_in_files(script: Script, node: ast.expr) -> bool:
+    """Whether `cfg.GPUS` is one card in each settings file, and where it is written."""
+    if isinstance(node, ast.Call) and dotted(node.func) == "list" and node.args:
+        node = node.args[0]
+    project = script.index.project
+    if project is None or not isinstance(node, ast.Attribute):
+        return False
+    files = [
+        index
+        for path in project.having_keys([node.attr])
+        for index in [project.settings(path, Dialect.SAFE)]
+    ]
+    writing = project.writing(node.attr)
+    if writing is None:
+        return False
+    written = [
+        getattr(index.parent(target), "value", None)
+        for index in dict.fromkeys([script.index, *writing])
+        for target in index.attribute_writes.get(node.attr, ())
+    ]
+    values = [v for index in files if index for v in _values_in(index, node.attr)]
+    return bool(values) and all(map(_is_one, (*values, *written)))
+
+
+def _values_in(index: FileIndex, key: str) -> Iterator[ast.expr]:
+    for written in index.all(ast.Dict):
+        for name, value in zip(written.keys, written.values, strict=True):
+            if isinstance(name, ast.Constant) and name.value == key:
+                yield value
+
+
+def _is_one(value: ast.expr | None) -> bool:
+    """`[0]`, `(0,)`, and what yacs reads as such: "(0,)"."""
+    if isinstance(value, (ast.List, ast.Tuple)):
+        return len(value.elts) == 1
+    text = value.value if isinstance(value, ast.Constant) else None
+    return isinstance(text, str) and _ONE_IN_TEXT.fullmatch(text) is not None
+
+
+def _is_one_by_default(script: Script, name: str) -> bool:
+    """Whether the option that `opt.gpu_ids` is made of has one card as its default."""
+    project, option = script.index.project, name.rpartition(".")[2]
+    paths = project.mentioning(f"--{option}") if project is not None and option else []
+    files = [script.index, *(project.index(p) for p in paths if project is not None)]
+    defaults = [
+        keyword.value
+        for index in files
+        if index is not None
+        for call in index.calls_by_name.get("add_argument", ())
+        if any(getattr(a, "value", None) == f"--{option}" for a in call.args)
+        for keyword in call.keywords
+        if keyword.arg == "default"
+    ]
+    ones = [
+        node.elts[0]
+        if isinstance(node, (ast.List, ast.Tuple)) and len(node.elts) == 1
+        else node
+        for node in defaults
+    ]
+    return bool(ones) and all(
+        isinstance(node, ast.Constant) and _ONE.fullmatch(str(node.value))
+        for node in ones
+    )
