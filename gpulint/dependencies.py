@@ -24,6 +24,7 @@ from gpulint.dependency_files import (
 )
 from gpulint.releases import (
     ANY_MINOR,
+    NUMPY,
     TORCH,
     Declared,
     Range,
@@ -153,6 +154,8 @@ def _find(folder: Path, rooted: bool, package: str = TORCH) -> Declared | None:
     its = declared.get(package, [])
     if not any(map(_bounds, its)):
         its = locked.get(package) or its
+    if package == NUMPY and not all(fact.version == fact.highest for fact in its):
+        return None  # what a test or an old Python asks for is not for all
     found = _joined(its)
     last = (folder / ".git").exists() if rooted else seen
     if found or last or folder.parent == folder:

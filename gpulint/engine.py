@@ -20,7 +20,7 @@ from gpulint.finding import (
 )
 from gpulint.index import SETTINGS, FileIndex, Project, Projects, build_index
 from gpulint.registry import find_rule
-from gpulint.releases import FIRST_TORCH, TORCH, Range, for_numpy, for_python
+from gpulint.releases import FIRST_TORCH, NUMPY, TORCH, Range, for_numpy, for_python
 from gpulint.rule import Present, Rule
 from gpulint.source import (
     FRAMEWORKS,
@@ -177,18 +177,20 @@ def _allowed(
 ) -> tuple[Range, tuple[tuple[str, Range], ...]]:
     """The releases of torch, and of other packages, that a file may run with.
 
-    Those of the project, in a notebook those that it installs, and what an old Python
-    or NumPy leaves of them, unless the user gives them.
+    Those of the project, and in a notebook those that it installs. An old NumPy bounds
+    the Python, unless the user gives that, and an old Python the torch, unless the user
+    gives that.
     """
     torch = Range(options.torch_version, options.newest_torch)
     releases = {TORCH: torch, **dict(options.packages)}
     releases |= {n: its for n, its in source.installed.items() if n not in options.said}
     torch = releases.pop(TORCH)
     if "python" not in options.said:
-        python, numpy = (releases.get(name, Range()) for name in ("python", "numpy"))
-        releases["python"] = for_numpy(python, numpy)
+        python = releases.get("python", Range())
+        python = for_numpy(python, releases.get(NUMPY, Range()))
+        releases |= {"python": python} if python else {}
     if TORCH not in options.said:
-        torch = for_python(torch, releases["python"])
+        torch = for_python(torch, releases.get("python", Range()))
     return torch, tuple(releases.items())
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 Version = tuple[int, int]
 
 TORCH = "torch"
+NUMPY = "numpy"
 FIRST_TORCH = (1, 0)  # the first release of torch that gpulint speaks of
 ANY_MINOR = 999  # `<3` allows 2 with whatever comes after it
 
@@ -69,16 +70,9 @@ def for_numpy(python: Range, numpy: Range) -> Range:
 
     Unchanged where none of them is allowed: the two are of different environments.
     """
-    newest_numpy = numpy.highest
-    if newest_numpy is None:
-        return python
+    newest_numpy = numpy.highest or (ANY_MINOR, 0)
     fitting = (last for upto, last in _PYTHON_OF_NUMPY if newest_numpy <= upto)
-    last = next(fitting, None)
-    if last is None or (python.highest is not None and python.highest <= last):
-        return python
-    if python.lowest is not None and python.lowest > last:
-        return python
-    return Range(python.lowest, last)
+    return _capped(python, next(fitting, None))
 
 
 def for_python(torch: Range, python: Range) -> Range:
@@ -86,12 +80,16 @@ def for_python(torch: Range, python: Range) -> Range:
 
     Unchanged where none of them is allowed: the two are of different environments.
     """
-    last = _LAST_FOR_PYTHON.get(python.highest or (0, 0))
-    if last is None or (torch.highest is not None and torch.highest <= last):
-        return torch
-    if torch.lowest is not None and torch.lowest > last:
-        return torch
-    return Range(torch.lowest, last)
+    return _capped(torch, _LAST_FOR_PYTHON.get(python.highest or (0, 0)))
+
+
+def _capped(its: Range, last: Version | None) -> Range:
+    """Releases up to a last one; unchanged where they end before, or begin behind."""
+    if last is None or (its.highest is not None and its.highest <= last):
+        return its
+    if its.lowest is not None and its.lowest > last:
+        return its
+    return Range(its.lowest, last)
 
 
 def lower_bound(text: str) -> Version | None:

@@ -43,17 +43,18 @@ Files = frozenset[Path]
 
 
 def has_word(text: str, word: str) -> bool:
-    """Whether a word stands in a text, and not as a part of another.
+    """Whether a word stands in a text with no letter, digit or `_` on either side.
 
-    As ten times as slow a pattern finds it, which tries each place of the text.
+    The same as `\\bword\\b` finds in ten times the time, of words that begin and end
+    with such; of an empty word nothing.
     """
-    start = text.find(word)
+    start = text.find(word) if word else -1
     while start >= 0:
         end = start + len(word)
         around = (text[max(start - 1, 0) : start], text[end : end + 1])
         if not any(map(_WORD.match, around)):
             return True
-        start = text.find(word, end)
+        start = text.find(word, start + 1)
     return False
 
 

@@ -105,8 +105,8 @@ class Script:
         self.names = Names(index, vendor)
         self._receivers: dict[FileIndex, tuple[FileIndex, ...]] = {}
         self.changed_names: dict[FileIndex, dict[str, list[ast.AST]]] = {}
-        # Whether statements raise, as `failures` found.
-        self.raising: dict[tuple[ast.stmt, int, bool, bool], bool] = {}
+        # Whether statements raise: by the question, the calls followed, and names.
+        self.raising: dict[tuple[str, ast.stmt, int, bool], bool] = {}
         self.networks: dict[ast.AST, Network] = {}  # by what makes them
 
     def of(self, node: ast.AST) -> Script:

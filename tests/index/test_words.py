@@ -65,3 +65,8 @@ def test_modules_that_a_text_takes_from() -> None:
 )
 def test_words_of_a_text(text: str, found: bool) -> None:
     assert has_word(text, "train") is found
+
+
+def test_words_that_are_none() -> None:
+    assert not has_word("version", "")
+    assert has_word("aa-a-a", "a-a")

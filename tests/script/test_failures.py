@@ -688,6 +688,7 @@ for x in loader:
         ("for width in args.missing:", LOW),
         ("with open(args.missing) as file:", LOW),
         ("while make():", LOW),
+        ("match args.missing:\n  case _:", LOW),
         ("if args.width:", HIGH),
         ("if True:", HIGH),
     ],

@@ -16,6 +16,7 @@ from gpulint.script.numerics.half import has_float32_kernels
 from gpulint.script.reaching.old_torch import needs_older_torch, runs_only_before
 from gpulint.source import Source
 
+EMPTY = "from torchvision.ops import _new_empty_tensor"
 THREE = "import torchvision\nif float(torchvision.__version__[:3])"
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -54,6 +55,9 @@ def test_declared_release(newest: tuple[int, int] | None, old: bool) -> None:
         ("import torchaudio\nlength = torchaudio.info(path).num_frames", False),
         (f"{THREE} < 0.7:\n    from torchvision.ops import _new_empty_tensor", True),
         (f"{THREE} < 0.7:\n    from torchvision.ops import nms", False),
+        (f"{THREE} < 0.2:\n    from torchvision.ops import _new_empty_tensor", False),
+        (f"{THREE} < 0.7:\n    pass  # _new_empty_tensor", False),
+        (f"{THREE} < 0.7:\n    try:\n        {EMPTY}\n    except E:\n        0", False),
         (f"{THREE} > 0.7:\n    from torchvision.ops import _new_empty_tensor", False),
         ("spectrum = torch.fft(x, 2)", True),
         ("spectrum = torch.ifft(x, 2)", True),

@@ -147,6 +147,8 @@ def heads(statement: ast.stmt) -> list[ast.expr]:
         return [statement.iter]
     if isinstance(statement, (ast.If, ast.While, ast.Assert)):
         return [statement.test]
+    if isinstance(statement, ast.Match):
+        return [statement.subject]
     if isinstance(statement, (ast.With, ast.AsyncWith)):
         return [item.context_expr for item in statement.items]
     if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)):

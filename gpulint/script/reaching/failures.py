@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gpulint.finding import Position
@@ -34,6 +35,7 @@ from gpulint.source import NOTEBOOK
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
+Find = Callable[["Script", ast.stmt, int, bool], bool]
 _ASKS_FOR_LOADER = (6, 0)  # of PyYAML
 MAX_CALLS = 3  # into functions that a statement calls, and so on
 MAX_UNBOUND = 2  # names that somebody has forgotten
@@ -78,9 +80,9 @@ def fails_around(script: Script, node: ast.AST) -> bool:
     in_cell = script.source.path.suffix == NOTEBOOK
     everywhere = not in_cell or script.index.function(node) is not None
 
-    def raises(statement: ast.stmt, head: bool = False) -> bool:
+    def raises(statement: ast.stmt, find: Find | None = None) -> bool:
         names = everywhere or _cell(script, statement) == _cell(script, node)
-        return _raises(script, statement, MAX_CALLS, names, head)
+        return _raises(script, statement, MAX_CALLS, names, find)
 
     child = node
     own = True  # the statement that holds the place, not one around it
@@ -91,8 +93,8 @@ def fails_around(script: Script, node: ast.AST) -> bool:
                 return True
         if isinstance(above, ast.For) and unpacks_other_parts(script, above):
             return True
-        within = isinstance(above, ast.stmt) and isinstance(child, ast.stmt)
-        if within and raises(above, head=True):  # type: ignore[arg-type]
+        within = isinstance(child, (ast.stmt, ast.match_case))
+        if within and isinstance(above, ast.stmt) and raises(above, _head_raises):
             return True
         for block in blocks_of(above):
             if child in block:
@@ -140,16 +142,16 @@ def _fails(script: Script, function: Function, depth: int) -> bool:
 
 
 def _raises(
-    script: Script, statement: ast.stmt, depth: int, names: bool, head: bool = False
+    script: Script,
+    statement: ast.stmt,
+    depth: int,
+    names: bool,
+    find: Find | None = None,
 ) -> bool:
-    """Whether a statement raises in each run; many findings stand behind the same.
-
-    `head`: what it evaluates first alone does.
-    """
-    key = statement, depth, names, head
+    """Whether a statement raises in each run; many findings stand behind the same."""
+    key = (find or _must_raise).__name__, statement, depth, names
     if key not in script.raising:
-        find = _head_raises if head else _must_raise
-        script.raising[key] = find(script, statement, depth, names)
+        script.raising[key] = (find or _must_raise)(script, statement, depth, names)
     return script.raising[key]
 
 

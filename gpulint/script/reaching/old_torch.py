@@ -67,7 +67,7 @@ _WITH_LOGITS = (
     "torch.nn.functional.binary_cross_entropy_with_logits",
 )
 _THREE_CHARACTERS = re.compile(
-    r"\bif\s+float\(\s*torchvision\.__version__\[:3\]\s*\)\s*<=?\s*0\.[2-9]"
+    r"^float\(torchvision\.__version__\[:3\]\) (<= 0\.[2-9]|< 0\.[3-9])$"
 )
 _ADDRESSES = re.compile(r"^torchvision\.models\.\w+\.model_urls$")
 # What a loss is until torch 0.4: later, it has no element to take.
@@ -166,9 +166,17 @@ def _reads_three_characters(files: list[FileIndex]) -> bool:
     Behind it is an import of what torchvision has had before 0.10 alone.
     """
     return any(
-        index.source.has(_THREE_CHARACTERS) and "_new_empty_tensor" in index.source.text
+        _THREE_CHARACTERS.match(ast.unparse(branch.test))
+        and any(isinstance(s, ast.ImportFrom) and _is_of_empty(s) for s in branch.body)
         for index in files
+        if "_new_empty_tensor" in index.source.text
+        for branch in index.tree.body
+        if isinstance(branch, ast.If)
     )
+
+
+def _is_of_empty(statement: ast.ImportFrom) -> bool:
+    return any(alias.name == "_new_empty_tensor" for alias in statement.names)
 
 
 def _takes_an_element(files: list[FileIndex]) -> bool:
