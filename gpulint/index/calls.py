@@ -46,7 +46,6 @@ class Calls:
         self.resolver = resolver
         self.index = resolver.index
         self._callees: dict[ast.Call, tuple[Function, ...]] = {}
-        self._open: set[ast.AST] = set()  # calls and functions that are being asked for
         self.reached: dict[Function, tuple[Function, ...]] = {}  # by what one runs
         chosen = only or {}
         self.only = frozenset(chosen)
@@ -59,15 +58,11 @@ class Calls:
 
     def callees(self, call: ast.Call) -> tuple[Function, ...]:
         """Functions of this project, one of which a call surely runs."""
-        if call not in self._callees:
-            self._callees[call] = ()  # a cycle adds nothing
-            if self._may_be_own(call):
-                self._open.add(call)
-                self._callees[call] = tuple(self._find_callees(call))
-                self._open.discard(call)
-        elif call in self._open:
-            self.resolver.kept.cut()
-        return self._callees[call]
+
+        def found() -> tuple[Function, ...]:
+            return tuple(self._find_callees(call)) if self._may_be_own(call) else ()
+
+        return self.resolver.answers.first(self._callees, call, found, ())
 
     def _may_be_own(self, call: ast.Call) -> bool:
         """A cheap look at the name: most calls are of other packages."""
@@ -188,19 +183,16 @@ class Calls:
 
     def _all_callers(self, function: Function) -> tuple[list[ast.Call], bool]:
         """The calls that are found, and whether those of too many files are not."""
-        if function not in self._callers:
-            self._callers[function] = ([], False)  # a cycle adds nothing
-            self._open.add(function)
+
+        def found() -> tuple[list[ast.Call], bool]:
             home = self.index.home(function)
             others = self._importers(home, function)
-            found = list(self._callers_in(home, function))
+            calls = list(self._callers_in(home, function))
             for other in self.beside(home, others or ()):
-                found += self._callers_in(other, function)
-            self._callers[function] = (found, others is None)
-            self._open.discard(function)
-        elif function in self._open:
-            self.resolver.kept.cut()
-        return self._callers[function]
+                calls += self._callers_in(other, function)
+            return calls, others is None
+
+        return self.resolver.answers.first(self._callers, function, found, ([], False))
 
     def beside(self, home: FileIndex, others: Iterable[FileIndex]) -> list[FileIndex]:
         """Files that use a file, and the notebook that is looked at, if it is one.

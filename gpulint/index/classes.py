@@ -31,14 +31,13 @@ _CLASS_KEYWORDS = ("default_factory", "factory", "config_class")
 class Classes:
     """The classes that a resolver's names and calls lead to, of all files.
 
-    Each answer is computed once, as far as it is whole.
+    Answers are kept, see `Answers`.
     """
 
     def __init__(self, resolver: Resolver) -> None:
         self.resolver = resolver
         self.index = resolver.index
         self._members: dict[tuple[ast.ClassDef, str], list[Definition]] = {}
-        self._open: set[tuple[ast.ClassDef, str]] = set()  # being found
         self._named: dict[ast.expr, ast.ClassDef | None] = {}
         self._classes: dict[ast.expr, tuple[list[ast.ClassDef], bool]] = {}
         self._bases: dict[ast.ClassDef, list[ast.ClassDef]] = {}
@@ -55,7 +54,7 @@ class Classes:
 
     def _reached(self, node: ast.expr) -> tuple[list[ast.ClassDef], bool]:
         """The classes of an object, and whether each of its origins has one."""
-        return self.resolver.kept.answer(
+        return self.resolver.answers.whole(
             self._classes, node, lambda: self._find_reached(node)
         )
 
@@ -130,7 +129,7 @@ class Classes:
     def _classes_before(self, call: ast.Call, node: ast.expr) -> list[ast.ClassDef]:
         """Classes of what `x = x.to(device)` is called on; none round a loop."""
         if call in self._busy:
-            self.resolver.kept.cut()
+            self.resolver.answers.cut()
             return []
         self._busy.add(call)
         its = self.of(node)
@@ -218,9 +217,9 @@ class Classes:
         if head not in home.imports and not (star and head not in home.bound_names):
             return None
         if callee in self._busy:
-            self.resolver.kept.cut()
+            self.resolver.answers.cut()
             return None  # `layers = layers.chosen()`, of an imported name
-        return self.resolver.kept.answer(
+        return self.resolver.answers.whole(
             self._named, callee, lambda: self._find_named(callee)
         )
 
@@ -235,7 +234,7 @@ class Classes:
 
     def bases(self, owner: ast.ClassDef) -> list[ast.ClassDef]:
         """The class and its base classes in this project, nearest first."""
-        return self.resolver.kept.answer(
+        return self.resolver.answers.whole(
             self._bases, owner, lambda: self._find_bases(owner)
         )
 
@@ -273,25 +272,23 @@ class Classes:
     def member(self, owner: ast.ClassDef, name: str) -> list[Definition]:
         """All definitions of an attribute: `self.name = …` anywhere, class body."""
         key = (owner, name)
-        if key not in self._members:
-            found: list[Definition] = []
-            for current in self.bases(owner):
-                found += self.resolver.flow(current).definitions.get(name, ())
-                for item in current.body:
-                    own = self.resolver.self_name(item)
-                    if own is not None:
-                        assert isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
-                        its = self.resolver.flow(item).definitions
-                        found += its.get(f"{own}.{name}", ())
-            if self.is_record(owner):
-                self._members[key] = found
-                self._open.add(key)
-                found += self._given_fields(owner, name)
-                self._open.discard(key)
-            self._members[key] = found
-        elif key in self._open:
-            self.resolver.kept.cut()
-        return self._members[key]
+        if key in self._members:
+            return self.resolver.answers.first(self._members, key, list, [])
+        found: list[Definition] = []
+        for current in self.bases(owner):
+            found += self.resolver.flow(current).definitions.get(name, ())
+            for item in current.body:
+                own = self.resolver.self_name(item)
+                if own is not None:
+                    assert isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
+                    its = self.resolver.flow(item).definitions
+                    found += its.get(f"{own}.{name}", ())
+
+        def with_given() -> list[Definition]:
+            given = self._given_fields(owner, name) if self.is_record(owner) else ()
+            return [*found, *given]
+
+        return self.resolver.answers.first(self._members, key, with_given, found)
 
 
 def _is_none(origin: Origin) -> bool:

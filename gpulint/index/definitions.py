@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpulint.index.answers import Answers
 from gpulint.index.build import FileIndex, Scope
 from gpulint.index.flow import Definition, Flow
-from gpulint.index.kept import Kept
 from gpulint.index.walk import dotted
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 class Definitions:
     """Leads from one file's names to what binds them, through what it imports.
 
-    Each answer is computed once, as far as it is whole. Nodes may be those of any file
-    of the project.
+    Answers are kept, see `Answers`. Nodes may be those of any file of the project.
     """
 
     classes: Classes
@@ -34,8 +33,7 @@ class Definitions:
         self._of_self: dict[tuple[Scope, str], tuple[Definition, ...]] = {}
         self._of_others: dict[ast.Attribute, tuple[Definition, ...]] = {}
         self._free: dict[tuple[Scope, str], tuple[Definition, ...]] = {}
-        self.kept = Kept()
-        self._open: set[tuple[Scope, str] | Definition] = set()  # being asked for
+        self.answers = Answers()
         self._finals: dict[Definition, tuple[Definition, ...]] = {}
 
     def flow(self, scope: Scope) -> Flow:
@@ -73,21 +71,16 @@ class Definitions:
         self, node: ast.Attribute, scope: Scope
     ) -> tuple[Definition, ...]:
         """Definitions of an attribute that its function does not set itself."""
+
+        def found() -> tuple[Definition, ...]:
+            return tuple(self._attribute_definitions(node))
+
         if not isinstance(node.value, ast.Name) or (
             node.value.id != self.self_name(scope)
         ):
-            return self.kept.answer(
-                self._of_others, node, lambda: tuple(self._attribute_definitions(node))
-            )
-        key = (scope, node.attr)
-        if key not in self._of_self:  # `self.x` is the same all over a method
-            self._of_self[key] = ()  # a cycle adds nothing
-            self._open.add(key)
-            self._of_self[key] = tuple(self._attribute_definitions(node))
-            self._open.discard(key)
-        elif key in self._open:
-            self.kept.cut()
-        return self._of_self[key]
+            return self.answers.whole(self._of_others, node, found)
+        key = (scope, node.attr)  # `self.x` is the same all over a method
+        return self.answers.first(self._of_self, key, found, ())
 
     def _outer_definitions(self, name: str, scope: Scope) -> Iterator[Definition]:
         """Definitions of a free name in the scopes around; all of the nearest."""
@@ -162,15 +155,12 @@ class Definitions:
         """What an imported name is defined as in its own file; else itself."""
         if definition.kind != "import":
             return (definition,)
-        if definition not in self._finals:
-            self._finals[definition] = (definition,)  # a cycle leads nowhere
-            self._open.add(definition)
+
+        def found() -> tuple[Definition, ...]:
             its = dict.fromkeys(self._reached(definition, set()))
-            self._finals[definition] = tuple(its) or (definition,)
-            self._open.discard(definition)
-        elif definition in self._open:
-            self.kept.cut()
-        return self._finals[definition]
+            return tuple(its) or (definition,)
+
+        return self.answers.first(self._finals, definition, found, (definition,))
 
     def named(self, node: ast.AST) -> list[ast.AST]:
         """What a name is defined as, in the files that it is imported from."""

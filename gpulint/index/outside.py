@@ -45,7 +45,6 @@ class Outside:
         self._given: dict[FileIndex, list[tuple[str | None, Written]]] = {}
         self._strangers: dict[FileIndex, list[Handed]] = {}
         self._subclasses: dict[ast.ClassDef, list[ast.ClassDef]] = {}
-        self._open: set[ast.ClassDef] = set()  # of which they are being found
         self._handed: dict[Function, bool] = {}
         self._users: dict[tuple[ast.ClassDef, str], list[FileIndex]] = {}
         self._depth = 0  # of questions for what `setattr` is given
@@ -201,7 +200,7 @@ class Outside:
         project; few of these are followed, one for another.
         """
         if self._depth >= MAX_DEPTH:
-            self.resolver.kept.cut()
+            self.resolver.answers.cut()
             return None
         self._depth += 1
         try:
@@ -220,14 +219,13 @@ class Outside:
 
     def subclasses(self, owner: ast.ClassDef) -> list[ast.ClassDef]:
         """Classes that derive from one, here and in files that import it."""
-        if owner not in self._subclasses:
-            self._subclasses[owner] = []  # a cycle adds nothing
-            self._open.add(owner)
+
+        def found() -> list[ast.ClassDef]:
             home = self.index.home(owner)
             users = [home]
             if home.project is not None:
                 users += home.project.derivers(home, owner.name)
-            self._subclasses[owner] = [
+            return [
                 other
                 for user in dict.fromkeys(users)
                 for other in user.all(ast.ClassDef)
@@ -235,10 +233,8 @@ class Outside:
                 and other is not owner
                 and owner in self.resolver.classes.bases(other)
             ]
-            self._open.discard(owner)
-        elif owner in self._open:
-            self.resolver.kept.cut()
-        return self._subclasses[owner]
+
+        return self.resolver.answers.first(self._subclasses, owner, found, [])
 
     def descendants(self, owner: ast.ClassDef) -> Iterator[ast.ClassDef]:
         """Classes that derive from one, or from one that does, as somebody asks."""

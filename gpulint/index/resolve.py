@@ -68,7 +68,6 @@ class Resolver(Definitions):
     def __init__(self, index: FileIndex) -> None:
         super().__init__(index)
         self._origins: dict[ast.AST, tuple[Origin, ...]] = {}
-        self._tracing: set[ast.AST] = set()  # of which the origins are being found
         self._followed: dict[Function, bool] = {}  # back from calls; whether twice
         self._ways: set[tuple[ast.expr, tuple[Step, ...]]] = set()  # being traced
         self.repeated: dict[Function, bool] = {}  # whether loops call a function
@@ -97,23 +96,19 @@ class Resolver(Definitions):
 
     def origins(self, node: ast.AST) -> tuple[Origin, ...]:
         """Everything an expression can come from, names followed to their making."""
-        if node not in self._origins:
-            self._origins[node] = ()  # a cycle adds nothing
-            self._tracing.add(node)
-            found: list[Origin] = []
-            for origin in self._trace(node, ()):
-                if not any(
-                    o.node is origin.node and o.path == origin.path for o in found
-                ):
-                    found.append(origin)
-                if len(found) > MAX_ORIGINS:
-                    found = [Origin(node, "unknown")]
-                    break
-            self._origins[node] = tuple(found)
-            self._tracing.discard(node)
-        elif node in self._tracing:
-            self.kept.cut()
-        return self._origins[node]
+        known = self._origins.get(node)  # half a million times in a large project
+        if known:
+            return known
+        return self.answers.first(self._origins, node, lambda: self._find(node), ())
+
+    def _find(self, node: ast.AST) -> tuple[Origin, ...]:
+        found: list[Origin] = []
+        for origin in self._trace(node, ()):
+            if not any(o.node is origin.node and o.path == origin.path for o in found):
+                found.append(origin)
+            if len(found) > MAX_ORIGINS:
+                return (Origin(node, "unknown"),)
+        return tuple(found)
 
     def _trace(self, node: ast.AST, path: tuple[Step, ...]) -> Iterator[Origin]:
         if isinstance(node, (ast.Name, ast.Attribute)):
@@ -262,15 +257,15 @@ class Resolver(Definitions):
         assert value is not None
         key = definition.node
         if key in self._origins and not self._origins[key]:
-            self.kept.cut()
+            self.answers.cut()
             return
         self._origins[key] = ()
-        self._tracing.add(key)
+        self.answers.open(self._origins, key)
         try:
             yield from self._trace(value, path)
         finally:
             del self._origins[key]
-            self._tracing.discard(key)
+            self.answers.close(self._origins, key)
 
     def _from_callers(
         self, definition: Definition, path: tuple[Step, ...]
@@ -309,7 +304,7 @@ class Resolver(Definitions):
         """Back from a part of what a caller passes, each way once: it may recurse."""
         way = (argument, path)
         if way in self._ways:
-            self.kept.cut()
+            self.answers.cut()
             return
         self._ways.add(way)
         try:
@@ -358,7 +353,7 @@ class Resolver(Definitions):
         assert function is not None
         if function in self._followed:
             self._followed[function] = True  # recursion, with other arguments
-            self.kept.cut()
+            self.answers.cut()
             return
         self._followed[function] = False
         returned = [v for v in self.flow(function).returns if v is not None]

@@ -215,9 +215,19 @@ def test_a_package_that_is_required_may_be_another(tmp_path: Path) -> None:
         ({"nets/__init__.py": "from nets import small, large\n"}, LOW),
         ({"nets/__init__.py": "import nets.large\n"}, LOW),
         ({"nets/__init__.py": "from . import small\n"}, HIGH),
+        ({"nets/__init__.py": "large = 3\nfrom . import small, large\n"}, HIGH),
+        ({"nets/__init__.py": "from .more import *\n", "nets/more.py": ""}, HIGH),
         ({}, HIGH),
     ],
-    ids=["by points", "by name", "whole", "without it", "no package"],
+    ids=[
+        "by points",
+        "by name",
+        "whole",
+        "without",
+        "of its own",
+        "stars",
+        "no package",
+    ],
 )
 def test_a_package_whose_init_lacks_something(
     tmp_path: Path, files: dict[str, str], sure: Confidence
@@ -241,8 +251,21 @@ def test_a_package_whose_init_lacks_something(
         ({"look.ipynb": '{"cells": [], "note": "engine"}'}, HIGH),
         ({"pick.py": "import importlib\nimportlib.import_module(name)\n"}, HIGH),
         ({"setup.py": "from setuptools import setup\nsetup(packages=[])\n"}, HIGH),
+        ({"run.py": "from engine import Trainer\nTrainer().fit(0, [], 0)\n"}, HIGH),
+        ({"run.sh": "python -c 'from engine import Trainer'\n"}, HIGH),
+        ({"README.md": "Try `from engine import Trainer`.\n"}, HIGH),
     ],
-    ids=["none", "another", "there", "a notebook", "by names", "for others"],
+    ids=[
+        "none",
+        "another",
+        "there",
+        "a notebook",
+        "by names",
+        "for others",
+        "calls alone",
+        "a command",
+        "prose",
+    ],
 )
 def test_programs_none_of_which_starts(
     tmp_path: Path, files: dict[str, str], sure: Confidence
@@ -257,8 +280,15 @@ def test_programs_none_of_which_starts(
 
 @pytest.mark.parametrize(
     "files, sure",
-    [({}, LOW), ({"old/lib/utils.py": ""}, HIGH), ({".gitmodules": ""}, HIGH)],
-    ids=["nowhere", "elsewhere", "a submodule"],
+    [
+        ({}, LOW),
+        ({"README.md": "# Net\n\nThe code is in `lib/`.\n"}, LOW),
+        ({"old/lib/utils.py": ""}, HIGH),
+        ({".gitmodules": ""}, HIGH),
+        ({"lib/utils.cpp": ""}, HIGH),
+        ({"lib.so": ""}, HIGH),
+    ],
+    ids=["nowhere", "in prose", "elsewhere", "a submodule", "to be built", "built"],
 )
 def test_a_folder_that_is_ignored_by_git(
     tmp_path: Path, files: dict[str, str], sure: Confidence

@@ -17,6 +17,8 @@ from tests.script.test_doubts import LOOP, MAIN, confidences
         ("net/External", Confidence.LOW),
         ("submodules/GAN", Confidence.LOW),
         ("old", Confidence.LOW),
+        ("_legacy", Confidence.LOW),
+        ("archived/runs", Confidence.LOW),
         ("net", Confidence.HIGH),
         ("threshold", Confidence.HIGH),
     ],
@@ -29,3 +31,10 @@ def test_folders_that_nobody_looks_after(
     files = {".git/HEAD": "", f"{folder}/engine.py": LOOP, f"{folder}/main.py": MAIN}
     found = confidences(project, files, f"{folder}/engine.py")
     assert found[11] is sure
+
+
+def test_code_of_others_that_the_program_uses(tmp_path: Path) -> None:
+    main = MAIN.replace("from engine", "from external.engine")
+    files = {".git/HEAD": "", "external/engine.py": LOOP, "main.py": main}
+    found = confidences(tmp_path, files, "external/engine.py")
+    assert found[11] is Confidence.HIGH

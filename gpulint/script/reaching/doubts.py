@@ -29,8 +29,8 @@ from gpulint.script.reaching.kept_unread import is_never_asked
 from gpulint.script.reaching.old_torch import needs_older_torch
 from gpulint.script.reaching.remainders import never_meet
 from gpulint.script.reaching.set_aside import is_set_aside
-from gpulint.script.reaching.startable import cannot_start, no_program_starts
-from gpulint.script.reaching.unimported import is_imported_by_none
+from gpulint.script.reaching.startable import cannot_start
+from gpulint.script.reaching.unimported import is_imported_by_none, no_program_starts
 from gpulint.script.reaching.unused import is_only_imported, reads_of
 from gpulint.script.training.trials import trains_little
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
@@ -46,6 +47,7 @@ MAX_STARS = 3  # modules from which one takes all names, and these in turn
 
 
 def module_of(statement: ast.ImportFrom) -> str:
+    """`..nets.parts` of `from ..nets.parts import Block`."""
     return f"{'.' * statement.level}{statement.module or ''}"
 
 
@@ -255,9 +257,19 @@ def _was_left_out(index: FileIndex, module: str) -> bool:
         return False
     if not has_prose(project.root) or project.in_folder(project.root, ".gitmodules*"):
         return False
-    below = (p for p in project.files if p.is_relative_to(project.root))
-    parts = ((p.stem, *p.relative_to(project.root).parts) for p in below)
-    return not any(head in its for its in parts) and not _is_required(index, head)
+    around = [f for f in index.source.path.parents if f.is_relative_to(project.root)]
+    if any(project.in_folder(folder, f"{head}*") for folder in around):
+        return False  # of what is built, perhaps
+    if any(head in _parts_of(project, path) for path in project.files):
+        return False
+    return head in _FOLDERS or not _is_required(index, head)
+
+
+def _parts_of(project: Project, path: Path) -> tuple[str, ...]:
+    """The folders of a file below the root, and its name without its ending."""
+    if not path.is_relative_to(project.root):
+        return ()
+    return (*path.relative_to(project.root).parts[:-1], path.stem)
 
 
 def _lies_elsewhere(index: FileIndex, module: str) -> bool:
@@ -320,7 +332,7 @@ def _is_required(index: FileIndex, package: str, folder: bool = False) -> bool:
         more = (*more, *prose(root))
     texts = (text_of(path) for path in (*asking, *more))
     return any(map(named.search, texts)) or (
-        not folder and any(package in path.parts for path in project.files)
+        not folder and any(package in _parts_of(project, p) for p in project.files)
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from gpulint.script.neighbours import programs
+
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
@@ -17,9 +19,12 @@ _FOLDER = re.compile(
 
 
 def is_set_aside(script: Script) -> bool:
-    """Whether a file lies in such a folder, by the folder's name."""
+    """Whether a file lies in such a folder, by its name, and none of others uses it."""
     path, project = script.source.path, script.index.project
     if project is None or not path.is_relative_to(project.root):
         return False
-    folders = path.relative_to(project.root).parts[:-1]
-    return any(map(_FOLDER.fullmatch, folders))
+    inner = [folder for folder in path.parents if folder.is_relative_to(project.root)]
+    aside = [f for f in inner if f != project.root and _FOLDER.fullmatch(f.name)]
+    return bool(aside) and all(
+        user.source.path.is_relative_to(aside[-1]) for user in programs(script)
+    )

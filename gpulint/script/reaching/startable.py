@@ -4,40 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
-from gpulint.index.module_search import is_run
-from gpulint.script.neighbours import MAX_FILES, programs
-from gpulint.script.reaching.looked_up import looks_for_modules
+from gpulint.script.neighbours import MAX_FILES
 from gpulint.script.reaching.missing_imports import imports_nothing, module_of
-from gpulint.script.reaching.offered import is_offered
-from gpulint.script.reaching.unused import is_program
-
-if TYPE_CHECKING:
-    from gpulint.script.model import Script
 
 _FOR_A_DEVICE = ("torch.amp.custom_fwd", "torch.amp.custom_bwd")
 MAX_IMPORTS = 3  # from a file to one that it imports, and so on
-
-
-def no_program_starts(script: Script) -> bool:
-    """Whether all programs that are seen to import a file lack what they import."""
-    project, tree = script.index.project, script.index.tree
-    if project is None or is_run(script.index):
-        return False
-
-    def found() -> bool:
-        known = [user for user in programs(script)[1:] if is_program(user)]
-        return (
-            bool(known)
-            and all(map(cannot_start, known))
-            and not is_program(script.index)
-            and not is_offered(script)
-            and not looks_for_modules(script)
-        )
-
-    return project.remembered("no program starts", tree, found)
 
 
 def cannot_start(index: FileIndex) -> bool:
@@ -72,6 +45,28 @@ def _imported_by(index: FileIndex) -> Iterator[FileIndex]:
             found = index.member(name)
             if found is not None and not found[1]:
                 yield found[0]
+        if isinstance(statement, ast.ImportFrom):
+            yield from _submodules(index, statement)
+
+
+def _submodules(index: FileIndex, statement: ast.ImportFrom) -> Iterator[FileIndex]:
+    """The modules of a package that an import takes, if the package has no such name.
+
+    What its `__init__.py` binds or takes from others comes first.
+    """
+    module = module_of(statement)
+    package = index.member(module)
+    if package is None or package[1] or package[0].stars:
+        return
+    home = package[0]
+    bound = home.bound_names | (home.imports.keys() if home is not index else set())
+    dot = "" if module.endswith(".") else "."
+    for alias in statement.names:
+        if alias.name in bound:
+            continue
+        found = index.member(f"{module}{dot}{alias.name}")
+        if found is not None and not found[1]:
+            yield found[0]
 
 
 def _asked_for(statement: ast.stmt) -> Iterator[str]:
@@ -80,12 +75,10 @@ def _asked_for(statement: ast.stmt) -> Iterator[str]:
         for alias in statement.names:
             yield from _with_packages(alias.name)
     elif isinstance(statement, ast.ImportFrom):
-        module, level = module_of(statement), statement.level
+        level = statement.level
         yield from ("." * points for points in range(level, 0, -1))
         if statement.module:
             yield from ("." * level + n for n in _with_packages(statement.module))
-        dot = "." if statement.module else ""
-        yield from (f"{module}{dot}{alias.name}" for alias in statement.names)
 
 
 def _with_packages(module: str) -> Iterator[str]:

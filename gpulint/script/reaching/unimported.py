@@ -65,6 +65,30 @@ def is_imported_by_none(script: Script, node: ast.AST, depth: int = MAX_USES) ->
     )
 
 
+def no_program_starts(script: Script) -> bool:
+    """Whether all that runs and is seen to import a file lacks what it imports.
+
+    And no text or command names the file, nor does anything choose modules by names.
+    """
+    project, tree = script.index.project, script.index.tree
+    if project is None or is_program(script.index):
+        return False
+
+    def found() -> bool:
+        users = programs(script)[1:]
+        running = [u for u in users if not all(map(_defines, u.tree.body)) or is_run(u)]
+        return (
+            0 < len(users) < MAX_FILES
+            and bool(running)
+            and all(map(cannot_start, running))
+            and not is_offered(script)
+            and not looks_for_modules(script)
+            and not _is_described(project, script.source.path)
+        )
+
+    return project.remembered("no program starts", tree, found)
+
+
 def _is_imported_by_none(script: Script, index: FileIndex, depth: int) -> bool:
     """The same of a file, by its first function or class."""
     first = next((s for s in index.tree.body if isinstance(s, Kept)), None)
@@ -97,13 +121,18 @@ def _is_registered(kept: Kept) -> bool:
 
 
 def _is_described(project: Project, path: Path) -> bool:
-    """Whether a text beside a file, or further up, imports it or says its name."""
+    """Whether a text or command beside a file, or further up, imports or names it."""
     stem = re.escape(path.stem)
     named = re.compile(rf"\b(?:from|import)[ \t]+(?:[\w.]+\.)?{stem}\b|\b{stem}\.py\b")
     folders = [
         f for f in path.parents if f == project.root or project.root in f.parents
     ]
-    for text in (text for folder in folders for text in prose(folder)):
+    texts = (
+        text
+        for folder in folders
+        for text in (*prose(folder), *project.in_folder(folder, "*.sh"))
+    )
+    for text in texts:
         project.noted.files.add(text)
         if named.search(text_of(text)):
             return True

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from gpulint.index.kept import Kept
+from gpulint.index.answers import Answers
 
 
 def test_an_answer_is_found_once() -> None:
-    kept, answers, asked = Kept(), {}, []
+    kept, answers, asked = Answers(), {}, []
     for _ in range(2):
-        assert kept.answer(answers, "x", lambda: asked.append("x") or 3) == 3
+        assert kept.whole(answers, "x", lambda: asked.append("x") or 3) == 3
     assert asked == ["x"]
 
 
 def test_what_a_cut_may_have_left_out_is_found_again() -> None:
     """Also by who asks for it: `outer` rests on `inner`, which met itself."""
-    kept, answers = Kept(), {}
+    kept, answers = Answers(), {}
     found = iter([(), (), (1,)])
 
     def inner() -> tuple[int, ...]:
@@ -24,10 +24,10 @@ def test_what_a_cut_may_have_left_out_is_found_again() -> None:
         return its
 
     def outer() -> tuple[int, ...]:
-        return kept.answer(answers, "inner", inner)
+        return kept.whole(answers, "inner", inner)
 
-    assert kept.answer(answers, "outer", outer) == ()
+    assert kept.whole(answers, "outer", outer) == ()
     assert answers == {}
-    assert kept.answer(answers, "inner", inner) == ()
-    assert kept.answer(answers, "outer", outer) == (1,)
+    assert kept.whole(answers, "inner", inner) == ()
+    assert kept.whole(answers, "outer", outer) == (1,)
     assert answers == {"inner": (1,), "outer": (1,)}
