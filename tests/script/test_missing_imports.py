@@ -317,3 +317,21 @@ def test_decorators_that_ask_for_a_device(
     engine = LOOP.replace("import torch\n", "import torch\nimport swish\n", 1)
     given = {"engine.py": engine, "main.py": MAIN, "swish.py": text}
     assert confidences(tmp_path, README | given)[12] is sure
+
+
+@pytest.mark.parametrize(
+    "line, parts, sure",
+    [
+        ("name = f'{__name__}'", "def f():\n\tif 1:\n        return 2\n", LOW),
+        ("rate: float = 0.1", "print 'old'\n", LOW),
+        ("rate = 0.1", "print 'old'\n", HIGH),  # all of it may be for Python 2
+        ("name = f'{__name__}'", "def f():\n    return 2\n", HIGH),
+    ],
+    ids=["tabs", "prints", "of Python 2", "sound"],
+)
+def test_an_import_of_what_does_not_parse(
+    tmp_path: Path, line: str, parts: str, sure: Confidence
+) -> None:
+    text = f"from tools.parts import f\n{LOOP}\n{line}\n"
+    files = {"engine.py": text, "main.py": MAIN, "tools/parts.py": parts}
+    assert confidences(tmp_path, README | files)[12] is sure

@@ -28,6 +28,8 @@ def _lacks_any(index: FileIndex) -> bool:
         beside = depths[its] < 2 and its.source.path.parent == folder
         if _cannot_be_imported(its, guess=beside):
             return True
+        if any(map(_is_of_python_3, (index, its))) and _imports_what_fails(its):
+            return True
         more = depths[its] < MAX_IMPORTS and len(depths) < MAX_FILES
         for imported in _imported_by(its) if more else ():
             if len(depths) >= MAX_FILES:
@@ -102,6 +104,31 @@ def _cannot_be_imported(index: FileIndex, guess: bool) -> bool:
         return any(map(_leaves_device_out, _decorators(index)))
 
     return project.remembered(f"cannot be imported, {guess}", index.tree, found)
+
+
+def _is_of_python_3(index: FileIndex) -> bool:
+    """Whether no Python 2 takes a file: for its f-strings, annotations, `super()`."""
+    return any(map(index.all, (ast.JoinedStr, ast.AnnAssign, ast.Nonlocal))) or any(
+        not call.args and isinstance(call.func, ast.Name)
+        for call in index.calls_by_name.get("super", ())
+    )
+
+
+def _imports_what_fails(index: FileIndex) -> bool:
+    """Whether a file imports one beside it, or of its package, that does not parse.
+
+    One for Python 2 alone, by its tabs or prints.
+    """
+    project, above = index.project, index.source.path.parents
+    for statement in _needed(index) if project is not None else ():
+        if not isinstance(statement, ast.ImportFrom) or not statement.module:
+            continue
+        folder = above[max(min(statement.level, len(above)) - 1, 0)]
+        path = folder.joinpath(*statement.module.split(".")).with_suffix(".py")
+        assert project is not None
+        if project.lists(path) and project.index(path) is None:
+            return True
+    return False
 
 
 def _needed(index: FileIndex) -> Iterator[ast.Import | ast.ImportFrom]:

@@ -83,7 +83,7 @@ def no_program_starts(script: Script) -> bool:
             and all(map(cannot_start, running))
             and not is_offered(script)
             and not looks_for_modules(script)
-            and not _is_described(project, script.source.path)
+            and not _is_described(project, script.source.path, imported=True)
         )
 
     return project.remembered("no program starts", tree, found)
@@ -120,10 +120,14 @@ def _is_registered(kept: Kept) -> bool:
     return any("regist" in ast.unparse(d).lower() for d in kept.decorator_list)
 
 
-def _is_described(project: Project, path: Path) -> bool:
-    """Whether a text or command beside a file, or further up, imports or names it."""
+def _is_described(project: Project, path: Path, *, imported: bool = False) -> bool:
+    """Whether a text or command beside a file, or further up, imports or names it.
+
+    `imported`: imports alone, for lists of files name each.
+    """
     stem = re.escape(path.stem)
-    named = re.compile(rf"\b(?:from|import)[ \t]+(?:[\w.]+\.)?{stem}\b|\b{stem}\.py\b")
+    imports = rf"\b(?:from|import)[ \t]+(?:[\w.]+\.)?{stem}\b"
+    named = re.compile(imports if imported else rf"{imports}|\b{stem}\.py\b")
     folders = [
         f for f in path.parents if f == project.root or project.root in f.parents
     ]
