@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gpulint.index import build_index
+from gpulint.script.by_name import chooses_among_its_own, chooses_by_name
 from gpulint.source import (
     MAX_BYTES,
     Source,
@@ -180,3 +182,44 @@ def test_lines_break_where_python_breaks_them() -> None:
     ]
     assert source.newline == "\r\n"
     assert Source(Path("a.py"), "x").newline == "\n"
+
+
+@pytest.mark.parametrize(
+    "line, makes",
+    [
+        ("globals()['x'] = 1", True),
+        ("exec(code)", True),
+        ("vars()['x'] = 1", True),
+        ("sys.modules[name]", True),
+        ("import __main__\n__main__.__dict__.update(x=1)", True),
+        ("# %run parts.py", True),
+        ("# %pylab", True),
+        ("# %load parts.py", True),
+        ("# %store", True),
+        ("execute(code)", False),
+        ("print(x)", False),
+    ],
+)
+def test_files_that_make_names(line: str, makes: bool) -> None:
+    source = Source(Path("a.py"), f"{line}\n")
+    assert build_index(source).makes_names is makes
+
+
+@pytest.mark.parametrize(
+    "line, others, own",
+    [
+        ("models.__dict__[name]()", True, True),
+        ("globals()[name]()", True, True),
+        ("globals()['__name__']", False, True),
+        ("fire.Fire(train)", True, True),
+        ("getattr(models, name)()", True, False),
+        ("getattr(models, 'net')()", False, False),
+        ("getattr(sys.modules[__name__], 'net')()", False, True),
+        ("eval(name)()", True, True),
+        ("model.eval()", False, False),
+    ],
+)
+def test_files_that_choose_by_name(line: str, others: bool, own: bool) -> None:
+    index = build_index(Source(Path("a.py"), f"{line}\n"))
+    assert chooses_by_name(index) is others
+    assert chooses_among_its_own(index) is own

@@ -48,7 +48,7 @@ _MAKES_NAMES = re.compile(
     r"\b(globals|exec)\s*\(|\bvars\s*\((\s*\)|.*__name__)|\bmodules\[|"
     r"(\bmodules\b.*|__main__)\.__dict__|%(pylab|run|load|store)\b"
 )
-_MAKING = "globals exec vars modules __main__ %pylab %run %load %store".split()  # first
+_MAKING = "globals exec vars modules __main__ %pylab %run %load %store".split()
 _GIVEN = frozenset(
     [*dir(builtins), *"__file__ __path__ __class__ display get_ipython".split()]
 )
@@ -265,8 +265,7 @@ class FileIndex:
     @cached_property
     def makes_names(self) -> bool:
         """Whether code binds names out of sight: `exec`, `%run`."""
-        text = self.source.text
-        return any(part in text for part in _MAKING) and self.source.has(_MAKES_NAMES)
+        return self.source.has(_MAKES_NAMES, _MAKING)
 
     @cached_property
     def unbound_names(self) -> frozenset[str]:

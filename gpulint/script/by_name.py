@@ -15,8 +15,7 @@ _BY_NAME = re.compile(
 )
 # The same among its own names.
 _BY_OWN_NAME = re.compile(r"__dict__\[|\bglobals\(\)|\bfire\.Fire|\bsys\.modules\b")
-# What is sought first: most files have none of it.
-_PARTS = ("__dict__[", "globals(", "fire.Fire", "getattr(", "sys.modules")
+_PARTS = ("__dict__[", "globals(", "fire.Fire", "getattr(", "sys.modules")  # of both
 _EVALUATES = re.compile(r"(?<![.\w])(?<!def )eval\(")
 MAX_HELD = 60  # modules that pass all of their names on to others
 IMPORTS = ("import_module", "__import__")
@@ -25,24 +24,17 @@ Kept = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 def chooses_by_name(index: FileIndex) -> bool:
     """Whether a file takes something of another module by a name that it is given."""
-    return _has(index, _BY_NAME) or _evaluates(index)
+    return index.source.has(_BY_NAME, _PARTS) or _evaluates(index)
 
 
 def chooses_among_its_own(index: FileIndex) -> bool:
     """The same of what the file itself has at its top."""
-    return _has(index, _BY_OWN_NAME) or _evaluates(index)
-
-
-def _has(index: FileIndex, pattern: re.Pattern[str]) -> bool:
-    text = index.source.text
-    return any(part in text for part in _PARTS) and index.source.has(pattern)
+    return index.source.has(_BY_OWN_NAME, _PARTS) or _evaluates(index)
 
 
 def _evaluates(index: FileIndex) -> bool:
     """Whether it calls `eval`, and has no function of that name itself."""
-    if "eval(" not in index.source.text:
-        return False
-    return index.source.has(_EVALUATES) and not any(
+    return index.source.has(_EVALUATES, ("eval(",)) and not any(
         isinstance(statement, ast.FunctionDef) and statement.name == "eval"
         for statement in index.tree.body
     )

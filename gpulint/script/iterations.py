@@ -88,10 +88,11 @@ class Iterations:
                     continue
                 if any(not _is_over_parts(home, loop) for loop in loops):
                     return True
-        return self.steps_through(home, function)
+        return self.steps_through(function)
 
-    def steps_through(self, home: FileIndex, function: Function) -> bool:
+    def steps_through(self, function: Function) -> bool:
         """Whether it goes over batches, and calls what goes backward for each."""
+        home = self.index.home(function)
         loops = [node for node in walk_scope(function) if isinstance(node, ast.For)]
         calls = (
             call

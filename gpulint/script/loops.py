@@ -395,7 +395,7 @@ class Loops:
             if inside or other.function in loop.helpers:
                 return True
         elsewhere = [f for f in loop.helpers if not self.index.holds(f)]
-        if any(self.iterations.steps_through(self.index.home(f), f) for f in elsewhere):
+        if any(self.iterations.steps_through(f) for f in elsewhere):
             return True
         return not loop.batches and any(map(self.iterations.counts_steps, elsewhere))
 

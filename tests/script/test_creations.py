@@ -7,6 +7,8 @@ import ast
 import pytest
 import torch
 
+from gpulint.finding import Effect
+from gpulint.script.copying.at_creation import effect_of
 from gpulint.script.copying.creations import (
     creation,
     inexact_method,
@@ -202,3 +204,43 @@ def test_full_refuses_what_does_not_fit() -> None:
     assert torch.tensor(1e40).isinf()
     with pytest.raises(RuntimeError):
         torch.full((), 1e40)
+
+
+@pytest.mark.parametrize(
+    "arguments, effect",
+    [
+        ("n", Effect.EXACT),
+        ("end=n", Effect.EXACT),
+        ("n, dtype=torch.float32", Effect.EXACT),
+        ("n, dtype=torch.float64", Effect.EXACT),
+        ("n, dtype=torch.uint8", Effect.EXACT),
+        ("2, 8, 3", Effect.EXACT),
+        ("2, end=8, step=3", Effect.EXACT),
+        ("2, 8, dtype=torch.int32", Effect.EXACT),
+        ("2, 8, dtype=torch.float32", Effect.NUMERICS),
+        ("n, dtype=torch.bfloat16", Effect.NUMERICS),
+        ("n, dtype=x.dtype", Effect.NUMERICS),
+        ("0.3, end=20, step=0.1", Effect.NUMERICS),
+        ("0, 1, step=0.01", Effect.NUMERICS),
+        ("start=0.5, end=20", Effect.NUMERICS),
+        ("end=n, step=0.1", Effect.NUMERICS),
+        ("n, step=0.1", Effect.NUMERICS),
+        ("*sizes", Effect.NUMERICS),
+        ("n, **options", Effect.NUMERICS),
+    ],
+)
+def test_ranges_that_are_the_same_on_each_device(
+    arguments: str, effect: Effect
+) -> None:
+    script, node = with_last(f"torch.arange({arguments})")
+    made = creation(script, node)
+    assert made is not None
+    assert effect_of(script, made) is effect
+
+
+@pytest.mark.parametrize("numbers", [7, 7.5, 70_000, 2**24 + 9.0])
+def test_counts_are_rounded_once(numbers: float) -> None:
+    """As on a GPU, where each is computed for itself; not in half precision."""
+    counted = torch.arange(numbers, dtype=torch.float32)
+    each = torch.arange(len(counted), dtype=torch.float64).to(torch.float32)
+    assert torch.equal(counted, each)
