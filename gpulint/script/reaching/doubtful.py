@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpulint.index.build import last_name
 from gpulint.index.walk import dotted, walk
 from gpulint.script.branches import all_of, blocks_of, in_body
+from gpulint.script.reaching.fields import is_field_left_off
 from gpulint.script.reaching.switches import is_off, is_switched_off
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def may_never_run(script: Script, node: ast.AST) -> bool:
             if any(_by_default(script, test) is (not taken) for test in tests):
                 return True
             if taken and is_off(script, above.test):
+                return True
+            if taken and any(is_field_left_off(script, test) for test in tests):
                 return True
             if any(_is_for_first_call(script, test, taken) for test in tests):
                 return True
