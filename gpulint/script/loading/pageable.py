@@ -53,7 +53,7 @@ def _is_made_a_batch(source: ast.expr) -> bool:
 
 
 def made(script: Script, node: ast.expr, depth: int = 0) -> bool:
-    """Whether a tensor is made on the host, from an array or a list."""
+    """Whether a tensor is made on the host, from an array, a list or nothing."""
     if isinstance(node, ast.Call):
         name = script.index.qualified(node.func) or ""
         if name in _MAKES_HOST or name.startswith("numpy.") or _HOST_TYPE.match(name):
@@ -112,6 +112,8 @@ def _by_hand(script: Script, origin: Origin) -> bool:
         return True
     if not isinstance(node, ast.Call):
         return False
+    if made(script, node):
+        return True  # rows of `torch.from_numpy(images).float()`
     name = script.index.qualified(node.func) or ""
     if name.startswith("numpy.") or name in ("list", "torch.split", "torch.chunk"):
         return True
