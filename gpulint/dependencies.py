@@ -154,13 +154,18 @@ def _find(folder: Path, rooted: bool, package: str = TORCH) -> Declared | None:
     its = declared.get(package, [])
     if not any(map(_bounds, its)):
         its = locked.get(package) or its
-    if package == NUMPY and not all(fact.version == fact.highest for fact in its):
+    if package == NUMPY and not all(map(_is_exact, its)):
         return None  # what a test or an old Python asks for is not for all
     found = _joined(its)
     last = (folder / ".git").exists() if rooted else seen
     if found or last or folder.parent == folder:
         return found
     return _find(folder.parent, rooted, package)
+
+
+def _is_exact(fact: Declared) -> bool:
+    """`numpy==1.21.6`, one release and no other."""
+    return fact.version is not None and fact.version == fact.highest
 
 
 @functools.lru_cache(maxsize=4096)

@@ -49,8 +49,7 @@ Batches of loaders that are told a device (`BucketIterator.splits(…, device=de
 of timm's `create_loader` with its prefetcher, of objects whose `__iter__` moves
 something to the device, of DGL graphs, those of a class whose own `to` does not take
 the option, and parts of a dict all of whose values were moved and put back before.
-Slices of one tensor that are moved one by one are GPU101. Nor are casts to a type of
-the host (`x.type(torch.FloatTensor)`) beside other copies.
+Slices of one tensor that are moved one by one are GPU101.
 
 Of low confidence: parts with gaps (`x[:, 3:]`), which PyTorch lays out anew in ordinary
 memory before it copies them, loaders without workers that are not pinned, as the
@@ -58,22 +57,21 @@ process that trains would pin itself, one more copy; batches that a function is 
 which no call is seen, be they pinned or not; objects of a class that is not known,
 whose `to` may not take the option, also where another file makes parts of batches from
 a class whose `to` does not; batches all of which are cast on the host first
-(`x.float()`), to memory that nobody pins unless they are of that type; parts of a batch
-behind a model that was given all of it, and may have moved it in place; and an
-evaluation that takes the time around waits for the device: it waits anyway, and a copy
-that is only queued would count as work of the model, as where a clock is read between
-copies and model. And batches right behind which the
-step copies something else from ordinary memory (`torch.from_numpy(weights).cuda()`),
-which the device could not make itself, be it an index (`points[:,
-numpy.random.choice(n, k)]`, `x[:, [2, 1, 0]]`), a list of numbers made there
-(`torch.tensor([0.5, 0.2], device=x.device)`), what the model's `forward` begins with
-(also a read: `max(lengths)`, `mask.nonzero()`, `assert labels.max() < 8`; the detectors
-of torchvision begin with a copy), or a part of the batch that a function of another
-file moves, asks what they hold before a model runs (`if torch.isnan(images).any():`),
-or fetches sample by sample: the host waits there as long. So it does in a training by
-an engine of DeepSpeed, whose timer waits for the device before each forward pass. And
-so may a step in which no model is seen to run behind the copies: most of those wait for
-something else.
+(`x.float()`, `x.type(torch.FloatTensor)`), to memory that nobody pins unless they are
+of that type; parts of a batch behind a model that was given all of it, and may have
+moved it in place; and an evaluation that takes the time around waits for the device: it
+waits anyway, and a copy that is only queued would count as work of the model, as where
+a clock is read between copies and model. And batches right behind which the step copies
+something else from ordinary memory (`torch.from_numpy(weights).cuda()`), which the
+device could not make itself, be it an index (`points[:, numpy.random.choice(n, k)]`,
+`x[:, [2, 1, 0]]`), a list of numbers made there (`torch.tensor([0.5, 0.2],
+device=x.device)`), what the model's `forward` begins with (also a read: `max(lengths)`,
+`mask.nonzero()`, `assert labels.max() < 8`; the detectors of torchvision begin with a
+copy), or a part of the batch that a function of another file moves, asks what they hold
+before a model runs (`if torch.isnan(images).any():`), or fetches sample by sample: the
+host waits there as long. So it does in a training by an engine of DeepSpeed, whose
+timer waits for the device before each forward pass. And so may a step in which no model
+is seen to run behind the copies: most of those wait for something else.
 
 ## Source
 PyTorch tutorial "A guide on good usage of `non_blocking` and `pin_memory()`";
@@ -132,12 +130,9 @@ class BlockingTransfer(Rule):
                 loops.setdefault(transfer.loop, []).append(transfer)
         for loop, transfers in loops.items():
             if not stays_unpinned(script, loop):
-                plain = [t for t in transfers if not is_cast(script, t.source)]
-                yield self._finding(script, loop, plain or transfers, bool(plain))
+                yield self._finding(script, loop, transfers)
 
-    def _finding(
-        self, script: Script, loop: Loop, found: list[Transfer], sure: bool
-    ) -> Finding:
+    def _finding(self, script: Script, loop: Loop, found: list[Transfer]) -> Finding:
         found.sort(key=lambda t: not script.index.inside(t.call, loop.node))
         guards = [hindrance(script, t) for t in found]
         safe = [t for t, guard in zip(found, guards, strict=True) if guard is None]
@@ -147,7 +142,8 @@ class BlockingTransfer(Rule):
         if any(_is_repeated(script, loop, t.call) for t in found):
             copies = "copies"  # as many as there are parts
         step = "step" if loop.train else "evaluation step"
-        waits = not sure  # casts: to memory that nobody has pinned
+        plain = [t for t in found if not is_cast(script, t.source)]
+        waits = not plain  # but casts: to memory that nobody has pinned
         waits |= loads_unpinned_alone(script, loop)  # as does the copy to pinned memory
         waits |= cast_on_host(script, [loop])
         waits |= not loop.train and is_timed(script, loop)
@@ -155,7 +151,7 @@ class BlockingTransfer(Rule):
         waits |= all(is_strided(script, t.source) for t in found)  # laid out before
         waits |= all(foreign(script, t) is not None for t in found)
         waits |= all(follows_the_model(script, t) for t in found)
-        waits |= is_next_to_wait(script, found)
+        waits |= is_next_to_wait(script, plain or found)
         return self.finding(
             script,
             first,

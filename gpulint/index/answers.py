@@ -14,7 +14,8 @@ class Answers:
 
     A value may come from itself, round a loop or through calls: who is asked what is
     being asked for already says what it knows so far. What was found meanwhile may lack
-    something: `whole` then finds it anew the next time.
+    something: `whole` then finds it anew the next time, while what `first` keeps hangs
+    on who asks first.
     """
 
     def __init__(self) -> None:
@@ -49,15 +50,22 @@ class Answers:
         It is kept in any case, also where it rests on what another is meanwhile.
         """
         if key in answers:
-            if (id(answers), key) in self._open:
-                self.cut()
-            return answers[key]
+            return self.known(answers, key)
         answers[key] = meanwhile
         self.open(answers, key)
         try:
             answers[key] = find()
+        except BaseException:
+            del answers[key]
+            raise
         finally:
             self.close(answers, key)
+        return answers[key]
+
+    def known(self, answers: dict[Key, Answer], key: Key) -> Answer:
+        """The answer under a key that has one, be it what it is meanwhile."""
+        if (id(answers), key) in self._open:
+            self.cut()
         return answers[key]
 
     def open(self, answers: dict[Key, Answer], key: Key) -> None:

@@ -273,7 +273,7 @@ class Classes:
         """All definitions of an attribute: `self.name = …` anywhere, class body."""
         key = (owner, name)
         if key in self._members:
-            return self.resolver.answers.first(self._members, key, list, [])
+            return self.resolver.answers.known(self._members, key)
         found: list[Definition] = []
         for current in self.bases(owner):
             found += self.resolver.flow(current).definitions.get(name, ())

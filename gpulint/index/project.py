@@ -379,6 +379,20 @@ class Project:
         return self._indexes(None, "writes", name)
 
     @cached_property
+    def folders(self) -> frozenset[str]:
+        """The names of all folders below the root that Python files lie in."""
+        parents = {path.parent for path in self.files}
+        below = (
+            p.relative_to(self.root) for p in parents if p.is_relative_to(self.root)
+        )
+        return frozenset(part for folder in below for part in folder.parts)
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """The names of all Python files, without their ending."""
+        return frozenset(path.stem for path in self.files)
+
+    @cached_property
     def files(self) -> tuple[Path, ...]:
         """All Python files of the project."""
         found = list(self._lister(self.root)) if self._lister is not None else []

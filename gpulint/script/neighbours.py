@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
+from gpulint.index.module_search import is_main_guard
 from gpulint.index.walk import COMPREHENSIONS, LOOPS
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_FILES = 60
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _BY_NAME = ("import_module", "__import__")
 MAX_DEPTH = 4
 _INFERS = re.compile(r"\.eval\(\)|no_grad|inference_mode")
@@ -71,6 +73,27 @@ def _with_imports(script: Script, started: list[FileIndex]) -> list[FileIndex]:
                 found[its] = None
                 todo.append(its)
     return list(found)
+
+
+def may_be_run(script: Script, node: ast.AST, files: Iterable[FileIndex]) -> bool:
+    """Whether files that run together may come to a place in one of them.
+
+    At its top, or in a decorated or a method's definition, or in a function or class
+    that any of them names. Not under the main guard of a file that they import.
+    """
+    home = script.index.home(node)
+    around = home.ancestors(node)
+    guarded = any(isinstance(a, ast.If) and is_main_guard(a) for a in around)
+    if guarded and home not in programs(script):
+        return False
+    outer = next((a for a in reversed(around) if isinstance(a, _DEFINITIONS)), None)
+    if outer is None or outer.decorator_list:
+        return True
+    return any(
+        index.reads.get(outer.name)
+        or any(o.rpartition(".")[2] == outer.name for o in index.imports.values())
+        for index in files
+    )
 
 
 def used_by(script: Script) -> list[FileIndex]:

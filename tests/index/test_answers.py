@@ -1,4 +1,4 @@
-"""Answers that are kept are whole ones."""
+"""Answers that are kept, and what is known while they are found."""
 
 from __future__ import annotations
 
@@ -40,6 +40,26 @@ def test_what_a_cut_may_have_left_out_is_found_again() -> None:
     assert kept.whole(answers, "inner", inner) == ()
     assert kept.whole(answers, "outer", outer) == (1,)
     assert answers == {"inner": (1,), "outer": (1,)}
+
+
+def test_what_is_asked_for_already_is_known_in_part() -> None:
+    answers, first, whole = Answers(), {}, {}
+
+    def find() -> tuple[int, ...]:
+        again = answers.first(first, "x", find, ())
+        other = answers.whole(whole, "y", lambda: answers.first(first, "x", find, ()))
+        return (1, *again, *other)
+
+    assert answers.first(first, "x", find, ()) == (1,)
+    assert answers.first(first, "x", list, ()) == (1,)
+    assert whole == {}
+
+
+def test_an_error_leaves_no_answer() -> None:
+    answers, first = Answers(), {}
+    with pytest.raises(ZeroDivisionError):
+        answers.first(first, "x", lambda: 1 // 0, 0)
+    assert answers.first(first, "x", lambda: 3, 0) == 3
 
 
 CLASSES, ATTRIBUTES, FUNCTIONS = ["A", "B", "D"], ["u", "v", "w"], ["f", "g", "h"]

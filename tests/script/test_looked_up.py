@@ -101,7 +101,7 @@ def check(model, loader):
         (LOG.replace("return run", "return keep(run)"), "", HIGH),
         (LOG.replace("wraps(f)", "known(f)"), "", HIGH),
         (LOG.replace("@wraps(f)", "pass"), "", HIGH),
-        ("", "", HIGH),
+        ("from elsewhere import log\n", "", HIGH),
     ],
     ids=["wraps", "called", "keeps", "hands on", "decorates", "does more", "not found"],
 )

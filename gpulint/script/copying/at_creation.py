@@ -71,7 +71,7 @@ def _is_exact_range(script: Script, call: ast.Call) -> bool:
     """Whether an `arange` is the same on each device: of integers, or 0, 1, 2, …
 
     The host adds up steps, each of them rounded: that shows from 2^27 on where it
-    counts in float32, earlier in half precision, and always where it starts elsewhere.
+    counts in float32, earlier in half precision, and where steps are no whole numbers.
     """
     given = {k.arg: k.value for k in call.keywords}
     spread = any(isinstance(a, ast.Starred) for a in call.args) or None in given
@@ -82,8 +82,16 @@ def _is_exact_range(script: Script, call: ast.Call) -> bool:
     whole = all(is_integer(script, bound) for bound in bounds)
     if whole and all(kind in _INTEGERS for kind in kinds):
         return True
+    if all(map(_is_small, bounds)) and all(kind in _COUNTED for kind in kinds):
+        return True
     counts = len(bounds) == 1 and "start" not in given and "step" not in given
     return counts and all(kind in _COUNTED for kind in kinds)
+
+
+def _is_small(bound: ast.expr) -> bool:
+    """A written whole number that float32 holds, and each one up to it."""
+    number = bound.value if isinstance(bound, ast.Constant) else None
+    return type(number) is int and number < 2**24
 
 
 def hindrance(script: Script, move: Move, made: Creation) -> str | None:

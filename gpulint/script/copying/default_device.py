@@ -11,7 +11,7 @@ from gpulint.index import FileIndex, Target
 from gpulint.index.walk import dotted, walk
 from gpulint.script.loading.loaders import POSITIONS
 from gpulint.script.loading.worker_state import main_guard
-from gpulint.script.neighbours import imported, programs, run_together
+from gpulint.script.neighbours import imported, may_be_run, programs, run_together
 from gpulint.script.reaching.switches import is_switched_off
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _DISTRIBUTED = re.compile(r"^torch\.utils\.data\.(\w+\.)*DistributedSampler$")
 LAST_OLD_SAMPLERS = (1, 8)  # later ones have a generator of their own
 _SETS_TYPE = re.compile(r"\bset_default_tensor_type\b")
 _CUDA_TYPE = re.compile(r"^torch\.cuda\.\w*Tensor$")
-_HOST_KIND = re.compile(r"^(torch\.\w*Tensor|cpu(:\d+)?)$")
+_HOST_TYPE = re.compile(r"^torch\.\w*Tensor$")
 _VERSION = re.compile(r"version", re.IGNORECASE)
 
 
@@ -59,32 +59,31 @@ def makes_on_gpu(script: Script) -> bool:
     project = script.index.project
     if project is not None and not project.mentions("set_default_"):
         return False
+    together = run_together(script)
     return any(
-        _may_be_on_gpu(script.of(call), call)
-        for index in run_together(script)
+        not _is_of_host(script.of(call), call)
+        and not is_switched_off(script.of(call), call)
+        and may_be_run(script, call, together)
+        for index in together
         for name in (TENSOR_TYPE, DEVICE)
         for call in index.calls.get(name, ())
     )
 
 
-def _may_be_on_gpu(script: Script, call: ast.Call) -> bool:
-    """Whether a call that may run is given anything but a type or device of the host.
-
-    One that is switched off does not run, nor one in a function that nobody names.
-    """
-    function = script.index.function(call)
-    named = function is None or script.index.reads.get(getattr(function, "name", ""))
-    if is_switched_off(script, call) or not (named or len(programs(script)) > 1):
-        return False
+def _is_of_host(script: Script, call: ast.Call) -> bool:
+    """Whether a call is given a type or device of the host, in any case."""
     given = [*call.args, *(k.value for k in call.keywords)]
+    if len(given) == 1 and script.index.qualified(call.func) == DEVICE:
+        none = isinstance(given[0], ast.Constant) and given[0].value is None
+        return none or script.devices.target(given[0]) is Target.CPU
     made = [o.node for node in given for o in script.resolver.origins(node)]
     names = [
-        node.value
+        str(node.value)
         if isinstance(node, ast.Constant)
-        else script.index.home(node).qualified(node)
+        else script.index.home(node).qualified(node) or ""
         for node in made
     ]
-    return not names or not all(_HOST_KIND.match(str(name)) for name in names)
+    return bool(names) and all(map(_HOST_TYPE.match, names))
 
 
 def _is_on_gpu(script: Script, call: ast.Call) -> bool:

@@ -141,6 +141,9 @@ def _trains(script: Script) -> bool:
     return any("backward" in index.calls_by_name for index in files)
 
 
+# Ranks
+
+
 def unplaced_ranks(script: Script) -> tuple[ast.expr, list[ast.expr]] | None:
     """The wrapper of a model whose ranks all use the first GPU, and the moves there."""
     wrappers = script.index.calls.get(_WRAPPER, ())

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Values
 from gpulint.index.settings_file import Dialect
-from gpulint.index.walk import FUNCTIONS, dotted
-from gpulint.script.branches import blocks_of
+from gpulint.index.walk import dotted, walk_scope
 from gpulint.script.neighbours import programs
 
 if TYPE_CHECKING:
@@ -39,32 +38,44 @@ def leaves_one_card(script: Script) -> bool:
 def shows_one_card_before(script: Script, node: ast.AST) -> bool:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = str(gpus[0])`, in a block around, before.
 
-    The last that sets it there.
+    And nothing in between in the same function sets it again.
     """
-    child: ast.AST = script.index.statement(node)
-    for above in script.index.ancestors(child):
-        block = next((b for b in blocks_of(above) if child in b), [])
-        last = getattr(child, "lineno", 0)
-        values = [
-            statement.value
-            for statement in block
-            if isinstance(statement, ast.Assign) and statement.lineno < last
-            if any(map(is_visible_devices, statement.targets))
-        ]
-        if values:
-            return _is_one_number(script, values[-1])
-        if isinstance(above, FUNCTIONS):
-            return False
-        child = above
-    return False
+    scope, row = script.index.scope(node), getattr(node, "lineno", 0)
+    values = [
+        (part.lineno, part, _value_of(script, part))
+        for part in walk_scope(scope)
+        if isinstance(part, (ast.Subscript, ast.keyword)) and _names_cards(part)
+        if part.lineno < row
+    ]
+    if not values:
+        return False
+    _, last, value = max(values, key=lambda found: found[0])
+    if value is None or not _is_one_number(script, value):
+        return False
+    holder = script.index.parent(script.index.statement(last))
+    return holder is not None and script.index.inside(node, holder)
+
+
+def _names_cards(part: ast.Subscript | ast.keyword) -> bool:
+    """`os.environ["CUDA_VISIBLE_DEVICES"]` that is set, or such an argument."""
+    if isinstance(part, ast.keyword):
+        return part.arg == _VISIBLE
+    return is_visible_devices(part) and isinstance(part.ctx, ast.Store)
+
+
+def _value_of(script: Script, part: ast.Subscript | ast.keyword) -> ast.expr | None:
+    above = script.index.parent(part)
+    return above.value if isinstance(above, ast.Assign) else None
 
 
 def _is_one_number(script: Script, value: ast.expr) -> bool:
     """`str(gpus[0])`, of a list that is no text of the command line; or one number."""
     picked = value.args[0] if isinstance(value, ast.Call) and value.args else None
     if isinstance(picked, ast.Subscript) and dotted(value.func) == "str":  # type: ignore[attr-defined]
-        index = getattr(picked.slice, "value", None)
-        return type(index) is int and dotted(picked.value) != "sys.argv"
+        number = getattr(picked.slice, "value", None)
+        return type(number) is int and (
+            script.index.qualified(picked.value) != "sys.argv"
+        )
     return _names_one(script.evaluator.values(value))
 
 
@@ -80,9 +91,6 @@ def _names_one(values: Values) -> bool:
     return known and all(str(its).strip().isdigit() for its in constants)
 
 
-# Ranks
-
-
 def names_one_card(script: Script, call: ast.Call) -> bool:
     """`DataParallel(model, device_ids=[0])`: then it only calls the model.
 
@@ -92,7 +100,7 @@ def names_one_card(script: Script, call: ast.Call) -> bool:
         return True
     given = [k.value for k in call.keywords if k.arg == "device_ids"] + call.args[1:2]
     return any(
-        isinstance(origin.node, (ast.List, ast.Tuple)) and len(origin.node.elts) == 1
+        isinstance(origin.node, (ast.List, ast.Tuple)) and _holds_one(origin.node)
         for node in given
         for origin in script.resolver.origins(node)
     ) or any(
@@ -117,7 +125,7 @@ def _is_one_setting(script: Script, node: ast.expr) -> bool:
 
 
 def _is_one_in_files(script: Script, node: ast.expr) -> bool:
-    """Whether `cfg.GPUS` is one card in each settings file, and where it is written."""
+    """Whether `cfg.GPUS` is one card in each settings file, and where code sets it."""
     if isinstance(node, ast.Call) and dotted(node.func) == "list" and node.args:
         node = node.args[0]
     project = script.index.project
@@ -132,12 +140,14 @@ def _is_one_in_files(script: Script, node: ast.expr) -> bool:
     if writing is None:
         return False
     written = [
-        getattr(index.parent(target), "value", None)
+        above.value if isinstance(above, (ast.Assign, ast.AnnAssign)) else None
         for index in dict.fromkeys([script.index, *writing])
         for target in index.attribute_writes.get(node.attr, ())
+        for above in [index.parent(target)]
     ]
     values = [v for index in files if index for v in _values_in(index, node.attr)]
-    return bool(values) and all(map(_is_one, (*values, *written)))
+    known = None not in files and bool(values and written)
+    return known and all(map(_is_one, (*values, *written)))
 
 
 def _values_in(index: FileIndex, key: str) -> Iterator[ast.expr]:
@@ -150,9 +160,13 @@ def _values_in(index: FileIndex, key: str) -> Iterator[ast.expr]:
 def _is_one(value: ast.expr | None) -> bool:
     """`[0]`, `(0,)`, and what yacs reads as such: "(0,)"."""
     if isinstance(value, (ast.List, ast.Tuple)):
-        return len(value.elts) == 1
+        return _holds_one(value)
     text = value.value if isinstance(value, ast.Constant) else None
     return isinstance(text, str) and _ONE_IN_TEXT.fullmatch(text) is not None
+
+
+def _holds_one(cards: ast.List | ast.Tuple) -> bool:
+    return len(cards.elts) == 1 and not isinstance(cards.elts[0], ast.Starred)
 
 
 def _is_one_by_default(script: Script, name: str) -> bool:
@@ -171,7 +185,7 @@ def _is_one_by_default(script: Script, name: str) -> bool:
     ]
     ones = [
         node.elts[0]
-        if isinstance(node, (ast.List, ast.Tuple)) and len(node.elts) == 1
+        if isinstance(node, (ast.List, ast.Tuple)) and _holds_one(node)
         else node
         for node in defaults
     ]

@@ -59,7 +59,8 @@ _DEVICE_WORD = re.compile(r"(^|[_.])(cuda|gpu|gpus|device)($|_)", re.IGNORECASE)
 _LOADERS = re.compile(r"DataLoader\(")
 _COUNTERS = ("range", "itertools.count", "tqdm.trange")
 # Modules of fastai 1 alone: its `torch_core` replaces `DataLoader.__init__`.
-_FASTAI_1 = ("fastai.basic_data", "fastai.basic_train", "fastai.train")
+_FASTAI_1 = ("fastai.basic_data.", "fastai.basic_train.", "fastai.train.")
+_STARS_OF_FASTAI_1 = ("fastai.vision", "fastai.text", "fastai.tabular")  # 2: `.all`
 
 
 def written_off(script: Script, loader: Loader) -> bool:
@@ -151,9 +152,17 @@ def gains(script: Script, loader: Loader) -> bool:
 
 
 def _is_patched(script: Script) -> bool:
-    """Whether a file imports fastai 1, which makes torch's own loaders pin."""
-    origins = (*script.index.imports.values(), *script.index.stars)
-    return any(origin.startswith(_FASTAI_1) for origin in origins)
+    """Whether a program imports fastai 1, which makes torch's own loaders pin."""
+    if not script.mentions("fastai"):
+        return False
+    return any(
+        origin.startswith(_FASTAI_1) or star in _STARS_OF_FASTAI_1
+        for index in run_together(script)
+        for origin, star in (
+            *((f"{origin}.", "") for origin in index.imports.values()),
+            *((f"{star}.", star) for star in index.stars),
+        )
+    )
 
 
 def pins_itself(script: Script, loader: Loader) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -147,14 +148,20 @@ def is_loss_without_layers(script: Script, model: ast.expr) -> bool:
     owners = script.resolver.classes.of(model)
     return bool(owners) and all(
         _LOSS.search(owner.name)
-        and not _is_given_modules(script, owner)
-        and not any(map(_may_hold_weights, network(script, owner).names))
+        and _derives_from_module(script, owner)
+        and not _is_given_weights(script, owner)
+        and not any(
+            _may_hold_weights(script, *its) for its in network(script, owner).calls
+        )
         for owner in owners
     )
 
 
-def _may_hold_weights(name: str) -> bool:
-    """`torch.nn.Linear`, `lpips.LPIPS`; not `torch.nn.MSELoss` nor `torch.relu`."""
+def _may_hold_weights(script: Script, call: ast.Call, name: str) -> bool:
+    """`torch.nn.Linear(…)`, `lpips.LPIPS(…)`; not `torch.nn.MSELoss()`.
+
+    What the code of the project gives is looked at for itself.
+    """
     last = name.rpartition(".")[2]
     if last in _REGISTERS:
         return True
@@ -162,16 +169,36 @@ def _may_hold_weights(name: str) -> bool:
         return _ACTIVATION.match(name) is None and _WITHOUT.match(name) is None
     if name.startswith(("torch.", "self.", "numpy.")) or _RENDERS.search(name):
         return False
+    own = script.resolver.classes.named(call.func) is not None
+    if own or name in dir(builtins):
+        return False
     return last[:1].isupper() or last in _MAKES_MODELS
 
 
-def _is_given_modules(script: Script, owner: ast.ClassDef) -> bool:
-    """Whether calls of a class give it a module that the object then has."""
+def _is_given_weights(script: Script, owner: ast.ClassDef) -> bool:
+    """Whether calls of a class give it a module with weights, which the object has."""
     return any(
         script.modules.is_module(given)
+        and not has_no_weights(script, given)
+        and not (isinstance(given, ast.Call) and _is_without(script, given))
         for call in script.resolver.classes.constructors(owner)
         for given in (*call.args, *(keyword.value for keyword in call.keywords))
     )
+
+
+def _is_without(script: Script, made: ast.Call) -> bool:
+    """`torch.nn.MSELoss()`, which has no weights either."""
+    name = script.index.home(made).qualified(made.func) or ""
+    return _WITHOUT.match(name) is not None
+
+
+def _derives_from_module(script: Script, owner: ast.ClassDef) -> bool:
+    """Whether a class has no bases but the project's, and torch's own module."""
+    resolver = script.resolver
+    known = resolver.classes.bases(owner)
+    outside = (b for c in known for b in c.bases if resolver.classes.named(b) is None)
+    names = (script.index.home(base).qualified(base) for base in outside)
+    return all(name == "torch.nn.Module" for name in names)
 
 
 def _is_activation(script: Script, model: ast.expr) -> bool:
@@ -184,15 +211,12 @@ def _is_activation(script: Script, model: ast.expr) -> bool:
 
 
 def _is_weightless(script: Script, owner: ast.ClassDef) -> bool:
-    resolver = script.resolver
-    known = resolver.classes.bases(owner)
-    outside = (b for c in known for b in c.bases if resolver.classes.named(b) is None)
-    if not all(script.index.home(b).qualified(b) == "torch.nn.Module" for b in outside):
+    if not _derives_from_module(script, owner):
         return False
-    init = resolver.classes.methods(owner).get("__init__")
+    init = script.resolver.classes.methods(owner).get("__init__")
     if init is None:
         return True  # made as every module is
-    if _is_given_modules(script, owner):
+    if _is_given_weights(script, owner):
         return False
     calls = [node for node in walk(init) if isinstance(node, ast.Call)]
     return bool(calls) and not any(_may_give_weights(script, call) for call in calls)

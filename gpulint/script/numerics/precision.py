@@ -9,10 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpulint.index import Evaluator, FileIndex
-from gpulint.index.module_search import is_main_guard
+from gpulint.index.build import last_name
 from gpulint.index.walk import dotted
-from gpulint.script.by_name import Kept
-from gpulint.script.neighbours import run_together
+from gpulint.script.neighbours import may_be_run, run_together
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -29,6 +28,7 @@ _DETERMINISTIC = re.compile(
     r"use_deterministic_algorithms|^deterministic$"
     r"|^(set|make|enable_full)_determinis(m$|tic)"
 )
+_ACTS = re.compile(r"predict|act|sample|forward|step|policy|rollout|generate")
 _SETTERS = ("allow_tf32", "float32_matmul_precision", "fp32_precision")
 
 
@@ -56,7 +56,7 @@ def runs_deterministic(script: Script) -> bool:
         return False
     together = run_together(script)
     return any(
-        _may_run(together, index, node)
+        may_be_run(script, node, together)
         for index in together
         if index is not script.index and "deterministic" in index.source.text
         for node in _asks_for_determinism(index)
@@ -64,33 +64,28 @@ def runs_deterministic(script: Script) -> bool:
 
 
 def _asks_for_determinism(index: FileIndex) -> Iterator[ast.AST]:
-    """`cudnn.deterministic = True`, and calls; not where what they give is False."""
+    """`cudnn.deterministic = True`, calls and options; not what they give as False.
+
+    Nor where a policy is asked for an action: `policy.predict(x, deterministic=True)`.
+    """
     for target in index.attribute_writes.get("deterministic", ()):
         if not _is_false(getattr(index.parent(target), "value", None)):
             yield target
+    for keyword in index.all(ast.keyword):
+        call = index.parent(keyword)
+        if keyword.arg != "deterministic" or not isinstance(call, ast.Call):
+            continue
+        if not (_is_false(keyword.value) or _ACTS.search(last_name(call))):
+            yield call
     for name, calls in index.calls_by_name.items():
-        if _DETERMINISTIC.search(name):
-            yield from (c for c in calls if not any(map(_is_false, c.args)))
+        for call in calls if _DETERMINISTIC.search(name) else ():
+            modes = [k.value for k in call.keywords if k.arg == "mode"]
+            if not any(map(_is_false, [*call.args[:1], *modes])):
+                yield call
 
 
 def _is_false(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Constant) and value.value is False
-
-
-def _may_run(files: list[FileIndex], home: FileIndex, node: ast.AST) -> bool:
-    """Whether files run a place of one that they import.
-
-    It is at the top, or they read the function or class around it, by whatever name.
-    """
-    around = home.ancestors(node)
-    if any(isinstance(above, ast.If) and is_main_guard(above) for above in around):
-        return False
-    name = next((a.name for a in reversed(around) if isinstance(a, Kept)), None)
-    return name is None or any(
-        index.reads.get(name)
-        or any(origin.rpartition(".")[2] == name for origin in index.imports.values())
-        for index in files
-    )
 
 
 def names_half(node: ast.AST) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
@@ -260,16 +259,9 @@ def _was_left_out(index: FileIndex, module: str) -> bool:
     around = [f for f in index.source.path.parents if f.is_relative_to(project.root)]
     if any(project.in_folder(folder, f"{head}*") for folder in around):
         return False  # of what is built, perhaps
-    if any(head in _parts_of(project, path) for path in project.files):
+    if head in project.folders | project.stems:
         return False
     return head in _FOLDERS or not _is_required(index, head)
-
-
-def _parts_of(project: Project, path: Path) -> tuple[str, ...]:
-    """The folders of a file below the root, and its name without its ending."""
-    if not path.is_relative_to(project.root):
-        return ()
-    return (*path.relative_to(project.root).parts[:-1], path.stem)
 
 
 def _lies_elsewhere(index: FileIndex, module: str) -> bool:
@@ -331,9 +323,7 @@ def _is_required(index: FileIndex, package: str, folder: bool = False) -> bool:
     if package not in _PLAIN_WORDS:
         more = (*more, *prose(root))
     texts = (text_of(path) for path in (*asking, *more))
-    return any(map(named.search, texts)) or (
-        not folder and any(package in _parts_of(project, p) for p in project.files)
-    )
+    return any(map(named.search, texts)) or (not folder and package in project.folders)
 
 
 def _is_missing(index: FileIndex, name: str, written: bool = False) -> bool:

@@ -19,7 +19,7 @@ _FOLDER = re.compile(
 
 
 def is_set_aside(script: Script) -> bool:
-    """Whether a file lies in such a folder, by its name, and none of others uses it."""
+    """Whether a file lies in such a folder, and no file outside of that imports it."""
     path, project = script.source.path, script.index.project
     if project is None or not path.is_relative_to(project.root):
         return False

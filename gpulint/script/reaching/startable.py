@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from gpulint.index import FileIndex
 from gpulint.script.neighbours import MAX_FILES
 from gpulint.script.reaching.missing_imports import imports_nothing, module_of
 
+_OF_PYTHON_2 = re.compile(
+    r"inconsistent use of tabs|^Missing parentheses in call|exception types must be"
+)
 _FOR_A_DEVICE = ("torch.amp.custom_fwd", "torch.amp.custom_bwd")
 MAX_IMPORTS = 3  # from a file to one that it imports, and so on
 
@@ -126,8 +130,20 @@ def _imports_what_fails(index: FileIndex) -> bool:
         folder = above[max(min(statement.level, len(above)) - 1, 0)]
         path = folder.joinpath(*statement.module.split(".")).with_suffix(".py")
         assert project is not None
-        if project.lists(path) and project.index(path) is None:
+        broken = project.lists(path) and project.index(path) is None
+        if broken and _is_of_python_2(project.text(path) or ""):
             return True
+    return False
+
+
+def _is_of_python_2(text: str) -> bool:
+    """Whether Python 3 refuses a text for what Python 2 takes: tabs, `print x`."""
+    try:
+        ast.parse(text)
+    except SyntaxError as error:
+        return _OF_PYTHON_2.search(error.msg) is not None
+    except (ValueError, RecursionError, MemoryError):
+        return False
     return False
 
 

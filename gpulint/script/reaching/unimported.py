@@ -121,7 +121,7 @@ def _is_registered(kept: Kept) -> bool:
 
 
 def _is_described(project: Project, path: Path, *, imported: bool = False) -> bool:
-    """Whether a text or command beside a file, or further up, imports or names it.
+    """Whether a text or shell script beside a file, or above, imports or names it.
 
     `imported`: imports alone, for lists of files name each.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FEW = 16  # steps
 TRIED = 5  # steps of a training that only shows that it runs
 MEASURED = 500  # and of one that only shows what it costs, or how a model is used
-_SHOWS = re.compile(r"(^|_)(examples?|demos?|usage|sanity|smoke|toy)(_|$)")
+_SHOWS = re.compile(r"^(?!.*(train|fit))(.*_)?(examples?|demos?|usage|sanity)(_|$)")
 _CLOCKS = ("time.time", "time.perf_counter", "time.monotonic", "time.perf_counter_ns")
 _REACHES = (ast.Gt, ast.GtE, ast.Eq)
 
@@ -97,7 +97,9 @@ def _rounds(over: ast.expr | None) -> ast.expr | None:
     """What says the number of rounds: `range(n)`, `range(first, first + n)`."""
     if isinstance(over, ast.NamedExpr):
         over = over.value  # `(bar := trange(n))`
-    if not isinstance(over, ast.Call) or last_name(over) not in ("range", "trange"):
+    if not isinstance(over, ast.Call):
+        return None
+    if dotted(over.func) != "range" and last_name(over) != "trange":
         return None
     if len(over.args) != 2:
         return over.args[0] if len(over.args) == 1 else None
