@@ -78,8 +78,8 @@ def _with_imports(script: Script, started: list[FileIndex]) -> list[FileIndex]:
 def may_be_run(script: Script, node: ast.AST, files: Iterable[FileIndex]) -> bool:
     """Whether files that run together may come to a place in one of them.
 
-    At its top, or in a decorated or a method's definition, or in a function or class
-    that any of them names. Not under the main guard of a file that they import.
+    At its top, in what is decorated, or in a function or class that any of them names.
+    Not under the main guard of a file that is no program of the script's.
     """
     home = script.index.home(node)
     around = home.ancestors(node)

@@ -176,10 +176,10 @@ def _may_hold_weights(script: Script, call: ast.Call, name: str) -> bool:
 
 
 def _is_given_weights(script: Script, owner: ast.ClassDef) -> bool:
-    """Whether calls of a class give it a module with weights, which the object has."""
+    """Whether calls of a class give it a module that may have weights, to hold it."""
     return any(
         script.modules.is_module(given)
-        and not has_no_weights(script, given)
+        and not _is_activation(script, given)
         and not (isinstance(given, ast.Call) and _is_without(script, given))
         for call in script.resolver.classes.constructors(owner)
         for given in (*call.args, *(keyword.value for keyword in call.keywords))

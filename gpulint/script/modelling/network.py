@@ -31,8 +31,9 @@ CONVOLUTIONAL = re.compile(
 # Of other packages: models that are made of attention, by name.
 ATTENTION = re.compile(
     r"^transformers\.(\w+\.)*\w*(Model|For[A-Z]|LMHead)|^(x_transformers|vit_pytorch|"
-    r"open_clip)\.|^clip\.(load\b|$)|(?i:bert(?!tok)|transformer(?!s\.)|(^|[._])vit(_|\b)|(^|[._])gpt|"
-    r"llama|swin)(?!\w*(Tokenizer|Processor|Config|Loader|Dataset|Loss))"
+    r"open_clip)\.|^clip\.(load\b|$)|(?i:bert(?!tok)|transformer(?!s\.)|"
+    r"(^|[._])vit(_|\b)|(^|[._])gpt|llama|swin)"
+    r"(?!\w*(Tokenizer|Processor|Config|Loader|Dataset|Loss))"
 )
 # Packages of models that are large, whichever of them is asked for.
 OF_LARGE = re.compile(
