@@ -144,14 +144,15 @@ class BlockingTransfer(Rule):
         step = "step" if loop.train else "evaluation step"
         plain = [t for t in found if not is_cast(script, t.source)]
         waits = not plain  # but casts: to memory that nobody has pinned
+        sent = plain or found
         waits |= loads_unpinned_alone(script, loop)  # as does the copy to pinned memory
         waits |= cast_on_host(script, [loop])
         waits |= not loop.train and is_timed(script, loop)
         waits |= is_given_unseen(script, loop)  # by whom, and pinned or not
-        waits |= all(is_strided(script, t.source) for t in found)  # laid out before
-        waits |= all(foreign(script, t) is not None for t in found)
-        waits |= all(follows_the_model(script, t) for t in found)
-        waits |= is_next_to_wait(script, plain or found)
+        waits |= all(is_strided(script, t.source) for t in sent)  # laid out before
+        waits |= all(foreign(script, t) is not None for t in sent)
+        waits |= all(follows_the_model(script, t) for t in sent)
+        waits |= is_next_to_wait(script, sent)
         return self.finding(
             script,
             first,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from gpulint.index import FileIndex
 from gpulint.index.module_search import is_main_guard
 from gpulint.index.walk import COMPREHENSIONS, LOOPS
+from gpulint.script.by_name import chooses_among_its_own, chooses_by_name, holds_all
+from gpulint.script.reaching.offered import is_packaged
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -78,8 +80,9 @@ def _with_imports(script: Script, started: list[FileIndex]) -> list[FileIndex]:
 def may_be_run(script: Script, node: ast.AST, files: Iterable[FileIndex]) -> bool:
     """Whether files that run together may come to a place in one of them.
 
-    At its top, in what is decorated, or in a function or class that any of them names.
-    Not under the main guard of a file that is no program of the script's.
+    At its top, in what is decorated, or in a function or class that any of them names,
+    chooses by name, or installs. Not under the main guard of a file that is no program
+    of the script's.
     """
     home = script.index.home(node)
     around = home.ancestors(node)
@@ -87,11 +90,12 @@ def may_be_run(script: Script, node: ast.AST, files: Iterable[FileIndex]) -> boo
     if guarded and home not in programs(script):
         return False
     outer = next((a for a in reversed(around) if isinstance(a, _DEFINITIONS)), None)
-    if outer is None or outer.decorator_list:
+    if outer is None or outer.decorator_list or is_packaged(script.of(node)):
         return True
-    return any(
+    return chooses_among_its_own(home) or any(
         index.reads.get(outer.name)
         or any(o.rpartition(".")[2] == outer.name for o in index.imports.values())
+        or (chooses_by_name(index) and holds_all(index, home))
         for index in files
     )
 

@@ -27,6 +27,8 @@ TYPE = "torch.set_default_tensor_type"
         ("def f():\n  torch.set_default_device(0)\nf()", True),
         ("@run.command()\ndef f():\n  torch.set_default_device(0)", True),
         ("def f():\n  torch.set_default_device(0)", False),
+        ("def f():\n  torch.set_default_device(0)\nfire.Fire()", True),
+        ("def f():\n  torch.set_default_device(0)\nglobals()[sys.argv[1]]()", True),
         ("USE = False\nif USE:\n  torch.set_default_device(0)", False),
         ('torch.set_default_device("cpu")', False),
         ('torch.set_default_device(torch.device("cpu"))', False),

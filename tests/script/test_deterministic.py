@@ -35,6 +35,8 @@ PLAYS = """\
 def play(policy):
     return policy.predict(deterministic=True)
 """
+ASKS = PLAYS.replace("predict", "mode")
+TRAINER = PLAYS.replace("predict", "Trainer")
 GUARD = 'import torch\n\nif __name__ == "__main__":\n'
 
 
@@ -52,6 +54,8 @@ GUARD = 'import torch\n\nif __name__ == "__main__":\n'
         ("import tools\ntools.seed(0)\n", SEEDS.replace("= True", "= False"), False),
         ("import tools\ntools.seed(0)\n", f"{SEEDS}\n{PLAYS}", True),
         ("import tools\ntools.play(0)\n", f"{SEEDS}\n{PLAYS}", False),
+        ("import tools\ntools.play(0)\n", f"{SEEDS}\n{ASKS}", False),
+        ("import tools\ntools.play(0)\n", f"{SEEDS}\n{TRAINER}", True),
         ("import tools\n", f"{GUARD}    {SET}\n", False),
         ("from tools import make_deterministic\nmake_deterministic(0)\n", "", True),
     ],
@@ -67,6 +71,8 @@ GUARD = 'import torch\n\nif __name__ == "__main__":\n'
         "off",
         "beside others",
         "others",
+        "modes",
+        "trainers",
         "guarded",
         "named so",
     ],

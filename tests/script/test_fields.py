@@ -33,8 +33,12 @@ class Options:
         ({"options.yaml": "verbose: true\n"}, HIGH),
         ({"more.py": "Options(verbose=True)\n"}, HIGH),
         ({"more.py": "options.verbose = True\n"}, HIGH),
+        ({"more.py": "from options import Options\nOptions(True)\n"}, HIGH),
+        ({"more.py": "import options\noptions.Options(**given)\n"}, HIGH),
+        ({"more.py": "given = dict(\n    verbose = True\n)\n"}, HIGH),
     ],
-    ids="field plain on computed another command settings call set".split(),
+    ids="field plain on computed another command settings call set made given "
+    "spaced".split(),
 )
 def test_what_stands_behind_a_field(
     tmp_path: Path, files: dict[str, str], sure: Confidence

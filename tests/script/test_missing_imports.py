@@ -324,10 +324,13 @@ def test_decorators_that_ask_for_a_device(
     [
         ("name = f'{__name__}'", "def f():\n\tif 1:\n        return 2\n", LOW),
         ("rate: float = 0.1", "print 'old'\n", LOW),
+        ("rate: float = 0.1", "x = 'n'\nraise ValueError, x\n", LOW),
+        ("rate: float = 0.1", "rate = 0777\n", LOW),
+        ("rate: float = 0.1", "rate = (1\n", HIGH),
         ("rate = 0.1", "print 'old'\n", HIGH),  # all of it may be for Python 2
         ("name = f'{__name__}'", "def f():\n    return 2\n", HIGH),
     ],
-    ids=["tabs", "prints", "of Python 2", "sound"],
+    ids=["tabs", "prints", "raises", "octal", "broken", "of Python 2", "sound"],
 )
 def test_an_import_of_what_does_not_parse(
     tmp_path: Path, line: str, parts: str, sure: Confidence

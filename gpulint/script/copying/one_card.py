@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import FileIndex, Values
 from gpulint.index.settings_file import Dialect
 from gpulint.index.walk import dotted, walk_scope
+from gpulint.script.branches import blocks_of
 from gpulint.script.neighbours import programs
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def shows_one_card_before(script: Script, node: ast.AST) -> bool:
     values = [
         (part.lineno, part, _value_of(script, part))
         for part in walk_scope(scope)
-        if isinstance(part, (ast.Subscript, ast.keyword)) and _names_cards(part)
+        if isinstance(part, (ast.Subscript, ast.keyword)) and _names_cards(script, part)
         if part.lineno < row
     ]
     if not values:
@@ -52,14 +53,22 @@ def shows_one_card_before(script: Script, node: ast.AST) -> bool:
     _, last, value = max(values, key=lambda found: found[0])
     if value is None or not _is_one_number(script, value):
         return False
-    holder = script.index.parent(script.index.statement(last))
-    return holder is not None and script.index.inside(node, holder)
+    statement = script.index.statement(last)
+    around = {node, *script.index.ancestors(node)}
+    return any(
+        statement in block and not around.isdisjoint(block)
+        for block in blocks_of(script.index.parent(statement))
+    )
 
 
-def _names_cards(part: ast.Subscript | ast.keyword) -> bool:
-    """`os.environ["CUDA_VISIBLE_DEVICES"]` that is set, or such an argument."""
+def _names_cards(script: Script, part: ast.Subscript | ast.keyword) -> bool:
+    """`os.environ["CUDA_VISIBLE_DEVICES"]` that is set, also by `os.environ.update`."""
     if isinstance(part, ast.keyword):
-        return part.arg == _VISIBLE
+        call = script.index.parent(part)
+        updates = isinstance(call, ast.Call) and (
+            script.index.qualified(call.func) == "os.environ.update"
+        )
+        return updates and part.arg == _VISIBLE
     return is_visible_devices(part) and isinstance(part.ctx, ast.Store)
 
 
@@ -146,7 +155,7 @@ def _is_one_in_files(script: Script, node: ast.expr) -> bool:
         for above in [index.parent(target)]
     ]
     values = [v for index in files if index for v in _values_in(index, node.attr)]
-    known = None not in files and bool(values and written)
+    known = None not in files and bool(values)
     return known and all(map(_is_one, (*values, *written)))
 
 

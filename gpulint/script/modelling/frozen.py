@@ -24,7 +24,8 @@ _ACTIVATION = re.compile(
 _LOSS = re.compile(r"(?<!With)(?<!And)Loss$")
 _RENDERS = re.compile(r"(?i)render|raster|sampl|camera|light|mesh")
 _MAKES_MODELS = ("create_model", "from_pretrained", "load", "load_model")
-_WITHOUT = re.compile(r"^torch\.nn\.(Module$|\w*Loss\d*d?$|functional\.)")
+_MODULE = re.compile(r"torch\.nn\.Module$")
+_WITHOUT = re.compile(r"^torch\.nn\.(Module$|\w*(?<!With)Loss\d*d?$|functional\.)")
 _READ_FROZEN = (
     "torch.nn.Embedding.from_pretrained",
     "torch.nn.EmbeddingBag.from_pretrained",
@@ -148,7 +149,7 @@ def is_loss_without_layers(script: Script, model: ast.expr) -> bool:
     owners = script.resolver.classes.of(model)
     return bool(owners) and all(
         _LOSS.search(owner.name)
-        and _derives_from_module(script, owner)
+        and _derives_from_module(script, owner, _WITHOUT)
         and not _is_given_weights(script, owner)
         and not any(
             _may_hold_weights(script, *its) for its in network(script, owner).calls
@@ -169,8 +170,10 @@ def _may_hold_weights(script: Script, call: ast.Call, name: str) -> bool:
         return _ACTIVATION.match(name) is None and _WITHOUT.match(name) is None
     if name.startswith(("torch.", "self.", "numpy.")) or _RENDERS.search(name):
         return False
-    own = script.resolver.classes.named(call.func) is not None
-    if own or name in dir(builtins):
+    own = script.resolver.classes.named(call.func)
+    if own is not None:
+        return not _derives_from_module(script, own, _WITHOUT)
+    if name in dir(builtins):
         return False
     return last[:1].isupper() or last in _MAKES_MODELS
 
@@ -192,13 +195,18 @@ def _is_without(script: Script, made: ast.Call) -> bool:
     return _WITHOUT.match(name) is not None
 
 
-def _derives_from_module(script: Script, owner: ast.ClassDef) -> bool:
-    """Whether a class has no bases but the project's, and torch's own module."""
+def _derives_from_module(
+    script: Script, owner: ast.ClassDef, bases: re.Pattern[str] = _MODULE
+) -> bool:
+    """Whether a class has no bases but the project's, and torch's own module.
+
+    Or such as are given.
+    """
     resolver = script.resolver
     known = resolver.classes.bases(owner)
     outside = (b for c in known for b in c.bases if resolver.classes.named(b) is None)
     names = (script.index.home(base).qualified(base) for base in outside)
-    return all(name == "torch.nn.Module" for name in names)
+    return all(name is not None and bases.match(name) for name in names)
 
 
 def _is_activation(script: Script, model: ast.expr) -> bool:

@@ -28,7 +28,10 @@ _DETERMINISTIC = re.compile(
     r"use_deterministic_algorithms|^deterministic$"
     r"|^(set|make|enable_full)_determinis(m$|tic)"
 )
-_ACTS = re.compile(r"predict|act|sample|forward|step|policy|rollout|generate")
+# Whose keyword `deterministic` is about algorithms, and not how a policy acts.
+_SETS_UP = re.compile(
+    r"^dict$|trainer|fabric|seed|init|set_?up|config|flags", re.IGNORECASE
+)
 _SETTERS = ("allow_tf32", "float32_matmul_precision", "fp32_precision")
 
 
@@ -64,10 +67,7 @@ def runs_deterministic(script: Script) -> bool:
 
 
 def _asks_for_determinism(index: FileIndex) -> Iterator[ast.AST]:
-    """`cudnn.deterministic = True`, calls and options; not what they give as False.
-
-    Nor where a policy is asked for an action: `policy.predict(x, deterministic=True)`.
-    """
+    """`cudnn.deterministic = True`, calls and options; not what they give as False."""
     for target in index.attribute_writes.get("deterministic", ()):
         if not _is_false(getattr(index.parent(target), "value", None)):
             yield target
@@ -75,7 +75,7 @@ def _asks_for_determinism(index: FileIndex) -> Iterator[ast.AST]:
         call = index.parent(keyword)
         if keyword.arg != "deterministic" or not isinstance(call, ast.Call):
             continue
-        if not (_is_false(keyword.value) or _ACTS.search(last_name(call))):
+        if _SETS_UP.search(last_name(call)) and not _is_false(keyword.value):
             yield call
     for name, calls in index.calls_by_name.items():
         for call in calls if _DETERMINISTIC.search(name) else ():

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def is_field_left_off(script: Script, test: ast.expr) -> bool:
     """`self.args.empty_cache`, of a trainer that another package gives its options.
 
-    Each class of the project with such a field has it off, and no command, settings or
-    line of code gives it another value.
+    Each class of the project with such a field has it off, nothing makes its objects,
+    and no command, settings or line of code gives it another value.
     """
     holder = dotted(test.value) if isinstance(test, ast.Attribute) else None
     project = script.index.project
@@ -30,20 +30,22 @@ def is_field_left_off(script: Script, test: ast.expr) -> bool:
     fields = [field for file in files if file for field in _fields(file, name)]
     return (
         bool(fields)
-        and all(map(_is_off, fields))
+        and all(_is_off(field) for _, field in fields)
+        and not any(script.resolver.classes.constructors(its) for its, _ in fields)
         and project.writing(name) == []
         and not project.having_keys([name])
         and not project.mentions(f"{name}=")
+        and not project.mentions(f"{name} =")
         and not passes_option(script, test, f"--{name}")
     )
 
 
-def _fields(file: FileIndex, name: str) -> Iterator[ast.AnnAssign]:
-    """`name: bool = False` in the classes of a file."""
+def _fields(file: FileIndex, name: str) -> Iterator[tuple[ast.ClassDef, ast.AnnAssign]]:
+    """`name: bool = False` in the classes of a file, each with its class."""
     for owner in file.classes.values():
         for item in owner.body:
             if isinstance(item, ast.AnnAssign) and dotted(item.target) == name:
-                yield item
+                yield owner, item
 
 
 def _is_off(field: ast.AnnAssign) -> bool:

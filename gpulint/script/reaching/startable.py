@@ -9,10 +9,14 @@ from collections.abc import Iterator
 from gpulint.index import FileIndex
 from gpulint.script.neighbours import MAX_FILES
 from gpulint.script.reaching.missing_imports import imports_nothing, module_of
+from gpulint.source import Source, SourceError, check_syntax
 
 _OF_PYTHON_2 = re.compile(
-    r"inconsistent use of tabs|^Missing parentheses in call|exception types must be"
+    r"inconsistent use of tabs|^Missing parentheses in call|exception types must be|"
+    r"^leading zeros in decimal|cannot be parenthesized"
 )
+# A line of Python 2 that is invalid syntax since.
+_OLD_LINE = re.compile(r"^\s*raise [\w.]+\s*,|<>|`|\bur['\"]|\b\d+L\b")
 _FOR_A_DEVICE = ("torch.amp.custom_fwd", "torch.amp.custom_bwd")
 MAX_IMPORTS = 3  # from a file to one that it imports, and so on
 
@@ -131,18 +135,20 @@ def _imports_what_fails(index: FileIndex) -> bool:
         path = folder.joinpath(*statement.module.split(".")).with_suffix(".py")
         assert project is not None
         broken = project.lists(path) and project.index(path) is None
-        if broken and _is_of_python_2(project.text(path) or ""):
+        if broken and _is_of_python_2(Source(path, project.text(path) or "")):
             return True
     return False
 
 
-def _is_of_python_2(text: str) -> bool:
+def _is_of_python_2(source: Source) -> bool:
     """Whether Python 3 refuses a text for what Python 2 takes: tabs, `print x`."""
     try:
-        ast.parse(text)
+        check_syntax(source)
     except SyntaxError as error:
-        return _OF_PYTHON_2.search(error.msg) is not None
-    except (ValueError, RecursionError, MemoryError):
+        line = source.text.splitlines()[(error.lineno or 1) - 1 :][:1]
+        old = any(map(_OLD_LINE.search, line))
+        return old or _OF_PYTHON_2.search(error.msg) is not None
+    except (SourceError, ValueError, RecursionError, MemoryError):
         return False
     return False
 

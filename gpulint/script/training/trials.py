@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 FEW = 16  # steps
 TRIED = 5  # steps of a training that only shows that it runs
 MEASURED = 500  # and of one that only shows what it costs, or how a model is used
-_SHOWS = re.compile(r"^(?!.*(train|fit))(.*_)?(examples?|demos?|usage|sanity)(_|$)")
+_SHOWS = re.compile(
+    r"^(?!.*(train|fit))(.*_)?(examples?|demos?|usage|sanity|smoke)(_|$)"
+)
 _CLOCKS = ("time.time", "time.perf_counter", "time.monotonic", "time.perf_counter_ns")
 _REACHES = (ast.Gt, ast.GtE, ast.Eq)
 
