@@ -25,7 +25,10 @@ _LOSS = re.compile(r"(?<!With)(?<!And)Loss$")
 _RENDERS = re.compile(r"(?i)render|raster|sampl|camera|light|mesh")
 _MAKES_MODELS = ("create_model", "from_pretrained", "load", "load_model")
 _MODULE = re.compile(r"torch\.nn\.Module$")
-_WITHOUT = re.compile(r"^torch\.nn\.(Module$|\w*(?<!With)Loss\d*d?$|functional\.)")
+_WITHOUT = re.compile(
+    r"^(torch\.nn\.(Module$|\w*(?<!With)Loss\d*d?$|functional\.)|object$|"
+    r"torch\.autograd\.Function$|(abc|collections|enum|typing)\.)"
+)
 _READ_FROZEN = (
     "torch.nn.Embedding.from_pretrained",
     "torch.nn.EmbeddingBag.from_pretrained",
