@@ -36,7 +36,8 @@ def play(policy):
     return policy.predict(deterministic=True)
 """
 ASKS = PLAYS.replace("predict", "mode")
-TRAINER = PLAYS.replace("predict", "Trainer")
+ENGINE = PLAYS.replace("predict", "Engine")
+RUNS = PLAYS.replace("predict", "run_training")
 GUARD = 'import torch\n\nif __name__ == "__main__":\n'
 
 
@@ -55,7 +56,8 @@ GUARD = 'import torch\n\nif __name__ == "__main__":\n'
         ("import tools\ntools.seed(0)\n", f"{SEEDS}\n{PLAYS}", True),
         ("import tools\ntools.play(0)\n", f"{SEEDS}\n{PLAYS}", False),
         ("import tools\ntools.play(0)\n", f"{SEEDS}\n{ASKS}", False),
-        ("import tools\ntools.play(0)\n", f"{SEEDS}\n{TRAINER}", True),
+        ("import tools\ntools.play(0)\n", f"{SEEDS}\n{ENGINE}", True),
+        ("import tools\ntools.play(0)\n", f"{SEEDS}\n{RUNS}", True),
         ("import tools\n", f"{GUARD}    {SET}\n", False),
         ("from tools import make_deterministic\nmake_deterministic(0)\n", "", True),
     ],
@@ -72,7 +74,8 @@ GUARD = 'import torch\n\nif __name__ == "__main__":\n'
         "beside others",
         "others",
         "modes",
-        "trainers",
+        "engines",
+        "runs",
         "guarded",
         "named so",
     ],

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import FileIndex, Target
 from gpulint.index.walk import dotted, walk
 from gpulint.script.loading.loaders import POSITIONS
+from gpulint.script.loading.pageable import HOST_TYPE
 from gpulint.script.loading.worker_state import main_guard
 from gpulint.script.neighbours import imported, may_be_run, programs, run_together
 from gpulint.script.reaching.switches import is_switched_off
@@ -31,7 +32,6 @@ _DISTRIBUTED = re.compile(r"^torch\.utils\.data\.(\w+\.)*DistributedSampler$")
 LAST_OLD_SAMPLERS = (1, 8)  # later ones have a generator of their own
 _SETS_TYPE = re.compile(r"\bset_default_tensor_type\b")
 _CUDA_TYPE = re.compile(r"^torch\.cuda\.\w*Tensor$")
-_HOST_TYPE = re.compile(r"^torch\.\w*Tensor$")
 _VERSION = re.compile(r"version", re.IGNORECASE)
 
 
@@ -83,7 +83,7 @@ def _is_of_host(script: Script, call: ast.Call) -> bool:
         else script.index.home(node).qualified(node) or ""
         for node in made
     ]
-    return bool(names) and all(map(_HOST_TYPE.match, names))
+    return bool(names) and all(map(HOST_TYPE.match, names))
 
 
 def _is_on_gpu(script: Script, call: ast.Call) -> bool:

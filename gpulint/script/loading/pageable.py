@@ -20,7 +20,7 @@ _MAKES_HOST = frozenset(
     for n in "from_numpy tensor as_tensor stack cat concat zeros ones full empty rand "
     "randn randint arange".split()
 )
-_HOST_TYPE = re.compile(r"torch\.\w*Tensor$")
+HOST_TYPE = re.compile(r"torch\.\w*Tensor$")
 _PARTS = frozenset("split chunk unbind iterrows itertuples items".split())
 
 
@@ -56,7 +56,7 @@ def made(script: Script, node: ast.expr, depth: int = 0) -> bool:
     """Whether a tensor is made on the host, from an array, a list or nothing."""
     if isinstance(node, ast.Call):
         name = script.index.qualified(node.func) or ""
-        if name in _MAKES_HOST or name.startswith("numpy.") or _HOST_TYPE.match(name):
+        if name in _MAKES_HOST or name.startswith("numpy.") or HOST_TYPE.match(name):
             return True
         if name == "torch.autograd.Variable" and node.args:
             return made(script, node.args[0], depth)
@@ -76,7 +76,7 @@ def casts_to_host_type(script: Script, call: ast.Call) -> bool:
     if not isinstance(func, ast.Attribute) or func.attr != "type":
         return False
     name = script.index.qualified(call.args[0]) if len(call.args) == 1 else None
-    return _HOST_TYPE.match(name or "") is not None
+    return HOST_TYPE.match(name or "") is not None
 
 
 def sends_made(script: Script, loop: Loop) -> bool:

@@ -30,7 +30,7 @@ _DETERMINISTIC = re.compile(
 )
 # Whose keyword `deterministic` is about algorithms, and not how a policy acts.
 _SETS_UP = re.compile(
-    r"^dict$|trainer|fabric|seed|init|set_?up|config|flags", re.IGNORECASE
+    r"^(dict|run)|^[A-Z]|(?i:train|launch|fabric|seed|init|set_?up|config|flags)"
 )
 _SETTERS = ("allow_tf32", "float32_matmul_precision", "fp32_precision")
 
