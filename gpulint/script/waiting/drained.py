@@ -231,6 +231,28 @@ def follows_stop(
     return False
 
 
+def precedes_stop(
+    script: Script, parts: Sequence[Part], number: int, stops: Iterable[Part]
+) -> bool:
+    """Whether the host waits behind a part as long, at one of the stops.
+
+    Between them only single operations are queued.
+    """
+    part = parts[number]
+    if part.inner:
+        return False
+    later = {stop.node for stop in stops if runs_with(script, stop, part)}
+    for behind in parts[number + 1 :] if later else ():
+        if behind.node in later:
+            return True
+        call = behind.node
+        if isinstance(call, ast.Call) and not (
+            is_single(script, call) or is_loss(script, call.func)
+        ):
+            return False
+    return False
+
+
 def is_single(script: Script, call: ast.Call) -> bool:
     """Whether a call queues one operation of torch at most.
 

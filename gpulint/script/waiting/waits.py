@@ -19,6 +19,7 @@ from gpulint.script.waiting.drained import (
     is_all_but_drained,
     is_drained,
     is_read_again,
+    precedes_stop,
     stands_clear,
 )
 from gpulint.script.waiting.located import on_device
@@ -115,6 +116,7 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
         over = over or is_read_again(script, parts, number, reads.collected)
         over = over or is_all_but_drained(script, parts, number, reads.collected)
         over = over or follows_stop(script, parts, number, reads.stopping)
+        over = over or precedes_stop(script, parts, number, reads.stopping)
         over = over or follows_own_read(script, parts, number)
         if over or node in found or _saved(script, node):
             continue
