@@ -236,8 +236,9 @@ class Rule:
         """
         from gpulint.script.rewriting.fixes import compile_fix  # rules are listed alone
 
-        if not self.of_switches and script.is_doubtful(at):
-            confidence = Confidence.LOW
+        confidence = confidence or self.confidence
+        if confidence is not Confidence.LOW and not self.of_switches:
+            confidence = Confidence.LOW if script.is_doubtful(at) else confidence
         effect = effect or self.effect
         compiled, reason = compile_fix(script, self, fix, effect)
         return Finding(
@@ -246,7 +247,7 @@ class Rule:
             message=message,
             severity=severity or self.severity,
             effect=effect,
-            confidence=confidence or self.confidence,
+            confidence=confidence,
             place=script.place(at),
             related=tuple(script.place(node, note) for node, note in related),
             evidence=tuple(

@@ -143,17 +143,6 @@ class BlockingTransfer(Rule):
         if any(_is_repeated(script, loop, t.call) for t in found):
             copies = "copies"  # as many as there are parts
         step = "step" if loop.train else "evaluation step"
-        plain = [t for t in found if not is_cast(script, t.source)]
-        waits = not plain  # but casts: to memory that nobody has pinned
-        sent = plain or found
-        waits |= loads_unpinned_alone(script, loop)  # as does the copy to pinned memory
-        waits |= cast_on_host(script, [loop])
-        waits |= not loop.train and is_timed(script, loop)
-        waits |= is_given_unseen(script, loop)  # by whom, and pinned or not
-        waits |= all(is_strided(script, t.source) for t in sent)  # laid out before
-        waits |= all(foreign(script, t) is not None for t in sent)
-        waits |= all(follows_the_model(script, t) for t in sent)
-        waits |= is_next_to_wait(script, sent)
         return self.finding(
             script,
             first,
@@ -161,8 +150,25 @@ class BlockingTransfer(Rule):
             fix=_rewrite(script, safe) if safe else None,
             withheld=next(filter(None, guards), None),
             related=[(call, "another copy") for call in others],
-            confidence=Confidence.LOW if waits else None,
+            confidence=Confidence.LOW if _may_wait(script, loop, found) else None,
         )
+
+
+def _may_wait(script: Script, loop: Loop, found: list[Transfer]) -> bool:
+    """Whether the host may wait as long with `non_blocking`."""
+    plain = [t for t in found if not is_cast(script, t.source)]
+    if not plain:  # but casts: to memory that nobody has pinned
+        return True
+    return (
+        is_given_unseen(script, loop)  # by whom, and pinned or not
+        or loads_unpinned_alone(script, loop)  # as does the copy to pinned memory
+        or cast_on_host(script, [loop])
+        or (not loop.train and is_timed(script, loop))
+        or all(is_strided(script, t.source) for t in plain)  # laid out before
+        or all(foreign(script, t) is not None for t in plain)
+        or all(follows_the_model(script, t) for t in plain)
+        or is_next_to_wait(script, plain)
+    )
 
 
 def _number(script: Script, loop: Loop, found: list[Transfer]) -> int:

@@ -222,7 +222,9 @@ def yielded_whole(resolver: Resolver, function: Function) -> list[ast.expr]:
     `yield from loader`, `for batch in loader: yield batch`, numbered or not.
     """
     found: list[ast.expr] = []
-    for node in walk_scope(*function.body):
+    home = resolver.index.home(function)
+    yields = any(map(home.all, (ast.Yield, ast.YieldFrom)))
+    for node in walk_scope(*function.body) if yields else ():
         if isinstance(node, ast.YieldFrom):
             found.append(node.value)
         elif isinstance(node, ast.Yield) and isinstance(node.value, ast.Name):

@@ -34,6 +34,7 @@ class Iterations:
     def __init__(self, resolver: Resolver) -> None:
         self.resolver = resolver
         self.index = resolver.index
+        self._loops: dict[Function, list[ast.For]] = {}
 
     def of(self, loop: Loop) -> tuple[list[ast.Call], list[Function]]:
         """Calls of the body, and of the functions that it calls, loops apart.
@@ -93,10 +94,9 @@ class Iterations:
     def steps_through(self, function: Function) -> bool:
         """Whether it goes over batches, and calls what goes backward for each."""
         home = self.index.home(function)
-        loops = [node for node in walk_scope(function) if isinstance(node, ast.For)]
         calls = (
             call
-            for loop in loops
+            for loop in self._loops_of(function)
             if any(LOADER_NAME.search(dotted(n) or "") for n in walk(loop.iter))
             or _draws_batches(home, loop)
             for call in home.calls_below(loop)
@@ -109,7 +109,7 @@ class Iterations:
         Nothing around it goes backward, as where a GAN's other network is trained.
         """
         home = self.index.home(function)
-        loops = [node for node in walk_scope(function) if isinstance(node, ast.For)]
+        loops = self._loops_of(function)
         stepping = [x for x in loops if _counts(x) and self._takes_steps(home, x)]
         around = [
             call
@@ -119,6 +119,13 @@ class Iterations:
         return bool(stepping) and not any(
             map(is_backward, (*around, *self._below(around)))
         )
+
+    def _loops_of(self, function: Function) -> list[ast.For]:
+        """The `for` loops of a function itself."""
+        if function not in self._loops:
+            its = walk_scope(function) if self.index.home(function).all(ast.For) else ()
+            self._loops[function] = [n for n in its if isinstance(n, ast.For)]
+        return self._loops[function]
 
     def _takes_steps(self, home: FileIndex, loop: ast.For) -> bool:
         """Whether functions that a loop calls go backward and step an optimizer."""

@@ -91,16 +91,28 @@ def _assigned(home: FileIndex, node: ast.AST) -> set[str]:
 
 def handed_to(resolver: Resolver, index: FileIndex) -> Iterator[FileIndex]:
     """Files of the functions and classes that a file gives something like data."""
-    for call in index.all(ast.Call):
-        values = [*call.args, *(k.value for k in call.keywords)]
-        if not any(map(_sounds_like_data, values)):
-            continue
+    for call in _given_data(index):
         owner = resolver.classes.named(call.func)
         for callee in resolver.calls.callees(call) or (
             [owner] if owner is not None else []
         ):
             if not index.holds(callee):
                 yield index.home(callee)
+
+
+def _given_data(index: FileIndex) -> tuple[ast.Call, ...]:
+    """The calls of a file that give something like data."""
+
+    def found() -> tuple[ast.Call, ...]:
+        return tuple(
+            call
+            for call in index.all(ast.Call)
+            if any(map(_sounds_like_data, call.args))
+            or any(_sounds_like_data(k.value) for k in call.keywords)
+        )
+
+    project, tree = index.project, index.tree
+    return project.remembered("given data", tree, found) if project else found()
 
 
 def _sounds_like_data(node: ast.expr) -> bool:

@@ -80,18 +80,14 @@ def places(script: Script, loader: Loader) -> Iterator[ast.AST]:
         yield loader.call
         return
     name = above.targets[0]
-    local = len(above.targets) == 1 and isinstance(name, ast.Name)
+    local = name if len(above.targets) == 1 and isinstance(name, ast.Name) else None
     shared = isinstance(scope, ast.Module) and main_guard(script, loader.call) is None
-    if not local or (shared and is_imported(script)):
+    if local is None or (shared and is_imported(script)):
         yield above  # kept where others may find it
         return
-    for node in index.all(ast.Name):
-        if (
-            isinstance(node.ctx, ast.Load)
-            and isinstance(name, ast.Name)
-            and node.id == name.id
-            and any(d.node is name for d in script.definitions(node))
-        ):
+    for node in index.reads.get(local.id, ()):
+        named = isinstance(node, ast.Name)
+        if named and any(d.node is local for d in script.definitions(node)):
             yield node
 
 

@@ -84,7 +84,12 @@ def leaves(statement: ast.AST) -> bool:
 
     Not by an error of its own: then what is behind it fails as well.
     """
-    return any(isinstance(n, _LEAVES) or _exits(n) for n in walk_scope(statement))
+    known: bool | None = getattr(statement, "_leaves", None)  # asked from every side
+    if known is None:
+        below = walk_scope(statement)
+        known = any(isinstance(node, _LEAVES) or _exits(node) for node in below)
+        statement._leaves = known  # type: ignore[attr-defined]
+    return known
 
 
 def _exits(node: ast.AST) -> bool:

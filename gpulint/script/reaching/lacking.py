@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Function
@@ -60,7 +61,7 @@ def raises_by_reading(script: Script, node: ast.Attribute) -> bool:
     if not _OPTIONS.search(named):
         return False
     return _has_no_option(script, holder, node.attr) or _has_no_key(
-        script, holder, node.attr, _read_of(script, holder)
+        script, holder, node.attr, lambda: _read_of(script, holder)
     )
 
 
@@ -93,7 +94,7 @@ def _lacks_any(
     owner = _class_of(script, value)
     names = needed(script, function, parameter) if owner is not None else frozenset()
     return owner is not None and any(
-        _has_no(script, owner, name) or _has_no_key(script, value, name, names)
+        _has_no(script, owner, name) or _has_no_key(script, value, name, lambda: names)
         for name in names
     )
 
@@ -203,7 +204,7 @@ def _is_never_set(script: Script, node: ast.Attribute) -> bool:
 
 
 def _has_no_key(
-    script: Script, holder: ast.expr, name: str, read: frozenset[str]
+    script: Script, holder: ast.expr, name: str, read: Callable[[], frozenset[str]]
 ) -> bool:
     """`params.cuda`, where the object has what JSON or YAML files say, and none does.
 
@@ -215,7 +216,8 @@ def _has_no_key(
         return False
     if not all(_is_from_file(script, origin.call, name) for origin in origins):
         return False
-    kept = [key for key in sorted(read - {name}) if project.having_keys([key])]
+    others = sorted(read() - {name})
+    kept = [key for key in others if project.having_keys([key])]
     if len(kept) < MIN_KEYS or not project.having_keys(kept):
         return False
     if project.having_keys([name]):

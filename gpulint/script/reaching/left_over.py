@@ -129,7 +129,7 @@ def _around(index: FileIndex, row: int) -> Kept | None:
 
 def _named_in(index: FileIndex, kept: Kept) -> bool:
     """Whether its own file names it outside of it."""
-    return any(
+    return index.source.text.count(kept.name) > 1 and any(
         _name(node) == kept.name
         for statement in index.tree.body
         if statement is not kept
@@ -157,6 +157,8 @@ def _uses(user: FileIndex, name: str) -> bool:
     package = user.source.path.name == "__init__.py"
     if package and user.stars:
         return True
+    if name not in user.source.text:
+        return False
     for node in walk(user.tree):
         if isinstance(node, (ast.alias, ast.Attribute)):
             passed_on = package and isinstance(node, ast.alias) and not node.asname
