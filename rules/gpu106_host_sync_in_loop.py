@@ -85,7 +85,7 @@ beside the update of an average (`AveragedModel`, ema-pytorch), a tensor that is
 a list of tensors, metrics of torchmetrics that look at values (of two classes, several
 labels or each class, unless `validate_args=False`), and the `step()` of bitsandbytes,
 which wait as long, and before events are asked for their time, which must be over. The
-message of an assertion is made where the training ends. A read right behind
+message of an assertion is made where the training ends. A read next to
 `torch.cuda.synchronize()` is reported with it: both go, or the host waits. Comparisons
 with lists and what torch says of a tensor without a look at its values
 (`torch.is_tensor`) wait for nothing. Of low confidence is a read behind a call that may

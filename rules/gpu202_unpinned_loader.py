@@ -77,7 +77,7 @@ PyTorch lays out anew in ordinary memory before it copies them, those of which a
 function puts a part into an object that is not pinned (`NestedTensor`), samples that
 are handed on as they are (`collate_fn=lambda x: x[0]`), be they pictures and texts, and
 those of a collate function that is not seen where Lightning's steps take objects
-(`batch.image`).
+(`batch.image`), or loaders of which each pass is for one batch (`next(iter(loader))`).
 
 ## Source
 PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on
@@ -98,6 +98,7 @@ from gpulint.script.loading.batch_objects import (
     steps_take_objects,
     torch_that_pins,
 )
+from gpulint.script.loading.batches_taken import gives_one_a_pass
 from gpulint.script.loading.beyond import loops_beyond
 from gpulint.script.loading.loader_options import DERIVED, takes_any_options
 from gpulint.script.loading.pinning import (
@@ -178,6 +179,7 @@ def _may_not_gain(script: Script, loader: Loader) -> bool:
     joined = loader.argument("collate_fn").direct
     return (
         has_no_workers(loader)
+        or gives_one_a_pass(script, loader)
         or settings_ask_for_none(loader)
         or (joined is not None and script.text(joined) == "list")
         or cast_on_host(script, loops)

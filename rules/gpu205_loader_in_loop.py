@@ -45,7 +45,8 @@ name has other values: report only. GPU203 keeps the workers of the loader that 
 A dataset, sampler or option that changes from epoch to epoch (a split, a curriculum, a
 growing size), or is not seen to stay the same; loops over folds, tasks and seeds, in
 which each iteration makes its own optimizer; loaders in branches. In an epoch a loader
-without workers: to build it costs microseconds.
+without workers: to build it costs microseconds. Rounds that take their own time and
+train nothing are of low confidence.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, "Multi-process data loading": each time an
@@ -56,11 +57,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
+from gpulint.index.walk import walk
 from gpulint.rule import Loaders, Rule
 from gpulint.script import Script
 from gpulint.script.loading.loader_options import fed_by_framework, trains_on_cpu
 from gpulint.script.loading.rebuilt import Rebuilt, before_the_loop, find_rebuilt
+from gpulint.script.waiting.timed import is_clock
 
 
 class LoaderInLoop(Rule):
@@ -94,7 +97,15 @@ class LoaderInLoop(Rule):
             withheld=withheld,
             related=related,
             evidence=[(rebuilt.loop.node, "builds the same loader each time")],
+            confidence=Confidence.LOW if _is_measured(script, rebuilt) else None,
         )
+
+
+def _is_measured(script: Script, rebuilt: Rebuilt) -> bool:
+    """Whether rounds that train nothing take their own time, as a benchmark does."""
+    clocks = (node for node in walk(*rebuilt.loop.node.body) if is_clock(script, node))
+    trains = rebuilt.loop.train or rebuilt.loop.kind == "epoch"
+    return not trains and next(clocks, None) is not None
 
 
 def _message(rebuilt: Rebuilt) -> str:

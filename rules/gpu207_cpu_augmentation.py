@@ -119,6 +119,7 @@ import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding, Severity
+from gpulint.index import Argument
 from gpulint.index.build import last_name
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
@@ -183,7 +184,23 @@ def keeps_up(script: Script, found: Augmentation) -> bool:
     if has_no_workers(found.loader):
         return False
     small = are_small_pictures(script, found.loader)
-    return small or any(_crops_small(script, node) for node in found.operations)
+    return small or any(
+        _crops_small(script, node) or _is_resized_before(script, node)
+        for node in found.operations
+    )
+
+
+def _is_resized_before(script: Script, node: ast.expr) -> bool:
+    """`[Resize((32, 32)), RandomRotation(15)]`, of pictures that are small by then."""
+    around = script.index.ancestors(node)
+    steps = next((above.elts for above in around if isinstance(above, ast.List)), [])
+    before = [step for step in steps if step.lineno < node.lineno]
+    sizes = [
+        script.evaluator.argument(step, "size", 0)
+        for step in before
+        if isinstance(step, ast.Call) and last_name(step) == "Resize"
+    ]
+    return bool(sizes) and _are_small(script, sizes[-1])
 
 
 def _crops_small(script: Script, node: ast.expr) -> bool:
@@ -194,12 +211,19 @@ def _crops_small(script: Script, node: ast.expr) -> bool:
     if any(isinstance(s, ast.Call) and _SCALES.search(last_name(s)) for s in steps):
         return False
     padded = any(keyword.arg == "padding" for keyword in node.keywords)
-    size = script.evaluator.argument(node, "size", 0)
-    sides = [v.constant for n in size.nodes for v in script.evaluator.values(n).known]
-    return (
-        padded
-        and bool(sides)
-        and all(isinstance(side, int) and side <= SMALL_CROP for side in sides)
+    return padded and _are_small(script, script.evaluator.argument(node, "size", 0))
+
+
+def _are_small(script: Script, size: Argument) -> bool:
+    """Whether all sides that an argument says are known, and are of few pixels."""
+    parts = [
+        part
+        for n in size.nodes
+        for part in (n.elts if isinstance(n, ast.Tuple) else [n])
+    ]
+    sides = [v.constant for part in parts for v in script.evaluator.values(part).known]
+    return bool(sides) and all(
+        isinstance(side, int) and side <= SMALL_CROP for side in sides
     )
 
 

@@ -90,7 +90,8 @@ Pinning is GPU202. Where a checkpoint is downloaded and each `fit` runs only if 
 none, the confidence is low; so it is for workers that start anew where a settings file
 asks for none so far, and where the project allows no torch from 1.8 on; and without
 workers where each would have a dataset that its samples change, or yield all samples,
-and where samples are only known to loop in Python or to compute with arrays.
+and where samples are only known to loop in Python or to compute with arrays, or the
+trainer takes some of the batches (`limit_val_batches=10`).
 
 The hooks are the same from 1.1 to 2.6; `predict_dataloader` came with 1.2.
 
@@ -110,6 +111,7 @@ from gpulint.rule import Loaders, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.frameworks.lightning_loaders import (
     hooks_for,
+    is_cut_short,
     is_made_anew,
     is_steered,
     passes_again,
@@ -188,12 +190,13 @@ class LightningSerialLoading(Rule):
             live_on = _may_live_on(script, loader, hooks)
             live_on = live_on and why_not_kept(script, loader) is None
             live_on = live_on and not runs_only_before(script, KEEPS_SINCE)
-            yield self._alone(script, loader, values, live_on)
+            yield self._alone(script, loader, hooks, values, live_on)
 
     def _alone(
         self,
         script: Script,
         loader: Loader,
+        hooks: frozenset[str],
         values: tuple[Value, ...],
         persistent: bool,
     ) -> Finding:
@@ -218,7 +221,9 @@ class LightningSerialLoading(Rule):
             related=places,
             evidence=[*places, (work, loader.dataset.reason)],
             confidence=Confidence.LOW
-            if no_copies(script, loader) or may_be_light(loader)
+            if no_copies(script, loader)
+            or may_be_light(loader)
+            or is_cut_short(script, hooks)
             else _confidence(script, values),
         )
 

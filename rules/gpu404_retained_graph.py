@@ -46,7 +46,8 @@ a term of the loss that is a number where something is switched off (`reg = 0`).
 Sums that are differentiated (several losses of one step, truncated backpropagation,
 meta-learning), sums that start anew in every step, everything under `no_grad()`, what
 is appended to objects of other classes than lists, and what is kept every so many steps
-(`if step % 50 == 0:`). Models that are put on the CPU.
+(`if step % 50 == 0:`). Models that are put on the CPU. A sum over the parts of one step
+(`for _ in range(accumulation_steps):`) is of low confidence.
 
 ## Source
 "My model reports cuda runtime error(2): out of memory, Don't accumulate history across
@@ -58,10 +59,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.rewriting.edits import ReplaceCode, Rewrite
+from gpulint.script.training.batch_size_reasons import ACCUMULATES
 from gpulint.script.training.retained import Kept, find_kept, may_be_number
 
 
@@ -89,7 +91,15 @@ class RetainedGraph(Rule):
                 fix=None if withheld else _rewrite(script, kept),
                 withheld=withheld,
                 related=[(kept.backward.func, "only this differentiates the loss")],
+                confidence=Confidence.LOW if _is_over_parts(script, kept) else None,
             )
+
+
+def _is_over_parts(script: Script, kept: Kept) -> bool:
+    """`for _ in range(accumulation_steps):`, the few parts of one step."""
+    loop = script.loop_of(kept.at)
+    over = getattr(loop.node, "iter", None) if loop is not None else None
+    return over is not None and ACCUMULATES.search(script.text(over)) is not None
 
 
 def _rewrite(script: Script, kept: Kept) -> Rewrite:

@@ -57,8 +57,9 @@ devices, or whose `module` makes all passes, or of a module without weights, or 
 is called a transform. Where the same file has `DistributedDataParallel`, this may be
 the way for machines without a launcher, and where all known commands for its programs
 say `CUDA_VISIBLE_DEVICES=0` or the like it is a plain call: notes of low confidence. So
-is a wrapper that is made behind the training, for a last pass, and one of a class that
-is called a loss and has no layers.
+is a wrapper that is made behind the training, for a last pass, one of a class that is
+called a loss and has no layers, and one beside graphs of PyG, which torch's own wrapper
+cannot split.
 
 ## Source
 PyTorch documentation, `torch.nn.DataParallel`: "It is recommended to use
@@ -117,6 +118,8 @@ class DataParallel(Rule):
             sure = not also and not follows_training(script, call)
             if call.args and is_loss_without_layers(script, call.args[0]):
                 sure = False
+            if _gives_graphs(script):
+                sure = False
             yield self.finding(
                 script,
                 call.func,
@@ -125,6 +128,12 @@ class DataParallel(Rule):
                 severity=Severity.NOTE if also else None,
                 confidence=None if sure else Confidence.LOW,
             )
+
+
+def _gives_graphs(script: Script) -> bool:
+    """Whether batches may be graphs of PyG, which torch's own wrapper cannot split."""
+    names = script.index.imports.values()
+    return any(name.startswith("torch_geometric") for name in names)
 
 
 def is_light(script: Script, module: ast.expr) -> bool:

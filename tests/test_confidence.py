@@ -1910,6 +1910,23 @@ def test_calls_that_raise_cost_nothing(
 
 
 @pytest.mark.parametrize(
+    "adam, lowest, expected",
+    [
+        ("adamw_hf", (4, 57), Confidence.LOW),
+        ("adamw_hf", (4, 30), Confidence.HIGH),
+        ("adamw_torch", (4, 57), Confidence.HIGH),
+    ],
+)
+def test_an_optimizer_that_every_release_refuses(
+    adam: str, lowest: tuple[int, int], expected: Confidence
+) -> None:
+    text = fixture("gpu361_hf_precision", "bad")
+    text = text.replace('"out"', f'"out", optim="{adam}"')
+    packages = (("transformers", Range(lowest, None)),)
+    assert sure("GPU361", text, packages) == {expected}
+
+
+@pytest.mark.parametrize(
     "name, expected", [("device", Confidence.HIGH), ("place", Confidence.LOW)]
 )
 def test_gradients_of_a_program_that_names_no_device(

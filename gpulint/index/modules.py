@@ -10,6 +10,8 @@ from gpulint.index.walk import FUNCTIONS, dotted
 
 # Classes that are loaded as models are, and are none.
 _NO_MODEL = re.compile(r"[Tt]okenizer|[Pp]rocessor|Config|Extractor|Scheduler\b")
+# Packages that run models which are no modules of torch any more.
+_ENGINES = frozenset("openvino onnxruntime tensorrt tflite_runtime".split())
 _MODULE_NAME = re.compile(
     r"^(?!_?(?:unwrap|get|build|load|make|create|save|init|setup|prepare)_)"
     r"_?(model\w*|net\w*|\w*_?(model|net|network|module|loss|loss_fn|loss_func|"
@@ -42,11 +44,18 @@ class Modules:
                 return True
         if origins and all(isinstance(o.node, FUNCTIONS) for o in origins):
             return False
+        if origins and all(self._is_of_engine(o.call) for o in origins):
+            return False
         name = (dotted(callee) or "").rpartition(".")[2]
         return (
             bool(name and _MODULE_NAME.match(name))
             and name not in self.index.home(callee).imports
         )
+
+    def _is_of_engine(self, call: ast.Call | None) -> bool:
+        """`openvino.compile_model(model)`, what an engine of its own runs."""
+        name = self.index.qualified(call.func) if call is not None else None
+        return (name or "").partition(".")[0] in _ENGINES
 
     @staticmethod
     def _passed_through(call: ast.Call) -> ast.Call | None:

@@ -223,6 +223,8 @@ FAIL = [
     "import parts\nparts.make()",
     "with open(path) as file:\n    make()",
     "for width in range(3):\n    make()",
+    "for width in range(3):\n    if width == 0 or args.widths:\n        make()",
+    "for width in range(3):\n    if width % 2 == 0:\n        make()",
     "for width in make():\n    print(width)",
     "if make():\n    print(args)",
     "found = make() or 3",
@@ -234,6 +236,9 @@ FAIL = [
     "Bare(width=3)",
 ]
 RUN = [
+    "for width in range(1, 3):\n    if width == 0:\n        make()",
+    "for width in range(3):\n    if width == 0 and args.widths:\n        make()",
+    "for width in args.widths:\n    if width == 0 or args.folder:\n        make()",
     "make(*args.widths, width=2)",
     "returns_or_raises(2)",
     "placed(1, width=2)",

@@ -11,11 +11,11 @@ from gpulint.index import Function, Target, Where
 from gpulint.index.walk import LOOPS, compares_values, walk
 from gpulint.script.copying.creations import creation
 from gpulint.script.loading.sent import is_cast
-from gpulint.script.reaching.evaluated import evaluated, heads, holds
+from gpulint.script.reaching.evaluated import evaluated, heads
 from gpulint.script.training.evaluation import called_module
 from gpulint.script.waiting.drained import runs_modules
 from gpulint.script.waiting.reading import READS, REDUCES
-from gpulint.script.waiting.stops import MEASURING
+from gpulint.script.waiting.stops import MEASURING, normalizes
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -172,7 +172,8 @@ class _Code:
             if its is not None:
                 return its
         if isinstance(statement, ast.If):
-            if holds(self.script, statement.test):
+            known = self.script.evaluator.values(statement.test)
+            if known.all_in(True):
                 return self.block(statement.body)
             return self._one_of(map(self.block, (statement.body, statement.orelse)))
         if isinstance(statement, (ast.With, ast.AsyncWith, ast.Try, *LOOPS)):
@@ -203,7 +204,7 @@ class _Code:
             return self._picks_by_list(node) or self._picks_by_mask(node)
         if not isinstance(node, ast.Call):
             return False
-        if copies_from_host(self.script, node):
+        if copies_from_host(self.script, node) or normalizes(self.script, node):
             return True
         asked = self._asked(node) or self._judged(node) or self._counted(node)
         return asked is not None and self.is_there(asked)

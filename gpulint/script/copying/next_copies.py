@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpulint.index import Target, Where
+from gpulint.index.walk import dotted
 from gpulint.script.copying.first_waits import begins_with_wait, copies_from_host
 from gpulint.script.every_step import EveryStep, Part
 from gpulint.script.waiting.drained import (
@@ -16,7 +17,7 @@ from gpulint.script.waiting.drained import (
     runs_with,
 )
 from gpulint.script.waiting.reading import READS, waiting_in
-from gpulint.script.waiting.stops import picks_by_values, runs_engine
+from gpulint.script.waiting.stops import normalizes, picks_by_values, runs_engine
 from gpulint.script.waiting.timed import starts_measure
 
 if TYPE_CHECKING:
@@ -54,10 +55,13 @@ def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
             return runs_with(script, part, last)  # else they count as the model's time
         if call is not None and loop.train and runs_engine(script, call):
             return runs_with(script, part, last)
+        if normalizes(script, part.node):
+            return runs_with(script, part, last)
         if call is not None and is_pass(script, call):
             return runs_with(script, part, last) and begins_with_wait(script, call)
         waits = call is not None and copies_from_host(script, call)
         waits = waits or _sends_more(script, part, loop)
+        waits = waits or (call is not None and _moves_fresh(script, call, loop))
         waits = waits or picks_by_values(script, part.node)
         waits = waits or (not works and _reads(script, part, loop))
         waits = waits or (not works and _asks_for_part(part, by_key))
@@ -126,6 +130,35 @@ def _sends_more(script: Script, part: Part, loop: Loop) -> bool:
         and script.where(given[0]) == Where.HOST
         and call not in {transfer.call for transfer in its.transfers}
     )
+
+
+def _moves_fresh(script: Script, call: ast.Call, loop: Loop) -> bool:
+    """`codes.cuda()`, of what a method has made in the step, of no library's module.
+
+    `codes, lengths = self.converter.encode(texts)`: memory that no loader has pinned.
+    """
+    move = script.devices.move(call)
+    if move is None or move.non_blocking is not None or move.target is Target.CPU:
+        return False
+    its = script.of(call)
+    if its.where(move.receiver) != Where.UNKNOWN:
+        return False
+    made = [origin.node for origin in its.resolver.origins(move.receiver)]
+    return bool(made) and all(
+        isinstance(maker, ast.Call)
+        and _is_of_step(its, maker, call, loop)
+        and isinstance(maker.func, ast.Attribute)
+        and (dotted(maker.func) or "").partition(".")[0] not in its.index.imports
+        and not its.modules.is_module(maker.func)
+        for maker in made
+    )
+
+
+def _is_of_step(script: Script, maker: ast.Call, call: ast.Call, loop: Loop) -> bool:
+    """Whether a step runs one call before another: both stand in its loop or helper."""
+    around = script.index.function(call)
+    same = around is not None and script.index.function(maker) is around
+    return same or script.index.inside(maker, loop.node)
 
 
 def _reads(script: Script, part: Part, loop: Loop) -> bool:

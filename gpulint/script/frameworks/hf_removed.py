@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+
 from gpulint.finding import Confidence
 from gpulint.script.frameworks.removed_arguments import Removed, removed_uses
-from gpulint.script.frameworks.trainer_calls import TrainerCall
+from gpulint.script.frameworks.trainer_calls import TrainerCall, surely_has
 
 FIVE = (5, 0)
 LATER = (5, 23)  # the first of the fives that were compared to have it no more
+_WITHOUT_OLD_ADAM = (4, 57)  # a release whose `OptimizerNames` has no "adamw_hf"
 BACKEND = "PyTorch's own mixed precision is the only one left"
 ARGUMENTS = {
     "evaluation_strategy": Removed((4, 57), "eval_strategy", (4, 41)),
@@ -57,4 +60,13 @@ TRAINER = {"tokenizer": Removed(FIVE, "processing_class", (4, 46))}
 def unless_refused(made: TrainerCall) -> Confidence | None:
     """Low for what a call would cost that raises in all releases of a project."""
     uses = removed_uses(made.script, made, ARGUMENTS)
-    return Confidence.LOW if any(u.confidence is None for u in uses) else None
+    refused = any(u.confidence is None for u in uses)
+    return Confidence.LOW if refused or _asks_for_old_adam(made) else None
+
+
+def _asks_for_old_adam(made: TrainerCall) -> bool:
+    """`optim="adamw_hf"`, where the project allows no release that still knows it."""
+    script, package = made.script, made.maker.package
+    asked = script.evaluator.argument(made.call, "optim").direct
+    old = isinstance(asked, ast.Constant) and asked.value == "adamw_hf"
+    return old and surely_has(script, package, _WITHOUT_OLD_ADAM)

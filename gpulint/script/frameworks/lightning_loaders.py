@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 # What the trainer iterates again in every epoch; `fit` stands for both.
 AGAIN = frozenset({"train_dataloader", "val_dataloader", "fit"})
 MAX_DEPTH = 4
+_LIMITS = {
+    f"{part}_dataloader": f"limit_{part}_batches" for part in ("val", "test", "predict")
+}
+_WHOLE = ("1.0", "None")
 _RUNS = frozenset("fit validate test predict".split())
 _MAKES_ANEW = "reload_dataloaders_every"
 # All but an argument that switches it off; a default of settings may be overridden.
@@ -130,6 +134,21 @@ def passes_again(script: Script, loader: Loader, hooks: frozenset[str]) -> bool:
     if not hooks & AGAIN:
         return False
     return not trains_one_epoch(script, script.index.owner(loader.call))
+
+
+def is_cut_short(script: Script, hooks: frozenset[str]) -> bool:
+    """Whether trainers take some of what evaluates: `Trainer(limit_val_batches=10)`."""
+    limits = [_LIMITS.get(hook) for hook in hooks]
+    files = run_together(script) if None not in limits else []
+    return bool(files) and all(
+        any(
+            keyword.arg == limit and ast.unparse(keyword.value) not in _WHOLE
+            for index in files
+            if limit is not None and limit in index.source.text
+            for keyword in index.all(ast.keyword)
+        )
+        for limit in limits
+    )
 
 
 def is_made_anew(script: Script) -> bool:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _DECIDED = re.compile(
     r"mixed_precision|mixed_float16|mixed_bfloat16|bfloat16|float16|LossScale|"
     r"set_dtype_policy|set_floatx|TPUStrategy|CUDA_VISIBLE_DEVICES\W+\s*=\s*\W-1|"
-    r"\bTFTrainingArguments\b"  # whose `fp16` sets the policy
+    r"\bTFTrainingArguments\b|"  # whose `fp16` sets the policy
+    r"\baimet|\btfmot\b|tensorflow_model_optimization"  # simulated in float32
 )
 # Networks that multiply enough for tensor cores to matter.
 _LARGE = re.compile(

@@ -112,7 +112,18 @@ def eager_steps(script: Script) -> Iterator[EagerStep]:
             yield EagerStep(tape, loop)
 
 
-def on_cpu(script: Script, node: ast.AST) -> bool:
+def on_cpu(script: Script, node: ast.AST, depth: int = 2) -> bool:
+    """Whether a place, or each known call of its function, is in `tf.device("cpu")`."""
+    if _under_cpu(script, node):
+        return True
+    function = script.index.function(node) if depth else None
+    callers = script.resolver.calls.callers(function) if function is not None else ()
+    return bool(callers) and all(
+        on_cpu(script.of(call), call, depth - 1) for call in callers
+    )
+
+
+def _under_cpu(script: Script, node: ast.AST) -> bool:
     """Whether a place stands in `with tf.device("/cpu:0"):`."""
     for above in script.index.ancestors(node):
         for item in above.items if isinstance(above, ast.With) else ():

@@ -38,6 +38,19 @@ def taken_once(script: Script, loader: Loader) -> bool:
     return all(_takes_one(script, p) for p in takes)
 
 
+def gives_one_a_pass(script: Script, loader: Loader) -> bool:
+    """Whether each pass is for one batch: `next(iter(loader))` alone, however often."""
+    taken = [p for p in places(script, loader) if not is_looked_at(script, p)]
+    begun = [_call_around(script, place, "iter") for place in taken]
+    return (
+        not loader.loops
+        and bool(begun)
+        and all(
+            call is not None and _call_around(script, call, "next") for call in begun
+        )
+    )
+
+
 def shown_once(script: Script, loader: Loader) -> bool:
     """The same, but for scripts that make a loader and leave it to others."""
     left = script.source.path.suffix != NOTEBOOK and not is_read(script, loader)

@@ -69,6 +69,7 @@ _RECURRENT = re.compile(r"\b(LSTM|GRU|RNN)\b")
 _SCATTERS = re.compile(r"\.(scatter_(add_|reduce_)?|index_(add|copy|put)_)\(")
 _QUANTIZES = re.compile(
     r"\bprepare_qat|\bFakeQuantize\b|\bpytorch_quantization\b|\bbrevitas\b|QuantStub\("
+    r"|\baihwkit\b|\baimet_torch\b|\bnncf\b"
 )
 _ROUNDS = (
     re.compile(r"\b(autograd\.)?Function\)\s*:"),

@@ -102,7 +102,7 @@ def _exits(node: ast.AST) -> bool:
 def holds(script: Script, test: ast.expr) -> bool:
     """Whether a test holds whatever a user asks for, or once in a run.
 
-    `i % n == 0`, where a loop counts `i` up from 0, holds in its first pass;
+    `i % n == 0` and `i == 0`, where a loop counts `i` up from 0, in its first pass;
     `accelerator.is_main_process` in one process.
     """
     its = script.evaluator.values(test)
@@ -110,19 +110,25 @@ def holds(script: Script, test: ast.expr) -> bool:
         return True
     if _IN_ONE_PROCESS.search(dotted(test) or ""):
         return True
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+        return any(holds(script, part) for part in test.values)
     if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
         return False
     left, right = test.left, test.comparators[0]
-    if not isinstance(left, ast.BinOp) or not isinstance(left.op, ast.Mod):
-        return False
+    counted = isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod)
+    number = left.left if isinstance(left, ast.BinOp) and counted else left
     if not isinstance(right, ast.Constant) or right.value != 0 or len(test.ops) > 1:
         return False
-    reached = script.definitions(left.left) if isinstance(left.left, ast.Name) else ()
+    reached = script.definitions(number) if isinstance(number, ast.Name) else ()
     return bool(reached) and all(_counts_from_zero(d) for d in reached)
 
 
 def _counts_from_zero(definition: Definition) -> bool:
-    """`for i, x in enumerate(…)`, also in a bar that shows how far it has come."""
+    """`for i in range(n)`, `for i, x in enumerate(…)`, also in a bar of progress."""
+    over = definition.value
+    if definition.kind == "for" and not definition.path:
+        counted = isinstance(over, ast.Call) and dotted(over.func) == "range"
+        return counted and isinstance(over, ast.Call) and len(over.args) == 1
     counts = (
         (
             node

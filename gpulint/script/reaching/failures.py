@@ -271,13 +271,16 @@ def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:
 
 def _is_in_no_module(script: Script, func: ast.expr) -> bool:
     """`utils.init()`, of an imported module of the project that has no `init`."""
-    if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name):
+    if not isinstance(func, ast.Attribute) or dotted(func.value) is None:
         return False
+    head: ast.expr = func.value
+    while isinstance(head, ast.Attribute):
+        head = head.value
     index = script.index.home(func)
-    name = index.imports.get(func.value.id)
+    name = index.qualified(func.value)
     if name is None or func.attr.startswith("__"):
         return False
-    reached = script.definitions(func.value)
+    reached = script.definitions(head)
     if not reached or any(d.kind != "import" for d in reached):
         return False
     if func.attr in index.attribute_writes or not index.owns(name):

@@ -260,6 +260,8 @@ def is_single(script: Script, call: ast.Call) -> bool:
     """
     func = call.func
     name = script.index.qualified(func) or ""
+    if script.devices.move(call) is not None:
+        return True
     if script.resolver.calls.callee(call) is not None or name.startswith("torch."):
         return not is_pass(script, call)
     on_tensor = isinstance(func, ast.Attribute) and Where.DEVICE in script.where(
@@ -315,21 +317,24 @@ def follows_hidden_read(script: Script, parts: Sequence[Part], number: int) -> b
     return False
 
 
-def forced_before(
+def forced_beside(
     script: Script, parts: Sequence[Part], number: int
 ) -> Iterator[tuple[ast.Call, ast.Call]]:
-    """The `torch.cuda.synchronize()` right before a part, and where the loop shows it.
+    """The `torch.cuda.synchronize()` next to a part, and where the loop shows it.
 
-    Nothing is queued between them: the part fetches what the host has waited for.
+    Nothing is queued between them: one fetches what the host waits for in the other.
     """
-    for before in reversed(() if parts[number].inner else parts[:number]):
-        call = before.node
-        if isinstance(call, ast.Call) and is_synchronize(script, call):
-            if runs_with(script, before, parts[number]):
-                yield call, before.call or call
-            return
-        if queues(script, call):
-            return
+    if parts[number].inner:
+        return
+    for others in (reversed(parts[:number]), parts[number + 1 :]):
+        for other in others:
+            call = other.node
+            if isinstance(call, ast.Call) and is_synchronize(script, call):
+                if runs_with(script, other, parts[number]):
+                    yield call, other.call or call
+                break
+            if queues(script, call):
+                break
 
 
 def is_synchronize(script: Script, call: ast.Call) -> bool:
@@ -516,8 +521,16 @@ def _ways(script: Script, read: Part) -> Branches:
         or not (
             is_always_given(script, branch.test, not holds)
             or (not holds and is_off(script, branch.test))
+            or (holds and _asks_for_gpu(script, branch.test))
         )
     )
+
+
+def _asks_for_gpu(script: Script, test: ast.expr) -> bool:
+    """`torch.cuda.is_available()`, where a step may wait for a device."""
+    called = test.func if isinstance(test, ast.Call) else None
+    name = script.index.home(test).qualified(called) if called is not None else None
+    return name == "torch.cuda.is_available"
 
 
 def _stands_before(node: ast.AST, other: ast.AST) -> bool:

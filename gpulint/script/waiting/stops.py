@@ -22,6 +22,17 @@ MEASURING = frozenset(
     for module in ("torch_cluster", "torch_geometric.nn", "torch_geometric.nn.pool")
     for name in "radius radius_graph knn knn_graph".split()
 )
+# They look whether it went well; not those that end in `_ex`, by themselves.
+_CHECKED = frozenset(
+    f"torch.linalg.{name}"
+    for name in "cholesky cond eig eigh eigvals eigvalsh inv ldl_factor lu_factor "
+    "matrix_rank pinv solve svd svdvals".split()
+) | frozenset(f"torch.{name}" for name in "cholesky inverse pinverse svd".split())
+# torchvision's, which copy the mean and deviation of pictures from lists.
+_NORMALIZES = re.compile(
+    r"torchvision\.transforms\.(v2\.)?functional\.normalize(_image|_video)?$"
+)
+_NORMALIZER = re.compile(r"torchvision\.transforms\.(v2\.)?Normalize$")
 _OF_LISTS = ("torch.tensor", "torch.as_tensor", "torch.Tensor", "numpy.array")
 # They return what all ranks have made of it; those that end in `_async` do not wait.
 _OF_RANKS = frozenset(
@@ -60,6 +71,38 @@ def measures_size(script: Script, node: ast.AST) -> bool:
     else:
         return False
     return any(_is_there(script, value) for value in given)
+
+
+def checks_result(script: Script, node: ast.AST) -> bool:
+    """`torch.linalg.inv(x)`, `x.inverse()`, which ask the device whether they failed.
+
+    Source: notes of the functions' documentation.
+    """
+    if not isinstance(node, ast.Call):
+        return False
+    func = node.func
+    if (script.index.qualified(func) or "") in _CHECKED:
+        return bool(node.args) and _is_there(script, node.args[0])
+    if not isinstance(func, ast.Attribute) or f"torch.{func.attr}" not in _CHECKED:
+        return False
+    return _is_there(script, func.value)
+
+
+def normalizes(script: Script, node: ast.AST) -> bool:
+    """`Normalize(mean, std)(images)` of torchvision, for pictures on the device.
+
+    Source: `torch.as_tensor(mean, device=…)` in torchvision's `_functional_tensor.py`
+    and `v2/functional/_misc.py`.
+    """
+    if not isinstance(node, ast.Call) or not node.args:
+        return False
+    its = script.of(node)
+    if not _NORMALIZES.match(its.index.qualified(node.func) or ""):
+        made = [origin.call for origin in its.resolver.origins(node.func)]
+        names = ((c and its.index.home(c).qualified(c.func)) or "" for c in made)
+        if not made or not all(map(_NORMALIZER.match, names)):
+            return False
+    return _is_there(its, node.args[0])
 
 
 def _is_there(script: Script, node: ast.expr) -> bool:

@@ -15,7 +15,7 @@ from gpulint.script.waiting.drained import (
     follows_hidden_read,
     follows_own_read,
     follows_stop,
-    forced_before,
+    forced_beside,
     is_all_but_drained,
     is_drained,
     is_read_again,
@@ -26,8 +26,10 @@ from gpulint.script.waiting.located import on_device
 from gpulint.script.waiting.metric_checks import reads_values
 from gpulint.script.waiting.reading import READS, read_on, waiting_in
 from gpulint.script.waiting.stops import (
+    checks_result,
     joins_ranks,
     measures_size,
+    normalizes,
     picks_by_values,
     reads_list,
     steps_engine,
@@ -95,6 +97,7 @@ class _Reads(NamedTuple):
     waiting: list[tuple[int, ast.expr, ast.expr]]  # number, what waits, for what
     collected: list[Part]  # needed by the program
     stopping: list[Part]  # without a read
+    asking: list[Part]  # those of them that ask the device for what they need
     perhaps: list[Part]  # of what may be on the device
 
 
@@ -116,7 +119,7 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
         over = over or is_read_again(script, parts, number, reads.collected)
         over = over or is_all_but_drained(script, parts, number, reads.collected)
         over = over or follows_stop(script, parts, number, reads.stopping)
-        over = over or precedes_stop(script, parts, number, reads.stopping)
+        over = over or precedes_stop(script, parts, number, reads.asking)
         over = over or follows_own_read(script, parts, number)
         if over or node in found or _saved(script, node):
             continue
@@ -129,13 +132,13 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
         found[node] = wait = Wait(
             node, value, at, part.inner, part.helper, part.branches, sure, clear
         )
-        for call, at in forced_before(script, parts, number):
+        for call, at in forced_beside(script, parts, number):
             found[call] = wait._replace(node=call, value=call, at=at, sure=True)
     return sorted(found.values(), key=lambda w: w.rank)
 
 
 def _reads(script: Script, loop: Loop, parts: list[Part]) -> _Reads:
-    found = _Reads([], [], [], [])
+    found = _Reads([], [], [], [], [])
     for number, part in enumerate(parts):
         collects = loop.eval and _is_collected(script, part, loop)
         stays = _is_barrier(script, part.node) or updates_average(script, part.node)
@@ -144,8 +147,11 @@ def _reads(script: Script, loop: Loop, parts: list[Part]) -> _Reads:
         stays = stays or steps_in_few_bits(script, part.node)
         if collects or stays:
             found.collected.append(part)
-        stops = (steps_engine, steps_in_few_bits, measures_size, joins_ranks)
-        if any(stop(script, part.node) for stop in stops):
+        asks = (measures_size, checks_result, normalizes, steps_in_few_bits)
+        if any(ask(script, part.node) for ask in asks):
+            found.asking.append(part)
+            found.stopping.append(part)
+        elif steps_engine(script, part.node) or joins_ranks(script, part.node):
             found.stopping.append(part)
         picks = picks_by_values(script, part.node)
         if picks or _may_read(script, part.node, _FETCHES):
