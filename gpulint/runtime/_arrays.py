@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +24,30 @@ def require_array(array: Any) -> None:
 def total_bytes(array: Any) -> int:
     """Return the size of the array's values in bytes."""
     return int(math.prod(array.shape) * array.dtype.itemsize)
+
+
+def in_usual_order(array: Any) -> bool:
+    """Return whether an array's values lie in memory as those of a new one would.
+
+    Rows of another order keep it when they are read, and convolutions look at it, even
+    at the strides of sides of 1. What has no strides, such as an HDF5 dataset, gives
+    new arrays.
+    """
+    import torch
+
+    usual = usual_strides(array.shape)[1:]
+    if isinstance(array, torch.Tensor):
+        return array.stride()[1:] == usual
+    strides = getattr(array, "strides", None)
+    unit = array.dtype.itemsize
+    return strides is None or tuple(strides)[1:] == tuple(unit * s for s in usual)
+
+
+def usual_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides, in values, of a new array or tensor of a shape."""
+    inner = [max(1, side) for side in reversed(shape[1:])]
+    strides = itertools.accumulate([1, *inner], operator.mul) if shape else ()
+    return tuple(strides)[::-1]
 
 
 def tensor_dtype(array: Any) -> torch.dtype | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._arrays import (
     host_tensor,
+    in_usual_order,
     load_into,
     pinned_empty,
     pinned_rows,
@@ -164,6 +165,8 @@ def _find_place(
     dtype = tensor_dtype(array)
     if dtype is None or getattr(array, "requires_grad", False):
         return None, "left on the host, torch cannot hold it as it is"
+    if not in_usual_order(array):
+        return None, "left on the host, its rows lie in an order of their own"
     bank = _on_device(array, stored_as(dtype), target, max_fraction)
     if bank is not None:
         return bank, f"on {target}"

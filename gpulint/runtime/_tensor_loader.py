@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ._arrays import in_usual_order
 from ._hardware import introduce
 from ._log import decide
 from ._settings import settings
@@ -71,5 +72,10 @@ def _as_tensor(part: Any) -> torch.Tensor | None:
             return None
     if type(part) is not torch.Tensor or part.layout is not torch.strided:
         return None
-    plain = part.dim() > 0 and part.is_contiguous() and not part.is_quantized
-    return part if plain and not part.requires_grad else None
+    if part.dim() == 0 or part.is_quantized or part.requires_grad:
+        return None
+    if not part.is_contiguous():
+        return None
+    # For `is_contiguous()` a side of 1 may have any stride. Rows that are gathered keep
+    # it, and convolutions then give channels last; stacked, they have the usual one.
+    return part if in_usual_order(part) else None

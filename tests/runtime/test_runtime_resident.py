@@ -15,7 +15,7 @@ import torch
 
 from gpulint import runtime
 from gpulint.runtime import ResidentArray
-from gpulint.runtime._arrays import load_into, stored_as, tensor_dtype
+from gpulint.runtime._arrays import load_into, stored_as, tensor_dtype, usual_strides
 from gpulint.runtime._indexing import NotTranslatable, torch_index
 
 CPU = torch.device("cpu")
@@ -435,6 +435,30 @@ def test_large_gpus_hold_more(total: int, place: str, places: Places) -> None:
     found = places(total=total)
     runtime.resident(np.ones(7 * MIB, np.uint8), "cuda")
     assert found == [place]
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
+@pytest.mark.parametrize(
+    "axes, taken",
+    [
+        ((0, 1, 2, 3), ["cuda:0"]),
+        ((0, 3, 1, 2), []),  # of one channel: torch calls it contiguous
+        ((0, 2, 1, 3), []),
+    ],
+)
+def test_rows_in_an_order_of_their_own(
+    kind: Callable[[Any], Any], axes: tuple[int, ...], taken: list[str], places: Places
+) -> None:
+    found = places()
+    array = np.zeros((8, 4, 5, 1), np.float32).transpose(axes)
+    bank = runtime.resident(kind(array), "cuda")
+    assert found == taken
+    assert (bank.place == "host") is not bool(taken)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (0, 2), (2, 0, 3), (3, 1, 2), (2, 3, 4)])
+def test_the_usual_strides(shape: tuple[int, ...]) -> None:
+    assert usual_strides(shape) == torch.empty(shape).stride()
 
 
 def test_ranks_share_the_hosts_memory(

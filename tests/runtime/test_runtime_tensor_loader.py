@@ -176,6 +176,26 @@ def test_what_cannot_be_gathered_is_loaded_as_before(make: Callable[[], Any]) ->
             assert torch.equal(a, b)
 
 
+@pytest.mark.parametrize(
+    "turn",
+    [
+        lambda x: x.permute(0, 3, 1, 2),  # of one channel: contiguous as it is
+        lambda x: x.permute(0, 3, 1, 2)[:, :, :, 0],
+        lambda x: x.reshape(ROWS, 12, 1).transpose(1, 2),
+        lambda x: x.reshape(ROWS, 1, 12).transpose(1, 2),
+        lambda x: x.reshape(ROWS, 2, 2, 3, 1).permute(0, 4, 1, 2, 3),
+    ],
+)
+def test_sides_of_one_with_strides_of_their_own(
+    turn: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    rows = turn(torch.arange(ROWS * 12.0).reshape(ROWS, 3, 4, 1))
+    plain = seen(lambda: DataLoader(TensorDataset(rows), batch_size=4))
+    assert (
+        seen(lambda: runtime.TensorLoader(TensorDataset(rows), batch_size=4)) == plain
+    )
+
+
 def test_arrays_of_objects_fail_as_before() -> None:
     loader = runtime.TensorLoader((of_objects(),), batch_size=2)
     assert not gathers(loader)

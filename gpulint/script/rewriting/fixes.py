@@ -7,12 +7,14 @@ import re
 from typing import TYPE_CHECKING
 
 from gpulint.finding import Effect, Fix, too_old
+from gpulint.index.walk import walk
 from gpulint.inline_metadata import leaves_out
 from gpulint.script.copying.default_device import (
     LAST_OLD_SAMPLERS,
     needs_old_samplers,
 )
 from gpulint.script.loading.prepared import forks_later
+from gpulint.script.reaching.evaluated import leaves
 from gpulint.script.reaching.old_torch import runs_only_before
 from gpulint.script.rewriting.edits import CannotFix, Rewrite, place_of
 
@@ -24,9 +26,17 @@ NOT_LISTED = (
     "the packages that the script lists in its own metadata have no gpulint: add it "
     "there, or use `--runtime vendor`"
 )
+WITHOUT_TORCH = (
+    "the file can be imported where what it trains with is missing, and so may gpulint"
+)
 # The lowest releases that `gpulint.runtime` works with.
 RUNTIME_TORCH = (2, 3)
 RUNTIME_PYTHON = (3, 10)
+_TRAINING = frozenset(
+    "torch transformers lightning pytorch_lightning accelerate tensorflow keras "
+    "mindspore".split()
+)
+_MISSING = re.compile(r"\b(ImportError|ModuleNotFoundError|Exception|BaseException)\b")
 
 
 def compile_fix(
@@ -41,6 +51,8 @@ def compile_fix(
     if ours and leaves_out(script.source.text, "gpulint"):
         return None, NOT_LISTED
     runtime = any(i in script.names.runtime[1] for i in rewrite.imports)
+    if runtime and _is_read_without_torch(script):
+        return None, WITHOUT_TORCH
     python = script.releases("python").highest
     if runtime and python is not None and python < RUNTIME_PYTHON:
         wanted, has = (".".join(map(str, v)) for v in (RUNTIME_PYTHON, python))
@@ -59,6 +71,31 @@ def compile_fix(
     if needed > LAST_OLD_SAMPLERS and needs_old_samplers(script):
         return None, f"needs torch {wanted}, which cannot shuffle here (GPU508)"
     return _compiled(script, rewrite, effect)
+
+
+def _is_read_without_torch(script: Script) -> bool:
+    """`try: import torch` at the top of a file that goes on without it, or its kin."""
+    return any(
+        isinstance(statement, ast.Try)
+        and any(map(_imports_framework, statement.body))
+        and any(map(_goes_on, statement.handlers))
+        for statement in script.index.tree.body
+    )
+
+
+def _imports_framework(statement: ast.stmt) -> bool:
+    names = [alias.name for alias in getattr(statement, "names", ())]
+    if isinstance(statement, ast.ImportFrom):
+        names = [statement.module or ""]
+    return any(name.partition(".")[0] in _TRAINING for name in names)
+
+
+def _goes_on(handler: ast.ExceptHandler) -> bool:
+    """Whether a missing package is caught, and nothing ends the program for it."""
+    caught = "ImportError" if handler.type is None else ast.unparse(handler.type)
+    if _MISSING.search(caught) is None or any(map(leaves, handler.body)):
+        return False
+    return not any(isinstance(node, ast.Raise) for node in walk(*handler.body))
 
 
 def _compiled(
