@@ -101,12 +101,12 @@ from gpulint.script.loading.batch_objects import (
 from gpulint.script.loading.batches_taken import gives_one_a_pass
 from gpulint.script.loading.beyond import loops_beyond
 from gpulint.script.loading.loader_options import DERIVED, takes_any_options
+from gpulint.script.loading.pin_conditions import pin_condition
 from gpulint.script.loading.pinning import (
     changed_in_dataset,
     compared_device,
     gains,
     has_no_workers,
-    pin_condition,
     settings_ask_for_none,
     unpinned,
 )

@@ -20,6 +20,7 @@ from gpulint.releases import (
     for_python,
     lower_bound,
 )
+from gpulint.script.rewriting.fixes import WITHOUT_TORCH
 from gpulint.source import Source, read_source
 
 ATTENTION = Path("fixtures/gpu505_handwritten_attention/bad.py")
@@ -438,6 +439,25 @@ def test_a_python_that_the_runtime_does_not_run_on(
     its = ".".join(map(str, highest or ()))
     why = f"needs Python 3.10, the project has {its}" if old else None
     assert (result.fix is None, result.fix_withheld) == (old, why)
+
+
+@pytest.mark.parametrize(
+    "guard, fixed",
+    [
+        ("try:\n    import torch\nexcept ImportError:\n    torch = None\n", False),
+        ("try:\n    import torch\nexcept:\n    print('no torch')\n", False),
+        ("try:\n    from torch import nn\nexcept Exception:\n    pass\n", False),
+        ("try:\n    import torch\nexcept ImportError:\n    raise SystemExit\n", True),
+        ("try:\n    import torch\nexcept ImportError:\n    exit(1)\n", True),
+        ("try:\n    import torch\nexcept OSError:\n    pass\n", True),
+        ("try:\n    import apex\nexcept ImportError:\n    pass\n", True),
+    ],
+)
+def test_files_that_are_read_without_torch(guard: str, fixed: bool) -> None:
+    options = Options((find_rule("GPU106"),))
+    (result,) = check_source(Source(Path("a.py"), guard + SUMS), options).findings
+    assert (result.fix is not None) is fixed
+    assert (result.fix_withheld == WITHOUT_TORCH) is not fixed
 
 
 @pytest.mark.parametrize(

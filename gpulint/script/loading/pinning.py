@@ -7,7 +7,6 @@ import re
 from typing import TYPE_CHECKING
 
 from gpulint.index import Move, Origin, Target, Value, Values
-from gpulint.index.build import last_name
 from gpulint.index.walk import dotted, walk
 from gpulint.script.branches import all_of, in_body
 from gpulint.script.frameworks.trainers import feeds_no_gpu
@@ -36,11 +35,6 @@ from gpulint.script.loops import iterated
 from gpulint.script.modelling.graphs import iterates_graphs
 from gpulint.script.neighbours import run_together
 from gpulint.script.reaching.started import stays_on_host
-from gpulint.script.rewriting.device_code import (
-    device_at,
-    device_condition,
-    is_guarded,
-)
 from gpulint.script.samples.dataset_size import has_tiny_batches
 from gpulint.script.samples.datasets import Work
 from gpulint.script.samples.generated import made_by_acting
@@ -463,24 +457,3 @@ def _handed_with_device(loader: Loader, call: ast.Call) -> bool:
         return False
     words = [k.arg or "" for k in call.keywords] + [dotted(v) or "" for v in values]
     return any(_DEVICE_WORD.search(w) for w in words)
-
-
-def pin_condition(script: Script, loader: Loader) -> tuple[str, tuple[str, ...]]:
-    """Code for `pin_memory`: true on CUDA; and the imports it needs."""
-    moves = script.moves_in(loader.loops)
-    device = device_at(script, loader.call, loader.loops)
-    if device is not None and all(m.device is not None for m in moves):
-        return device_condition(script, device)
-    if moves and all(
-        m.target is Target.CUDA
-        and not is_guarded(script, m)
-        and (last_name(m.call) == "cuda" or not _is_free(script, m))
-        for m in moves
-    ):
-        return "True", ()
-    return device_condition(script, None)
-
-
-def _is_free(script: Script, move: Move) -> bool:
-    """Whether a device is CUDA by a default alone, in whose place another may come."""
-    return move.device is not None and script.devices.is_free(move.device)

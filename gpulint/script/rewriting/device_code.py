@@ -27,7 +27,7 @@ def device_condition(
     if script.devices.is_surely_cuda(device):
         return "True", ()
     text = script.text(device)
-    if is_torch_device(script, device):
+    if is_torch_device(script, device) and not _others_give(script, device):
         return f'{text}.type == "cuda"', ()
     names = _names_of_devices(script, device)
     if names:
@@ -156,6 +156,20 @@ def is_torch_device(script: Script, node: ast.expr) -> bool:
     return bool(origins) and all(
         o.expression is not None and _makes_device(script, o.expression)
         for o in origins
+    )
+
+
+def _others_give(script: Script, device: ast.expr) -> bool:
+    """Whether callers that are not seen may give a device, perhaps by its name.
+
+    In a package, which others may import, unless it is made right there.
+    """
+    project, folder = script.index.project, script.source.path.parent
+    if project is None or not project.is_file(folder / "__init__.py"):
+        return False
+    made = script.definitions(device)
+    return not made or not all(
+        d.value is not None and _makes_device(script, d.value) for d in made
     )
 
 
