@@ -19,7 +19,7 @@ from ._log import decide
 from ._nvml import nvml_facts
 from ._ranks import env_count, local_world_size
 from ._settings import settings
-from ._workers import SHM_PER_WORKER, debugger_attached
+from ._workers import debugger_attached, workers_within
 
 TARGETS = ("GPU", "Ascend", "CPU")  # in the order in which they are tried
 GIB = 1024**3
@@ -234,8 +234,9 @@ def _plan(was: int, python: bool) -> tuple[int, str]:
         count -= 1  # processes that compute take from the training, unlike threads
         why += ", one for the training"
     free = shm_free() if python else None
-    if free is not None and free // local_world_size() // SHM_PER_WORKER < count:
-        count = free // local_world_size() // SHM_PER_WORKER
+    room = count if free is None else workers_within(free // local_world_size())
+    if room < count:
+        count = room
         why += ", little room in /dev/shm"
     return min(max(was, count, 1), most), why
 

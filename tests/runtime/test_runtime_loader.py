@@ -84,10 +84,11 @@ def test_xpu(machine: Machine) -> None:
     "shm,ranks,workers",
     [
         (None, 1, 8),
-        (1024 * MIB, 1, 8),
-        (512 * MIB, 1, 4),
-        (512 * MIB, 2, 2),
-        (128 * MIB, 1, 1),
+        (2048 * MIB, 1, 8),
+        (1024 * MIB, 1, 4),
+        (1024 * MIB, 2, 1),
+        (384 * MIB, 1, 1),
+        (256 * MIB, 1, 0),
         (64 * MIB, 1, 0),
     ],
 )

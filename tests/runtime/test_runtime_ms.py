@@ -259,7 +259,7 @@ def test_workers_are_not_fewer_than_written(machine: Callable[..., None]) -> Non
 def test_ranks_share_the_cpus_and_little_shared_memory_the_processes(
     machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine(16, shm=256 * 1024**2)
+    machine(16, shm=640 * 1024**2)
     assert runtime.ms.workers(python=True) == 2
     assert runtime.ms.workers() == 6
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")

@@ -138,7 +138,7 @@ def test_shared_memory_limits_what_is_ready(
     cuda: Give, cpus: Give, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cuda()
-    cpus(3, GIB // 2)
+    cpus(3, GIB)
     choose(monkeypatch, "local-cloud", "cloud")
     assert runtime.loader_kwargs("cuda")["prefetch_factor"] == 4
     cpus(3, None)
