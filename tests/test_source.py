@@ -209,6 +209,10 @@ def test_files_that_make_names(line: str, makes: bool) -> None:
     "line, others, own",
     [
         ("models.__dict__[name]()", True, True),
+        ("import models\nmodels.__dict__[name]()", True, False),
+        ("import torchvision\ntorchvision.models.__dict__[name]()", True, False),
+        ("import sys\nsys.modules[__name__].__dict__[name]()", True, True),
+        ("self.__dict__[name]()", True, False),
         ("globals()[name]()", True, True),
         ("globals()['__name__']", False, True),
         ("fire.Fire(train)", True, True),

@@ -14,7 +14,9 @@ _BY_NAME = re.compile(
     r"|\bgetattr\(\s*[\w.]+\s*,(?!\s*['\"])"
 )
 # The same among its own names.
-_BY_OWN_NAME = re.compile(r"__dict__\[|\bglobals\(\)|\bfire\.Fire|\bsys\.modules\b")
+_BY_OWN_NAME = re.compile(r"\bglobals\(\)|\bfire\.Fire|\bsys\.modules\b")
+_OF_DICTS = re.compile(r"(?:(?<![\w.])(\w[\w.]*)\.|)__dict__\[")
+_OF_OBJECTS = ("self", "cls")
 _PARTS = ("__dict__[", "globals(", "fire.Fire", "getattr(", "sys.modules")  # of both
 _EVALUATES = re.compile(r"(?<![.\w])(?<!def )eval\(")
 MAX_HELD = 60  # modules that pass all of their names on to others
@@ -29,7 +31,12 @@ def chooses_by_name(index: FileIndex) -> bool:
 
 def chooses_among_its_own(index: FileIndex) -> bool:
     """The same of what the file itself has at its top."""
-    return index.source.has(_BY_OWN_NAME, _PARTS) or _evaluates(index)
+    if index.source.has(_BY_OWN_NAME, _PARTS) or _evaluates(index):
+        return True
+    text = index.source.text if "__dict__[" in index.source.text else ""
+    # `models.__dict__[args.arch]` is of an imported module.
+    heads = (holder.partition(".")[0] for holder in _OF_DICTS.findall(text))
+    return any(h not in index.imports and h not in _OF_OBJECTS for h in heads)
 
 
 def _evaluates(index: FileIndex) -> bool:

@@ -90,7 +90,7 @@ class EveryStep:
                 yield from self._nodes(statement.subject, inner, helper)
             elif isinstance(statement, ast.Assert):  # its message ends the step
                 yield from self._nodes(statement.test, inner, helper)
-            elif not isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+            elif not isinstance(statement, (*FUNCTIONS, ast.ClassDef, ast.Raise)):
                 yield from self._nodes(statement, inner, helper)
         self._branches = around
 

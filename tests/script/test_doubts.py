@@ -104,6 +104,7 @@ def test_what_an_option_or_nobody_runs(
         ("intel_extension_for_pytorch as ipex", LOW),
         ("torch_xla.core.xla_model as xm", LOW),
         ("optimum.habana.transformers as gaudi", LOW),
+        ("habana_frameworks.torch.core  # not cuda", LOW),
         ("optimum.onnxruntime as optimum", HIGH),
         ("torchvision", HIGH),
     ],

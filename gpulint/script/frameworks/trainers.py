@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 MAX_FILES = 40
 _MODULES = ("LightningModule", "DataModule")
 _PACKAGES = frozenset(["lightning", "pytorch_lightning"])
+_EVALUATES = frozenset("predict test validate".split())
 _STARTS = ("Trainer", "LightningCLI", "Fabric", "from_argparse_args")
 # Options of the Trainer that its release 2 no longer has. Before, it used the CPU
 # unless it was told otherwise.
@@ -59,7 +60,7 @@ def on_one_device(script: Script, owner: ast.ClassDef) -> bool:
 
 def trains_one_epoch(script: Script, owner: ast.ClassDef | None) -> bool:
     """Whether no trainer makes a second pass over what a class or file gives it."""
-    return _all_trainers(script, _homes(script, owner), _has_one_epoch)
+    return _all_trainers(script, _homes(script, owner), _makes_one_pass)
 
 
 def _homes(script: Script, owner: ast.ClassDef | None) -> list[FileIndex]:
@@ -96,6 +97,28 @@ def _trainers(script: Script, test: _Test) -> Iterator[bool]:
             parts = (script.index.qualified(call.func) or "").split(".")
             if parts[0] in _PACKAGES:
                 yield parts[-1] in ("Trainer", "Fabric") and test(script, call)
+
+
+def _makes_one_pass(script: Script, call: ast.Call) -> bool:
+    """Whether a trainer trains for one epoch, or is only asked to evaluate."""
+    return _has_one_epoch(script, call) or _only_evaluates(script, call)
+
+
+def _only_evaluates(script: Script, call: ast.Call) -> bool:
+    """`trainer = Trainer(…)`, of which there is nothing but `trainer.predict(…)`."""
+    above = script.index.parent(call)
+    target = above.targets[0] if isinstance(above, ast.Assign) else None
+    if not isinstance(target, ast.Name):
+        return False
+    reads = [
+        read
+        for read in script.index.reads.get(target.id, ())
+        if any(d.node is target for d in script.definitions(read))
+    ]
+    asked = (script.index.parent(read) for read in reads)
+    return bool(reads) and all(
+        isinstance(its, ast.Attribute) and its.attr in _EVALUATES for its in asked
+    )
 
 
 def _has_one_epoch(script: Script, call: ast.Call) -> bool:

@@ -205,7 +205,10 @@ def run_by_nobody(script: Script, loader: Loader) -> bool:
     if any(n.endswith("DataModule") for n in names) and not has_trainer(script):
         return True
     function = script.index.function(loader.call)
-    signs = _HOOKS.get(function.name.lstrip("_") if function is not None else "")
+    hook = function.name if function is not None else ""
+    if hook == "val_dataloader" and owner and _never_validates(script, owner):
+        return True
+    signs = _HOOKS.get(hook.lstrip("_"))
     if signs is None:
         return False
     run, step = signs
@@ -220,6 +223,24 @@ def run_by_nobody(script: Script, loader: Loader) -> bool:
         return False
     near = run_together(script)  # of a program: all that it runs
     return not any(sign in index.source.text for sign in signs for index in near)
+
+
+def _never_validates(script: Script, owner: ast.ClassDef) -> bool:
+    """Whether a module of Lightning has no `validation_step`, without which no pass is.
+
+    Nor have those that derive from it, or from which it does.
+    """
+    classes = script.resolver.classes
+    lines = [(c, base) for c in classes.bases(owner) for base in c.bases]
+    outside = [
+        script.of(c).index.qualified(base) or ""
+        for c, base in lines
+        if classes.named(base) is None
+    ]
+    if not outside or not all(name.endswith("LightningModule") for name in outside):
+        return False
+    family = (owner, *script.resolver.outside.descendants(owner))
+    return not any("validation_step" in classes.methods(its) for its in family)
 
 
 def goes_to_a_process(script: Script, loader: Loader) -> bool:

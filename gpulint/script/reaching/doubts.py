@@ -6,6 +6,7 @@ What is found there is no less true, so it is of low confidence and not left out
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,7 @@ _OF_OTHER_CHIPS = (
     "habana_frameworks",
     "optimum.habana",
 )
+_COMMENTS = re.compile(r"#.*")
 _OF_OTHERS = ("jax", "flax")  # frameworks whose arrays torch does not compute
 
 
@@ -135,7 +137,7 @@ def _is_for_other_chips(script: Script) -> bool:
     if not heads.isdisjoint(_OF_OTHERS):
         return not any(loop.backward for loop in script.loops)
     others = any(f"{o}.".startswith(f"{c}.") for o in origins for c in _OF_OTHER_CHIPS)
-    return others and "cuda" not in script.source.text
+    return others and "cuda" not in _COMMENTS.sub("", script.source.text)
 
 
 def _hides_gpus(script: Script) -> bool:

@@ -47,6 +47,7 @@ _PHASES = re.compile(r"(train)|val|test|eval|infer", re.IGNORECASE)
 _NONE = re.compile(r"nan|inf\b|finite", re.IGNORECASE)
 SHOWN = 3  # waits named in a message
 MAX_NAMES = 3  # between a wait and a test of what it reads
+_ANY = ("any", "all")
 _COPIES = frozenset({"tolist", "cpu"})
 _FETCHES = _COPIES | {"item"}
 _SAVES = re.compile(r"^(save|savez|dump|imsave|imwrite|savefig|savetxt|to_csv)|^save_")
@@ -228,6 +229,7 @@ def _ends_loop(script: Script, loop: Loop, part: Part, node: ast.AST) -> bool:
 def _asks_to_train(script: Script, node: ast.expr) -> bool:
     """`if d_loss.item() > 0.15: d_loss.backward()`: whether a part trains waits for it.
 
+    As in `if mask.any():`.
     Or the rest of the step: `if not mask.any(): continue`. Not a test for numbers that
     are none.
     """
@@ -242,7 +244,8 @@ def _asks_to_train(script: Script, node: ast.expr) -> bool:
         return _NONE.search(ast.unparse(test)) is None
     below = walk(*above.body, *above.orelse)
     calls = (inner for inner in below if isinstance(inner, ast.Call))
-    return isinstance(test, ast.Compare) and any(
+    found = isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _ANY
+    return (isinstance(test, ast.Compare) or found) and any(
         is_backward(call) or is_step(call) for call in calls
     )
 
