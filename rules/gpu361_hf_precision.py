@@ -42,7 +42,9 @@ layers: cuDNN runs these in float16 under `bf16` too, and no loss is scaled then
 cannot be read. DeepSpeed or FSDP has a configuration of its own. The script trains on
 the CPU, MPS or a TPU, in float64, sets formats itself, says in a comment why not, or
 loads weights in another one. Nothing is trained in this file. Of low confidence is a
-call that raises in all allowed releases (GPU364).
+call that raises in all allowed releases (GPU364), and one beside `from_pretrained`
+where all allowed releases are of transformers 5, which loads a checkpoint in its own
+format.
 
 ## Source
 Transformers documentation, "GPU: mixed precision training". Measured with transformers
@@ -56,7 +58,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Calls, Hardware, Rule
 from gpulint.script import Script
-from gpulint.script.frameworks.hf_removed import unless_refused
+from gpulint.script.frameworks.hf_removed import unless_in_vain
 from gpulint.script.frameworks.hf_trainers import is_decided, let_decide
 from gpulint.script.frameworks.trainer_calls import Maker, names_of, trainer_calls
 from gpulint.script.frameworks.trainer_precision import has_formats, why_not_mixed
@@ -93,5 +95,5 @@ class HfPrecision(Rule):
                 fix=fix,
                 withheld=withheld,
                 severity=Severity.NOTE if withheld else None,
-                confidence=unless_refused(made),
+                confidence=unless_in_vain(made),
             )

@@ -45,7 +45,8 @@ format, uses autocast or compiles the model itself, trains in float64, on the CP
 or a TPU, or asks for determinism; DeepSpeed or FSDP has a configuration of its own. The
 newest PyTorch that the project allows is older than 1.12, which multiplied in TF32 by
 default. Nothing is trained in this file. Of low confidence is a call that raises in all
-allowed releases (GPU364).
+allowed releases (GPU364), and one beside `from_pretrained` where all allowed releases
+are of transformers 5, which loads a checkpoint in its own format.
 
 ## Source
 Transformers documentation, `TrainingArguments`; PyTorch documentation, "CUDA semantics:
@@ -61,7 +62,7 @@ from collections.abc import Iterator
 from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Calls, Hardware, Rule
 from gpulint.script import Script
-from gpulint.script.frameworks.hf_removed import unless_refused
+from gpulint.script.frameworks.hf_removed import unless_in_vain
 from gpulint.script.frameworks.hf_trainers import (
     is_decided,
     is_split_up,
@@ -125,7 +126,7 @@ class HfTf32(Rule):
                 "`tf32` is not set",
                 fix=None if withheld else let_decide(made, "tf32", title),
                 withheld=withheld,
-                confidence=unless_refused(made),
+                confidence=unless_in_vain(made),
             )
 
 

@@ -364,6 +364,7 @@ for x, y in loader:
     accelerator.backward(criterion(model(x), y))
     optimizer.step()
 """
+LOADED = "from transformers import AutoModel\nfrom transformers import"
 FETCH = "urllib.request.urlretrieve(address, path)\n"
 
 
@@ -1907,6 +1908,26 @@ def test_calls_that_raise_cost_nothing(
     found = check_source(Source(Path("train.py"), text), options).findings
     expected = Confidence.LOW if lowest == (4, 57) else Confidence.HIGH
     assert {f.confidence for f in found} == {expected}
+
+
+@pytest.mark.parametrize("folder", ["gpu361_hf_precision", "gpu362_hf_tf32"])
+@pytest.mark.parametrize(
+    "lowest, way, expected",
+    [
+        ((5, 0), "from_pretrained", Confidence.LOW),
+        ((5, 0), "from_config", Confidence.HIGH),
+        ((4, 57), "from_pretrained", Confidence.HIGH),
+        (None, "from_pretrained", Confidence.HIGH),
+    ],
+)
+def test_models_that_come_in_a_format_of_their_own(
+    folder: str, lowest: tuple[int, int] | None, way: str, expected: Confidence
+) -> None:
+    text = fixture(folder, "bad").replace("from transformers import", LOADED, 1)
+    text = text.replace("from_pretrained", way)
+    text += f"\nmodel = AutoModel.{way}('tiny')\n"
+    packages = (("transformers", Range(lowest, None)),)
+    assert sure(folder[:6].upper(), text, packages) == {expected}
 
 
 @pytest.mark.parametrize(

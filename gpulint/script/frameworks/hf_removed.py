@@ -64,6 +64,18 @@ def unless_refused(made: TrainerCall) -> Confidence | None:
     return Confidence.LOW if refused or _asks_for_old_adam(made) else None
 
 
+def unless_in_vain(made: TrainerCall) -> Confidence | None:
+    """The same, or for a precision where models may come in half a format already.
+
+    transformers 5 loads a checkpoint in its own, which may be bfloat16.
+    """
+    script, package = made.script, made.maker.package
+    loads = "from_pretrained(" in script.source.text
+    if loads and surely_has(script, package, FIVE):
+        return Confidence.LOW
+    return unless_refused(made)
+
+
 def _asks_for_old_adam(made: TrainerCall) -> bool:
     """`optim="adamw_hf"`, where the project allows no release that still knows it."""
     script, package = made.script, made.maker.package
