@@ -171,6 +171,18 @@ def _given(script: Script, branch: ast.If | ast.IfExp, name: str) -> Iterator[as
     for node in walk(*branch.body):
         if isinstance(node, ast.Assign) and name in map(dotted, node.targets):
             yield node.value
+        elif isinstance(node, ast.Call) and _registered(node) == name:
+            yield node.args[1]
+
+
+def _registered(call: ast.Call) -> str | None:
+    """`self.table` of `self.register_buffer("table", torch.arange(8))`."""
+    func = call.func
+    if not isinstance(func, ast.Attribute) or func.attr != "register_buffer":
+        return None
+    named = call.args[0] if len(call.args) > 1 else None
+    kept = named.value if isinstance(named, ast.Constant) else None
+    return f"{dotted(func.value)}.{kept}" if isinstance(kept, str) else None
 
 
 def _goes_on(script: Script, node: ast.AST, name: str) -> bool:
