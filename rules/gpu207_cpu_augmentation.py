@@ -194,13 +194,12 @@ def _is_resized_before(script: Script, node: ast.expr) -> bool:
     """`[Resize((32, 32)), RandomRotation(15)]`, of pictures that are small by then."""
     around = script.index.ancestors(node)
     steps = next((above.elts for above in around if isinstance(above, ast.List)), [])
-    before = [step for step in steps if step.lineno < node.lineno]
-    sizes = [
-        script.evaluator.argument(step, "size", 0)
-        for step in before
-        if isinstance(step, ast.Call) and last_name(step) == "Resize"
-    ]
-    return bool(sizes) and _are_small(script, sizes[-1])
+    mine = (n for n, step in enumerate(steps) if script.index.inside(node, step))
+    before = [s for s in steps[: next(mine, 0)] if isinstance(s, ast.Call)]
+    sized = [step for step in before if _SCALES.search(last_name(step))]
+    if not sized or last_name(sized[-1]) != "Resize":
+        return False
+    return _are_small(script, script.evaluator.argument(sized[-1], "size", 0))
 
 
 def _crops_small(script: Script, node: ast.expr) -> bool:
@@ -221,9 +220,10 @@ def _are_small(script: Script, size: Argument) -> bool:
         for n in size.nodes
         for part in (n.elts if isinstance(n, ast.Tuple) else [n])
     ]
-    sides = [v.constant for part in parts for v in script.evaluator.values(part).known]
+    sides = [[v.constant for v in script.evaluator.values(p).known] for p in parts]
     return bool(sides) and all(
-        isinstance(side, int) and side <= SMALL_CROP for side in sides
+        known and all(isinstance(side, int) and side <= SMALL_CROP for side in known)
+        for known in sides
     )
 
 

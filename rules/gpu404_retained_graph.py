@@ -99,7 +99,10 @@ def _is_over_parts(script: Script, kept: Kept) -> bool:
     """`for _ in range(accumulation_steps):`, the few parts of one step."""
     loop = script.loop_of(kept.at)
     over = getattr(loop.node, "iter", None) if loop is not None else None
-    return over is not None and ACCUMULATES.search(script.text(over)) is not None
+    if loop is None or loop.parent is not None or not isinstance(over, ast.Call):
+        return False  # of steps, over all of which it may add up
+    counts = script.index.qualified(over.func) == "range"
+    return counts and ACCUMULATES.search(script.text(over)) is not None
 
 
 def _rewrite(script: Script, kept: Kept) -> Rewrite:

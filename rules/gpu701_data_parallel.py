@@ -90,6 +90,7 @@ from gpulint.script.training.wrappers import (
     trains,
 )
 
+_GRAPHS = re.compile(r"torch_geometric\.(loader|data|datasets)\b")
 TRANSFORM = re.compile(r"transforms?$", re.IGNORECASE)
 BETTER = ("DistributedDataParallel", "DDP", "init_process_group")
 
@@ -133,7 +134,7 @@ class DataParallel(Rule):
 def _gives_graphs(script: Script) -> bool:
     """Whether batches may be graphs of PyG, which torch's own wrapper cannot split."""
     names = script.index.imports.values()
-    return any(name.startswith("torch_geometric") for name in names)
+    return any(_GRAPHS.match(name) is not None for name in names)
 
 
 def is_light(script: Script, module: ast.expr) -> bool:

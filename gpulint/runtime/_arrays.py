@@ -37,10 +37,20 @@ def in_usual_order(array: Any) -> bool:
 
     usual = usual_strides(array.shape)[1:]
     if isinstance(array, torch.Tensor):
-        return array.stride()[1:] == usual
-    strides = getattr(array, "strides", None)
-    unit = array.dtype.itemsize
-    return strides is None or tuple(strides)[1:] == tuple(unit * s for s in usual)
+        if array.layout is not torch.strided:
+            return False
+        strides = array.stride()[1:]
+    else:
+        found = getattr(array, "strides", None)
+        if found is None:
+            return True
+        strides = tuple(found)[1:]
+        usual = tuple(array.dtype.itemsize * stride for stride in usual)
+    if strides == usual:
+        return True
+    # A part such as `x[:, 2:30]`: the rows that are taken of it lie as usual.
+    falls = all(outer > inner for outer, inner in itertools.pairwise((*strides, 0)))
+    return falls and 1 not in array.shape[1:]
 
 
 def usual_strides(shape: Sequence[int]) -> tuple[int, ...]:

@@ -446,16 +446,25 @@ def test_a_python_that_the_runtime_does_not_run_on(
     [
         ("try:\n    import torch\nexcept ImportError:\n    torch = None\n", False),
         ("try:\n    import torch\nexcept:\n    print('no torch')\n", False),
-        ("try:\n    from torch import nn\nexcept Exception:\n    pass\n", False),
+        ("try:\n    import torch, json\nexcept Exception:\n    pass\n", False),
+        (
+            "import torch\ntry:\n    import torch._dynamo\nexcept ImportError:\n    1\n",
+            True,
+        ),
+        (
+            "try:\n    import torch\nexcept ImportError:\n    import keras as torch\n",
+            True,
+        ),
         ("try:\n    import torch\nexcept ImportError:\n    raise SystemExit\n", True),
         ("try:\n    import torch\nexcept ImportError:\n    exit(1)\n", True),
         ("try:\n    import torch\nexcept OSError:\n    pass\n", True),
-        ("try:\n    import apex\nexcept ImportError:\n    pass\n", True),
+        ("import torch\ntry:\n    import apex\nexcept ImportError:\n    pass\n", True),
     ],
 )
 def test_files_that_are_read_without_torch(guard: str, fixed: bool) -> None:
     options = Options((find_rule("GPU106"),))
-    (result,) = check_source(Source(Path("a.py"), guard + SUMS), options).findings
+    text = guard + SUMS.replace("import torch\n", "")
+    (result,) = check_source(Source(Path("a.py"), text), options).findings
     assert (result.fix is not None) is fixed
     assert (result.fix_withheld == WITHOUT_TORCH) is not fixed
 

@@ -15,7 +15,13 @@ import torch
 
 from gpulint import runtime
 from gpulint.runtime import ResidentArray
-from gpulint.runtime._arrays import load_into, stored_as, tensor_dtype, usual_strides
+from gpulint.runtime._arrays import (
+    in_usual_order,
+    load_into,
+    stored_as,
+    tensor_dtype,
+    usual_strides,
+)
 from gpulint.runtime._indexing import NotTranslatable, torch_index
 
 CPU = torch.device("cpu")
@@ -454,6 +460,15 @@ def test_rows_in_an_order_of_their_own(
     bank = runtime.resident(kind(array), "cuda")
     assert found == taken
     assert (bank.place == "host") is not bool(taken)
+
+
+def test_parts_of_an_array_lie_as_usual(places: Places) -> None:
+    found = places()
+    runtime.resident(np.zeros((8, 6, 5), np.float32)[:, 1:4, 2:], "cuda")
+    runtime.resident(torch.zeros(8, 6, 5)[:, 1:4, 2:], "cuda")
+    assert found == ["cuda:0", "cuda:0"]
+    assert not in_usual_order(torch.zeros(8, 6).to_sparse())
+    assert not in_usual_order(np.zeros((8, 6, 5))[:, :, ::-1])
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (0, 2), (2, 0, 3), (3, 1, 2), (2, 3, 4)])

@@ -13,7 +13,7 @@ from gpulint.script.copying.creations import creation
 from gpulint.script.loading.sent import is_cast
 from gpulint.script.reaching.evaluated import evaluated, heads
 from gpulint.script.training.evaluation import called_module
-from gpulint.script.waiting.drained import runs_modules
+from gpulint.script.waiting.drained import ON_THE_HOST, runs_modules
 from gpulint.script.waiting.reading import READS, REDUCES
 from gpulint.script.waiting.stops import MEASURING, normalizes
 
@@ -31,7 +31,7 @@ _DETECTOR = re.compile(
     r"torchvision\.models\.detection\.(\w+\.)?"
     r"(\w*(rcnn|retinanet|ssd|ssdlite|fcos)\w*_\w+|\w*(RCNN|RetinaNet|SSD|FCOS))$"
 )
-_SETS = frozenset("to cuda train requires_grad_ load_state_dict apply".split())
+SETS = frozenset("to cuda train requires_grad_ load_state_dict apply".split())
 # Layers and functions of one small operation: the host is soon behind them.
 _SINGLE = re.compile(
     r"torch\.nn\.(Embedding|Dropout\w*|Identity|Flatten|Unflatten|\w*ReLU\w*|Sigmoid"
@@ -39,9 +39,12 @@ _SINGLE = re.compile(
     r"|\w+Pad[123]d)$"
 )
 _WORKS = re.compile(
-    r"torch\.(nn\.functional\.)?(conv\w+|linear|bilinear|matmul|mm|bmm|einsum|baddbmm"
-    r"|addmm|stft|istft|multi_head_attention_forward|scaled_dot_product_attention)$"
+    r"torch\.(fft\.\w+|utils\.checkpoint\.checkpoint\w*|(nn\.functional\.)?(conv\w+"
+    r"|linear|bilinear|matmul|mm|bmm|einsum|baddbmm|addmm|stft|istft|cdist|unfold"
+    r"|grid_sample|multi_head_attention_forward|scaled_dot_product_attention))$"
 )
+_PRODUCTS = frozenset("matmul mm bmm addmm baddbmm mv einsum".split())
+_Known = dict[tuple[Function, frozenset[str], int], bool | None]
 _PLAIN = frozenset("shape dtype device ndim is_cuda requires_grad layout".split())
 _SIZES = frozenset("size dim numel stride get_device element_size".split())
 _LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue)
@@ -54,7 +57,7 @@ def begins_with_wait(script: Script, call: ast.Call) -> bool:
     what asks for a number of values; also in the modules that they run first, and in
     functions. Torchvision's detectors copy the mean of their pictures from a list.
     """
-    return _Code(script, frozenset(), MAX_DEPTH).module(call) is True
+    return _Code(script, frozenset(), MAX_DEPTH, {}).module(call) is True
 
 
 def copies_from_host(script: Script, call: ast.Call) -> bool:
@@ -93,7 +96,7 @@ def _is_written_there(script: Script, call: ast.Call) -> bool:
 
 def _is_detector(script: Script, made: ast.Call) -> bool:
     """`torchvision.models.detection.fasterrcnn_resnet50_fpn(…)`."""
-    while isinstance(made.func, ast.Attribute) and made.func.attr in _SETS:
+    while isinstance(made.func, ast.Attribute) and made.func.attr in SETS:
         if not isinstance(made.func.value, ast.Call):
             break
         made = made.func.value  # of `detector(…).to(device)`
@@ -104,6 +107,15 @@ def _is_detector(script: Script, made: ast.Call) -> bool:
     return any(map(_DETECTOR.match, names))
 
 
+def _perhaps(node: ast.AST) -> list[ast.expr]:
+    """The parts of an expression that may not be evaluated where it is."""
+    if isinstance(node, ast.BoolOp):
+        return node.values[1:]
+    if isinstance(node, (ast.GeneratorExp, ast.ListComp, ast.SetComp)):
+        return [node.elt]
+    return []
+
+
 class _Code:
     """Code of which `there` are the parameters that are tensors on the device.
 
@@ -111,10 +123,13 @@ class _Code:
     ends without either.
     """
 
-    def __init__(self, script: Script, there: frozenset[str], depth: int) -> None:
+    def __init__(
+        self, script: Script, there: frozenset[str], depth: int, known: _Known
+    ) -> None:
         self.script = script
         self.there = there
         self.depth = depth
+        self.known = known  # what functions came to that were looked at before
 
     def module(self, call: ast.Call) -> bool | None:
         """What a call of a module comes to first."""
@@ -148,7 +163,12 @@ class _Code:
             for given, _ in [self.script.resolver.calls.given(call, function, a.arg)]
             if any(map(self.is_there, given))
         ]
-        return _Code(its, frozenset(names), self.depth - 1).block(function.body)
+        asked = function, frozenset(names), self.depth - 1
+        if asked not in self.known:
+            self.known[asked] = None  # should it call itself
+            code = _Code(its, asked[1], asked[2], self.known)
+            self.known[asked] = code.block(function.body)
+        return self.known[asked]
 
     @staticmethod
     def _one_of(found: Iterable[bool | None]) -> bool | None:
@@ -176,7 +196,11 @@ class _Code:
             if known.all_in(True):
                 return self.block(statement.body)
             return self._one_of(map(self.block, (statement.body, statement.orelse)))
-        if isinstance(statement, (ast.With, ast.AsyncWith, ast.Try, *LOOPS)):
+        if isinstance(statement, LOOPS):  # perhaps of no round
+            return self._one_of((self.block(statement.body), None))
+        if isinstance(statement, ast.Match):
+            return self._one_of([None, *(self.block(c.body) for c in statement.cases)])
+        if isinstance(statement, (ast.With, ast.AsyncWith, ast.Try)):
             return self.block(statement.body)
         return None
 
@@ -186,7 +210,12 @@ class _Code:
                 return True
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
                 return False
-            its = self._call(node) if isinstance(node, ast.Call) else None
+            if isinstance(node, ast.IfExp):
+                its = self._one_of(map(self._expression, (node.body, node.orelse)))
+            elif isinstance(node, ast.Call):
+                its = self._call(node)
+            else:
+                its = self._one_of([None, *map(self._expression, _perhaps(node))])
             if its is not None:
                 return its
         return None
@@ -197,7 +226,21 @@ class _Code:
         if self.script.modules.is_module(called_module(call)):
             return self.module(call)
         function = self.script.resolver.calls.callee(call)
-        return self._function(function, call) if function is not None else None
+        if function is not None:
+            return self._function(function, call)
+        return False if self._may_work(call) else None
+
+    def _may_work(self, call: ast.Call) -> bool:
+        """Whether what is not known may give the device work: it is given a tensor.
+
+        `block(x)` of a list of layers, `self.clip.encode_image(x)`, `x.matmul(y)`.
+        """
+        func, name = call.func, self.script.index.qualified(call.func) or ""
+        if isinstance(func, ast.Attribute) and self.is_there(func.value):
+            return func.attr in _PRODUCTS
+        if name.startswith("torch.") or name.partition(".")[0] in ON_THE_HOST:
+            return False
+        return any(map(self.is_there, call.args))
 
     def _waits(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Subscript):
@@ -248,7 +291,7 @@ class _Code:
         return self.is_there(func.value, depth)
 
     def _is_weight(self, node: ast.expr) -> bool:
-        """`self.scale`, where that is a parameter or a buffer of the module."""
+        """`self.scale`, where that is a parameter of the module."""
         if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
             return False
         if self.script.resolver.self_name(self.script.index.scope(node)) is None:
@@ -314,7 +357,7 @@ class _Code:
         func = call.func
         name = self.script.index.qualified(func) or ""
         if name in MEASURING:
-            joins = name == "torch.where" and len(call.args) > 1
+            joins = name == "torch.where" and len(call.args) + len(call.keywords) > 1
             return call.args[0] if call.args and not joins else None
         if isinstance(func, ast.Attribute) and func.attr != "where":
             return func.value if f"torch.{func.attr}" in MEASURING else None

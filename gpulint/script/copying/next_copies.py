@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Target, Where
 from gpulint.index.walk import dotted
-from gpulint.script.copying.first_waits import begins_with_wait, copies_from_host
+from gpulint.script.copying.first_waits import (
+    SETS,
+    begins_with_wait,
+    copies_from_host,
+)
 from gpulint.script.every_step import EveryStep, Part
 from gpulint.script.waiting.drained import (
     is_of_samples,
@@ -25,7 +29,6 @@ if TYPE_CHECKING:
     from gpulint.script.loops import Loop
     from gpulint.script.model import Script
 
-_SETS = frozenset("to cuda train requires_grad_ load_state_dict apply".split())
 _KEEPS = ("append", "extend")  # a list, also one of losses: `eval_loss.append(loss)`
 
 
@@ -56,7 +59,9 @@ def is_next_to_wait(script: Script, transfers: Iterable[Transfer]) -> bool:
         if call is not None and loop.train and runs_engine(script, call):
             return runs_with(script, part, last)
         if normalizes(script, part.node):
-            return runs_with(script, part, last)
+            if runs_with(script, part, last):
+                return True
+            continue
         if call is not None and is_pass(script, call):
             return runs_with(script, part, last) and begins_with_wait(script, call)
         waits = call is not None and copies_from_host(script, call)
@@ -102,7 +107,7 @@ def _runs_model(script: Script, node: ast.AST) -> bool:
     if is_pass(script, node) or not isinstance(func, ast.Attribute):
         return is_pass(script, node)
     own = script.resolver.calls.callee(node) is not None
-    known = own or func.attr in _SETS or func.attr in _KEEPS
+    known = own or func.attr in SETS or func.attr in _KEEPS
     return not known and bool(node.args) and script.modules.is_module(func.value)
 
 
@@ -150,6 +155,7 @@ def _moves_fresh(script: Script, call: ast.Call, loop: Loop) -> bool:
         and isinstance(maker.func, ast.Attribute)
         and (dotted(maker.func) or "").partition(".")[0] not in its.index.imports
         and not its.modules.is_module(maker.func)
+        and not any(its.where(value) & Where.DEVICE for value in maker.args)
         for maker in made
     )
 

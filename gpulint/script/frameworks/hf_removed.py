@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from gpulint.finding import Confidence
 from gpulint.script.frameworks.removed_arguments import Removed, removed_uses
@@ -11,6 +12,10 @@ from gpulint.script.frameworks.trainer_calls import TrainerCall, surely_has
 FIVE = (5, 0)
 LATER = (5, 23)  # the first of the fives that were compared to have it no more
 _WITHOUT_OLD_ADAM = (4, 57)  # a release whose `OptimizerNames` has no "adamw_hf"
+_LOADS_MODEL = re.compile(
+    r"(?<!Tokenizer)(?<!TokenizerFast)(?<!Processor)(?<!Config)(?<!Extractor)"
+    r"\.from_pretrained\("
+)
 BACKEND = "PyTorch's own mixed precision is the only one left"
 ARGUMENTS = {
     "evaluation_strategy": Removed((4, 57), "eval_strategy", (4, 41)),
@@ -70,7 +75,7 @@ def unless_in_vain(made: TrainerCall) -> Confidence | None:
     transformers 5 loads a checkpoint in its own, which may be bfloat16.
     """
     script, package = made.script, made.maker.package
-    loads = "from_pretrained(" in script.source.text
+    loads = _LOADS_MODEL.search(script.source.text) is not None
     if loads and surely_has(script, package, FIVE):
         return Confidence.LOW
     return unless_refused(made)

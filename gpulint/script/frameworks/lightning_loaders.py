@@ -27,7 +27,6 @@ MAX_DEPTH = 4
 _LIMITS = {
     f"{part}_dataloader": f"limit_{part}_batches" for part in ("val", "test", "predict")
 }
-_WHOLE = ("1.0", "None")
 _RUNS = frozenset("fit validate test predict".split())
 _MAKES_ANEW = "reload_dataloaders_every"
 # All but an argument that switches it off; a default of settings may be overridden.
@@ -137,17 +136,28 @@ def passes_again(script: Script, loader: Loader, hooks: frozenset[str]) -> bool:
 
 
 def is_cut_short(script: Script, hooks: frozenset[str]) -> bool:
-    """Whether trainers take some of what evaluates: `Trainer(limit_val_batches=10)`."""
+    """Whether all trainers take some of what evaluates: `limit_val_batches=10`."""
     limits = [_LIMITS.get(hook) for hook in hooks]
-    files = run_together(script) if None not in limits else []
-    return bool(files) and all(
-        any(
-            keyword.arg == limit and ast.unparse(keyword.value) not in _WHOLE
-            for index in files
-            if limit is not None and limit in index.source.text
-            for keyword in index.all(ast.keyword)
-        )
+    if not limits or None in limits:
+        return False
+    made = [
+        call
+        for index in run_together(script)
+        for call in index.calls_by_name.get("Trainer", ())
+    ]
+    return bool(made) and all(
+        any(k.arg == limit and _is_some(script, k.value) for k in call.keywords)
+        for call in made
         for limit in limits
+    )
+
+
+def _is_some(script: Script, limit: ast.expr) -> bool:
+    """Whether a limit is a number of batches, or a share of them below 1."""
+    its = script.of(limit).evaluator.values(limit)
+    numbers = [value.constant for value in its.known]
+    return bool(numbers) and all(
+        n != 1.0 if isinstance(n, float) else isinstance(n, int) for n in numbers
     )
 
 

@@ -118,6 +118,9 @@ def on_cpu(script: Script, node: ast.AST, depth: int = 2) -> bool:
         return True
     function = script.index.function(node) if depth else None
     callers = script.resolver.calls.callers(function) if function is not None else ()
+    reads = script.index.reads.get(function.name, ()) if function is not None else ()
+    if len(reads) > len(callers):
+        return False  # handed on: `Thread(target=train)`
     return bool(callers) and all(
         on_cpu(script.of(call), call, depth - 1) for call in callers
     )

@@ -240,7 +240,11 @@ def _never_validates(script: Script, owner: ast.ClassDef) -> bool:
     if not outside or not all(name.endswith("LightningModule") for name in outside):
         return False
     family = (owner, *script.resolver.outside.descendants(owner))
-    return not any("validation_step" in classes.methods(its) for its in family)
+    step, hook = "validation_step", "val_dataloader"
+    has_one = any(step in classes.methods(c) or classes.member(c, step) for c in family)
+    asked = hook in script.index.calls_by_name or has_one
+    project = script.index.project
+    return not asked and (project is None or not project.mentions(f".{hook}()"))
 
 
 def goes_to_a_process(script: Script, loader: Loader) -> bool:

@@ -16,7 +16,7 @@ from gpulint.script.rewriting.device_code import (
     device_condition,
     is_guarded,
 )
-from gpulint.script.set_before import is_set_at
+from gpulint.script.set_before import is_set_at, means_the_same
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -38,9 +38,7 @@ def pin_condition(script: Script, loader: Loader) -> tuple[str, tuple[str, ...]]
         for m in moves
     ):
         return "True", ()
-    return device_condition(
-        script, _handed_device(script, loader) or _own_device(script, loader)
-    )
+    return device_condition(script, None)
 
 
 def _switch(script: Script, loader: Loader, moves: Iterable[Move]) -> str | None:
@@ -55,7 +53,8 @@ def _switch(script: Script, loader: Loader, moves: Iterable[Move]) -> str | None
             return None
         tests = _tests_around(script, move.call, scope)
         name = dotted(tests[0]) if len(tests) == 1 else None
-        known = name is not None and is_set_at(script, tests[0], loader.call)
+        known = name is not None and means_the_same(script, tests[0], loader.call)
+        known = known and is_set_at(script, tests[0], loader.call)
         found.add(name if known else None)
     return found.pop() if len(found) == 1 else None
 
@@ -72,40 +71,6 @@ def _tests_around(script: Script, node: ast.AST, scope: ast.AST) -> list[ast.exp
             tests.append(ast.UnaryOp(ast.Not(), above.test))
         child = above
     return tests
-
-
-def _handed_device(script: Script, loader: Loader) -> ast.expr | None:
-    """`self.device` of `infer(model, loader, self.device)`, whose loop moves to it."""
-    scope = script.index.scope(loader.call)
-    found: dict[str, ast.expr] = {}
-    for loop in loader.loops:
-        for move in script.of(loop.node).moves_in([loop]):
-            if loop.function is None or not isinstance(move.device, ast.Name):
-                return None
-            calls = script.resolver.calls.callers(loop.function)
-            near = [call for call in calls if script.index.scope(call) is scope]
-            for call in near if len(near) == len(calls) else ():
-                given, _ = script.resolver.calls.given(
-                    call, loop.function, move.device.id
-                )
-                found.update((script.text(node), node) for node in given)
-    device = next(iter(found.values()), None) if len(found) == 1 else None
-    return (
-        device
-        if device is not None and is_set_at(script, device, loader.call)
-        else None
-    )
-
-
-def _own_device(script: Script, loader: Loader) -> ast.expr | None:
-    """`self.device` of a class that makes a loader, and moves batches out of sight."""
-    owner = script.index.owner(loader.call)
-    own = script.resolver.self_name(script.index.scope(loader.call))
-    for read in script.index.reads.get("device", ()) if owner is not None else ():
-        named = dotted(read) == f"{own}.device" and script.index.owner(read) is owner
-        if named and is_set_at(script, read, loader.call):
-            return read
-    return None
 
 
 def _is_free(script: Script, move: Move) -> bool:

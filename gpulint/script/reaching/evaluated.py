@@ -68,8 +68,11 @@ def is_behind_end(script: Script, node: ast.AST) -> bool:
 
 
 def _ends(script: Script, statement: ast.stmt) -> bool:
-    if isinstance(statement, (ast.Return, ast.Raise)):
-        return True
+    return isinstance(statement, (ast.Return, ast.Raise)) or is_end(script, statement)
+
+
+def is_end(script: Script, statement: ast.stmt) -> bool:
+    """`exit()`, `sys.exit(1)`: a statement that ends the program."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call):
         return False

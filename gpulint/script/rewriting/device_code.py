@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Move, Origin, Where
 from gpulint.index.walk import FUNCTIONS, dotted, is_text
 from gpulint.script.loops import Loop
-from gpulint.script.set_before import is_set_at
+from gpulint.script.set_before import is_set_at, means_the_same
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -114,6 +114,35 @@ def device_at(script: Script, at: ast.AST, loops: Iterable[Loop]) -> ast.expr | 
     if any(may_be_missing(script, move) for move in moves):
         return None
     if not script.index.holds(device) and not isinstance(device, ast.Constant):
+        return None
+    if means_the_same(script, device, at):
+        return device if is_set_at(script, device, at) else None
+    return _handed(script, at, moves)
+
+
+def _handed(script: Script, at: ast.AST, moves: Iterable[Move]) -> ast.expr | None:
+    """`self.device` of `infer(model, loader, self.device)`, whose loop moves to it.
+
+    The function must be called from where `at` stands alone, and keep its parameter.
+    """
+    scope = script.index.scope(at)
+    found: dict[str, ast.expr] = {}
+    for move in moves:
+        device, function = move.device, script.index.function(move.call)
+        if function is None or not isinstance(device, ast.Name):
+            return None
+        if any(d.kind != "parameter" for d in script.definitions(device)):
+            return None
+        calls = script.resolver.calls.callers(function)
+        if not calls or any(script.index.scope(call) is not scope for call in calls):
+            return None
+        for call in calls:
+            given, clear = script.resolver.calls.given(call, function, device.id)
+            if not clear or len(given) != 1:
+                return None
+            found[script.text(given[0])] = given[0]
+    device = next(iter(found.values()), None) if len(found) == 1 else None
+    if device is None or not means_the_same(script, device, at):
         return None
     return device if is_set_at(script, device, at) else None
 

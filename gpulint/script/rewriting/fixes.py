@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gpulint.finding import Effect, Fix, too_old
@@ -74,20 +75,32 @@ def compile_fix(
 
 
 def _is_read_without_torch(script: Script) -> bool:
-    """`try: import torch` at the top of a file that goes on without it, or its kin."""
-    return any(
-        isinstance(statement, ast.Try)
-        and any(map(_imports_framework, statement.body))
-        and any(map(_goes_on, statement.handlers))
-        for statement in script.index.tree.body
-    )
+    """`try: import torch` at the top of a file that goes on without it, or its kin.
+
+    Not where it imports that outside of the `try` as well, or another one instead.
+    """
+    guarded: set[str] = set()
+    needed: set[str] = set()
+    for statement in script.index.tree.body:
+        if isinstance(statement, ast.Try) and any(map(_goes_on, statement.handlers)):
+            guarded |= _frameworks(statement.body)
+            needed |= _frameworks([s for h in statement.handlers for s in h.body])
+        else:
+            needed |= _frameworks([statement])
+    return bool(guarded) and not needed
 
 
-def _imports_framework(statement: ast.stmt) -> bool:
-    names = [alias.name for alias in getattr(statement, "names", ())]
-    if isinstance(statement, ast.ImportFrom):
-        names = [statement.module or ""]
-    return any(name.partition(".")[0] in _TRAINING for name in names)
+def _frameworks(block: Sequence[ast.stmt]) -> set[str]:
+    """The frameworks that statements import: `torch` by `from torch import nn`."""
+    found: set[str] = set()
+    for statement in block:
+        names = []
+        if isinstance(statement, ast.Import):
+            names = [alias.name for alias in statement.names]
+        elif isinstance(statement, ast.ImportFrom) and not statement.level:
+            names = [statement.module or ""]
+        found |= {name.partition(".")[0] for name in names} & _TRAINING
+    return found
 
 
 def _goes_on(handler: ast.ExceptHandler) -> bool:

@@ -19,7 +19,7 @@ from gpulint.script.modelling.model_size import weights
 from gpulint.script.modelling.networks import takes_large
 from gpulint.script.modelling.written_sizes import is_seen_heavy
 from gpulint.script.reaching.doubtful import may_never_run
-from gpulint.script.reaching.evaluated import leaves
+from gpulint.script.reaching.evaluated import is_end
 from gpulint.script.reaching.once import holds_once
 from gpulint.script.reaching.started import trains_on_gpu
 from gpulint.script.runs import holds_runs
@@ -339,11 +339,11 @@ def _runs_once(
     """Whether a branch is for one iteration, or none.
 
     `step == 0`, `epoch == epochs - 1`, `args.every > 0` where the default is -1. Or the
-    branch ends the loop, or all: `if killed: save(); sys.exit(0)`.
+    branch ends the program: `if killed: save(); sys.exit(0)`.
     """
     if holds and holds_once(script, branch):
         return True
-    if holds and isinstance(branch, ast.If) and _ends(script, branch.body[-1], loop):
+    if holds and isinstance(branch, ast.If) and is_end(script, branch.body[-1]):
         return True
     if holds and any(_fails(script, part) for part in all_of(branch.test)):
         return True
@@ -356,16 +356,6 @@ def _runs_once(
         and any(isinstance(n, ast.Name) and n.id in names for n in walk(part.left))
         for part in all_of(branch.test)
     )
-
-
-def _ends(script: Script, last: ast.stmt, loop: Loop) -> bool:
-    """Whether a statement leaves a loop, or ends the program."""
-    around = script.loops_around(last)
-    if isinstance(last, ast.Break):
-        return bool(around) and around[0] is loop
-    if isinstance(last, ast.Return):
-        return script.index.function(last) is loop.function
-    return isinstance(last, ast.Expr) and leaves(last)
 
 
 def _fails(script: Script, test: ast.expr) -> bool:

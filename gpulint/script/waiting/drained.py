@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _FETCHES = frozenset("item tolist cpu numpy".split())
 DEVICES = frozenset(f"torch.{d}" for d in "cuda mps xpu accelerator".split())
-_ON_THE_HOST = frozenset(
+ON_THE_HOST = frozenset(
     "float int bool str repr print len range zip enumerate list math numpy hasattr "
     "getattr isinstance wandb mlflow".split()
 )
@@ -223,10 +223,7 @@ def follows_stop(
     for before in reversed(parts[:number] if earlier else ()):
         if before.node in earlier:
             return True
-        call = before.node
-        if isinstance(call, ast.Call) and not (
-            is_single(script, call) or is_loss(script, call.func)
-        ):
+        if isinstance(before.node, ast.Call) and not _is_little(script, before.node):
             return False
     return False
 
@@ -245,12 +242,16 @@ def precedes_stop(
     for behind in parts[number + 1 :] if later else ():
         if behind.node in later:
             return True
-        call = behind.node
-        if isinstance(call, ast.Call) and not (
-            is_single(script, call) or is_loss(script, call.func)
-        ):
+        if isinstance(behind.node, ast.Call) and not _is_little(script, behind.node):
             return False
     return False
+
+
+def _is_little(script: Script, call: ast.Call) -> bool:
+    """Whether a call queues one operation at most, or a loss, and no pass."""
+    if is_backward(call) or is_step(call):
+        return False
+    return is_single(script, call) or is_loss(script, call.func)
 
 
 def is_single(script: Script, call: ast.Call) -> bool:
@@ -333,7 +334,9 @@ def forced_beside(
                 if runs_with(script, other, parts[number]):
                     yield call, other.call or call
                 break
-            if queues(script, call):
+            if queues(script, call) or (
+                isinstance(call, ast.Call) and is_pass(script, call)
+            ):
                 break
 
 
@@ -425,7 +428,7 @@ def _may_run(script: Script, call: ast.Call) -> bool:
     if isinstance(func, ast.Attribute) and func.attr in _FETCHES | SHARES:
         return False
     name = script.index.qualified(func) or ""
-    if name.partition(".")[0] in _ON_THE_HOST:
+    if name.partition(".")[0] in ON_THE_HOST:
         return False
     if script.where(call) == Where.PLAIN and script.resolver.calls.callee(call) is None:
         return False  # `x.size(0)`

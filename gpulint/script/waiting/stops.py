@@ -64,7 +64,7 @@ def measures_size(script: Script, node: ast.AST) -> bool:
     func = node.func
     if name in MEASURING:
         given = node.args[:1]
-        if name == "torch.where" and len(node.args) != 1:
+        if name == "torch.where" and len(node.args) + len(node.keywords) != 1:
             return False
     elif isinstance(func, ast.Attribute) and f"torch.{func.attr}" in MEASURING:
         given = [] if func.attr == "where" else [func.value]

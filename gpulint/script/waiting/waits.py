@@ -229,7 +229,6 @@ def _ends_loop(script: Script, loop: Loop, part: Part, node: ast.AST) -> bool:
 def _asks_to_train(script: Script, node: ast.expr) -> bool:
     """`if d_loss.item() > 0.15: d_loss.backward()`: whether a part trains waits for it.
 
-    As in `if mask.any():`.
     Or the rest of the step: `if not mask.any(): continue`. Not a test for numbers that
     are none.
     """
@@ -244,10 +243,17 @@ def _asks_to_train(script: Script, node: ast.expr) -> bool:
         return _NONE.search(ast.unparse(test)) is None
     below = walk(*above.body, *above.orelse)
     calls = (inner for inner in below if isinstance(inner, ast.Call))
-    found = isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _ANY
-    return (isinstance(test, ast.Compare) or found) and any(
-        is_backward(call) or is_step(call) for call in calls
-    )
+    decides = isinstance(test, ast.Compare) or _asks_a_mask(script, node)
+    return decides and any(is_backward(call) or is_step(call) for call in calls)
+
+
+def _asks_a_mask(script: Script, node: ast.expr) -> bool:
+    """`mask.any()`, of what is not known to look for numbers that are none."""
+    func = node.func if isinstance(node, ast.Call) else None
+    if not isinstance(func, ast.Attribute) or func.attr not in _ANY:
+        return False
+    asked = [func.value, *(d.value for d in script.definitions(func.value) if d.value)]
+    return not any(_NONE.search(ast.unparse(its)) for its in asked)
 
 
 def _is_agreed(script: Script, node: ast.expr, value: ast.expr) -> bool:
