@@ -240,7 +240,13 @@ class _Code:
             return func.attr in _PRODUCTS
         if name.startswith("torch.") or name.partition(".")[0] in ON_THE_HOST:
             return False
-        return any(map(self.is_there, call.args))
+        names = (n for n in walk(*call.args) if isinstance(n, ast.Name))
+        return any(self.is_there(n) or self._may_be(n) for n in names)
+
+    def _may_be(self, name: ast.Name) -> bool:
+        """Whether a name is such a parameter on some path, as behind a loop."""
+        made = self.script.definitions(name)
+        return any(d.kind == "parameter" and d.name in self.there for d in made)
 
     def _waits(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Subscript):
