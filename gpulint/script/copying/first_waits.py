@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function, Target, Where
 from gpulint.index.walk import LOOPS, compares_values, walk
+from gpulint.script.copying.asked_values import asked_of, picks_by_list
 from gpulint.script.copying.creations import creation
 from gpulint.script.loading.sent import is_cast
 from gpulint.script.reaching.evaluated import evaluated, heads
 from gpulint.script.training.evaluation import called_module
 from gpulint.script.waiting.drained import ON_THE_HOST, runs_modules
-from gpulint.script.waiting.reading import READS, REDUCES
-from gpulint.script.waiting.stops import MEASURING, normalizes
+from gpulint.script.waiting.reading import READS
+from gpulint.script.waiting.stops import normalizes
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_DEPTH = 5  # of modules and functions, one in the other
-_TRUTHS = frozenset("isnan isinf isfinite".split())
 # They take lists: of a tensor, most would give the same one.
 _OF_LISTS = frozenset(
     f"torch.{n}" for n in "tensor Tensor FloatTensor LongTensor DoubleTensor".split()
@@ -250,12 +250,12 @@ class _Code:
 
     def _waits(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Subscript):
-            return self._picks_by_list(node) or self._picks_by_mask(node)
+            return picks_by_list(self.script, node) or self._picks_by_mask(node)
         if not isinstance(node, ast.Call):
             return False
         if copies_from_host(self.script, node) or normalizes(self.script, node):
             return True
-        asked = self._asked(node) or self._judged(node) or self._counted(node)
+        asked = asked_of(self.script, node)
         return asked is not None and self.is_there(asked)
 
     def is_there(self, node: ast.expr, depth: int = 4) -> bool:
@@ -310,22 +310,6 @@ class _Code:
         name = self.script.index.home(func).qualified(func) or ""
         return name.replace("torch.nn.parameter.", "torch.nn.")
 
-    # What makes the host wait
-
-    def _picks_by_list(self, node: ast.Subscript) -> bool:
-        """`x[:, self.channels]`, of a list that is made a tensor on the host."""
-        if not isinstance(node.ctx, ast.Load) or not isinstance(node.slice, ast.Tuple):
-            return False
-        if self.script.where(node.value) in (Where.HOST, Where.PLAIN):
-            return False
-        return any(
-            bool(origins)
-            and all(isinstance(o.expression, (ast.List, ast.ListComp)) for o in origins)
-            for part in node.slice.elts
-            if isinstance(part, (ast.Name, ast.Attribute))
-            for origins in [self.script.resolver.origins(part)]
-        )
-
     def _picks_by_mask(self, node: ast.Subscript) -> bool:
         """`x[x > 0]`, as large as the values say."""
         mask = node.slice
@@ -335,36 +319,3 @@ class _Code:
             and self.is_there(mask)
             and self.is_there(node.value)
         )
-
-    def _asked(self, call: ast.Call) -> ast.expr | None:
-        """`x`, which `max(x)`, `int(x.max())` or `x.item()` asks for its values."""
-        func = call.func
-        if isinstance(func, ast.Attribute):
-            return func.value if func.attr in READS and not call.args else None
-        named = isinstance(func, ast.Name) and func.id in ("max", "min", "int", "float")
-        return call.args[0] if named and len(call.args) == 1 else None
-
-    def _judged(self, call: ast.Call) -> ast.expr | None:
-        """`x` of `if x.isnan().any():`, `assert x.max() < 8`, which ask for values."""
-        above = self.script.index.parent(call)
-        if isinstance(above, ast.Compare):
-            above = self.script.index.parent(above)
-        if not isinstance(above, (ast.If, ast.Assert)) or call.args:
-            return None
-        asked: ast.expr = call
-        while isinstance(asked, ast.Call) and isinstance(asked.func, ast.Attribute):
-            if asked.func.attr not in REDUCES | _TRUTHS or asked.args:
-                return None
-            asked = asked.func.value
-        return asked if asked is not call else None
-
-    def _counted(self, call: ast.Call) -> ast.expr | None:
-        """`x` of `x.nonzero()` and `torch.unique(x)`, as large as its values say."""
-        func = call.func
-        name = self.script.index.qualified(func) or ""
-        if name in MEASURING:
-            joins = name == "torch.where" and len(call.args) + len(call.keywords) > 1
-            return call.args[0] if call.args and not joins else None
-        if isinstance(func, ast.Attribute) and func.attr != "where":
-            return func.value if f"torch.{func.attr}" in MEASURING else None
-        return None
