@@ -80,12 +80,13 @@ over), and what is read before them with no model run in between (without it the
 wait as long), nor is what stands before `dist.barrier()` so, nor one read behind
 `engine.step()` of DeepSpeed, whose throughput timer waits, `hvd.allgather(x)` of
 Horovod, nor one behind or before what asks for the number of values (`mask.nonzero()`,
-`losses[labels > 0]`), where only single operations are queued in between. So it is
-beside the update of an average (`AveragedModel`, ema-pytorch), a tensor that is made of
-a list of tensors, metrics of torchmetrics that look at values (of two classes, several
-labels or each class, unless `validate_args=False`), and the `step()` of bitsandbytes,
-which wait as long, and before events are asked for their time, which must be over. The
-message of an assertion is made where the training ends. A read next to
+`losses[labels > 0]`), whether it went well (`torch.linalg.inv`) or copies from a list
+(`Normalize` of torchvision), where only single operations are queued in between. So it
+is beside the update of an average (`AveragedModel`, ema-pytorch), a tensor that is made
+of a list of tensors, metrics of torchmetrics that look at values (of two classes,
+several labels or each class, unless `validate_args=False`), and the `step()` of
+bitsandbytes, which wait as long, and before events are asked for their time, which must
+be over. The message of an assertion is made where the training ends. A read next to
 `torch.cuda.synchronize()` is reported with it: both go, or the host waits. Comparisons
 with lists and what torch says of a tensor without a look at its values
 (`torch.is_tensor`) wait for nothing. Of low confidence is a read behind a call that may

@@ -35,12 +35,13 @@ for x, y in loader:
 ```
 
 ## Fix
-`pin_memory=` tied to the device of the loops that use the loader, where that can be
-named at the call, else to `torch.cuda.is_available()`: pinning without a GPU warns,
-and on MPS it does nothing. A value that comes from a dict or a command-line default is
-reported with its place and left alone; so is a call with its function's own `**kwargs`,
-and batches of sparse tensors in a project that allows a torch before 2.6, which can pin
-none.
+`pin_memory=` tied to the device of the loops that use the loader, or of the function
+that it is handed to with one, or to the program's own switch (`if args.cuda: x =
+x.cuda()`), where that can be named at the call and surely means the same there, else to
+`torch.cuda.is_available()`: pinning without a GPU warns, and on MPS it does nothing. A
+value that comes from a dict or a command-line default is reported with its place and
+left alone; so is a call with its function's own `**kwargs`, and batches of sparse
+tensors in a project that allows a torch before 2.6, which can pin none.
 
 ## When not
 Loaders without workers, unless their samples ask for some (GPU201) or lie in memory
