@@ -119,7 +119,10 @@ def on_cpu(script: Script, node: ast.AST, depth: int = 2) -> bool:
     function = script.index.function(node) if depth else None
     callers = script.resolver.calls.callers(function) if function is not None else ()
     reads = script.index.reads.get(function.name, ()) if function is not None else ()
-    if len(reads) > len(callers):
+    asked = (script.index.parent(read) for read in reads)
+    if any(
+        not isinstance(above, ast.Call) or above.func not in reads for above in asked
+    ):
         return False  # handed on: `Thread(target=train)`
     return bool(callers) and all(
         on_cpu(script.of(call), call, depth - 1) for call in callers
