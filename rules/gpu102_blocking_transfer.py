@@ -89,7 +89,7 @@ from gpulint.finding import Confidence, Effect, Finding
 from gpulint.index import Target
 from gpulint.index.build import last_name
 from gpulint.index.walk import COMPREHENSIONS, FUNCTIONS, LOOPS, dotted, walk
-from gpulint.rule import Hardware, Rule, StepLoops
+from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.branches import branches_of, most_in_one_pass
 from gpulint.script.copying.next_copies import is_next_to_wait
@@ -121,7 +121,7 @@ class BlockingTransfer(Rule):
     effect = Effect.EXACT
     hardware = Hardware.PINNED
     torch = (1, 0)
-    needs = StepLoops("<move>", ".type(", ".copy_(")
+    needs = Words("<move>", ".type(", ".copy_(")
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each loop."""

@@ -132,16 +132,13 @@ class HostSyncInLoop(Rule):
     effect = Effect.EXACT
     hardware = Hardware.GPU
     needs = StepLoops(
-        *(
-            f"{moves} {runs} torch"
-            for runs in ("backward(", "no_grad", "inference_mode", ".eval(", "loader")
-            for moves in ("<move>", "cuda", "ccelerator")
-        )
+        *(f"{runs} torch" for runs in ("backward(", "no_grad", "inference_mode")),
+        *(f"{runs} torch" for runs in (".eval(", "oader")),
     )
 
     def check(self, script: Script) -> Iterator[Finding]:
         """A finding at the worst wait of each training and evaluation loop."""
-        if not script.uses_gpu:
+        if not script.steps_on_gpu:
             return
         seen: set[ast.AST] = set()
         for loop in script.step_loops:

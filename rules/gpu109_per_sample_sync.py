@@ -57,16 +57,13 @@ class PerSampleSync(Rule):
     effect = Effect.NONE
     hardware = Hardware.GPU
     needs = StepLoops(
-        *(
-            f"{moves} {runs} torch"
-            for runs in ("backward(", "no_grad", "inference_mode", ".eval(", "loader")
-            for moves in ("<move>", "cuda")
-        )
+        *(f"{runs} torch" for runs in ("backward(", "no_grad", "inference_mode")),
+        *(f"{runs} torch" for runs in (".eval(", "oader")),
     )
 
     def check(self, script: Script) -> Iterator[Finding]:
         """A finding at the first wait in a loop inside each step."""
-        if not script.uses_gpu:
+        if not script.steps_on_gpu:
             return
         seen: set[ast.AST] = set()
         for loop in script.step_loops:

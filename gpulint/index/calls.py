@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index.build import FileIndex, Function, last_name
 from gpulint.index.chosen import may_be_chosen
+from gpulint.index.classes import own_methods
 from gpulint.index.project import MAX_IMPORTERS
 from gpulint.index.walk import dotted
 from gpulint.source import NOTEBOOK
@@ -32,6 +33,8 @@ _COMMON_METHODS = frozenset(
     "forward step update run get close reset add append load save __call__ to cuda "
     "eval items keys values copy write read start stop backward zero_grad".split()
 )
+MAX_HEIRS = 8  # that write a method which their class leaves to them
+MAX_EMPTY = 2  # statements of a method that is to be written by an heir
 
 
 class Calls:
@@ -86,14 +89,39 @@ class Calls:
         if isinstance(func, ast.Name):
             return _functions(self.resolver.named(func)) or self._dispatched(func)
         if isinstance(func, ast.Attribute):
+            if isinstance(func.value, ast.Call) and last_name(func.value) == "super":
+                return self._of_bases(call, func.attr)
             owners = self.resolver.classes.of(func.value)
             if owners:
-                return _functions(
-                    [self.resolver.classes.methods(o).get(func.attr) for o in owners]
-                )
+                its = [f for o in owners for f in self._methods(o, func.attr)]
+                return _functions(its)
             only = self._member_function(call, func)
             return [only] if only is not None else []
         return []
+
+    def _methods(self, owner: ast.ClassDef, name: str) -> list[Function | None]:
+        """A class's method of a name; of one that it leaves to its heirs, theirs."""
+        its = self.resolver.classes.methods(owner).get(name)
+        if its is not None and not is_abstract(its):
+            return [its]
+        return [*self._of_heirs(owner, name)] or [its]
+
+    def _of_bases(self, call: ast.Call, name: str) -> list[Function]:
+        """The method that `super().name(…)` runs, of the next base that writes one."""
+        owner = self.index.home(call).owner(call)
+        bases = self.resolver.classes.bases(owner)[1:] if owner is not None else ()
+        own = (own_methods(base).get(name) for base in bases)
+        return [found for found in own if found is not None][:1]
+
+    def _of_heirs(self, owner: ast.ClassDef, name: str) -> list[Function]:
+        """The methods that heirs of a class write for it; none where they are many."""
+        found: dict[Function, None] = {}
+        heirs = self.resolver.outside.descendants(owner)
+        for heir in itertools.islice(heirs, MAX_HEIRS + 1):
+            its = self.resolver.classes.methods(heir).get(name)
+            if its is not None and not is_abstract(its):
+                found[its] = None
+        return list(found) if len(found) <= MAX_HEIRS else []
 
     def _dispatched(self, func: ast.Name) -> list[Function]:
         """The functions of a written dict, one of which a name was given by its key."""
@@ -218,8 +246,9 @@ class Calls:
             others = home.project.importers(home, name, f"{name}(")
             return None if others is None else [*others, *_dispatching(home, name)]
         if name == "__init__":
-            return home.project.importers(home, owner.name, f"{owner.name}(")
-        found: dict[FileIndex, None] = {}
+            others = home.project.importers(home, owner.name, f"{owner.name}(")
+            return None if others is None else [*others, *self._of_family(owner)]
+        found = dict.fromkeys(self._of_family(owner))
         heirs = self.resolver.outside.descendants(owner)
         for number, heir in enumerate(itertools.chain([owner], heirs)):
             its = self.index.home(heir)
@@ -235,6 +264,15 @@ class Calls:
                 if other is not None and other is not home:
                     found[other] = None
         return list(found)
+
+    def _of_family(self, owner: ast.ClassDef) -> list[FileIndex]:
+        """Other files of the bases and heirs of a class, whose methods may call its."""
+        home = self.index.home(owner)
+        heirs = itertools.islice(
+            self.resolver.outside.descendants(owner), MAX_IMPORTERS
+        )
+        found = map(self.index.home, [*self.resolver.classes.bases(owner), *heirs])
+        return [its for its in dict.fromkeys(found) if its is not home]
 
     def _callers_in(self, home: FileIndex, function: Function) -> Iterator[ast.Call]:
         names = {function.name, *home.local_names.get(function.name, ())}
@@ -326,6 +364,14 @@ def _functions(nodes: list[ast.AST] | list[Function | None]) -> list[Function]:
     both = (ast.FunctionDef, ast.AsyncFunctionDef)
     found = [node for node in dict.fromkeys(nodes) if isinstance(node, both)]
     return found if len(found) == len(set(nodes)) else []
+
+
+def is_abstract(function: Function) -> bool:
+    """Whether a method is for others to write: `raise NotImplementedError`, `...`."""
+    last = function.body[-1]
+    nothing = isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant)
+    empty = nothing or isinstance(last, (ast.Pass, ast.Raise))
+    return empty and len(function.body) <= MAX_EMPTY
 
 
 def _sets_mode(home: FileIndex, func: ast.Attribute, call: ast.Call) -> bool:

@@ -264,9 +264,7 @@ class Classes:
         """Methods by name, inherited ones of this project included."""
         found: dict[str, Function] = {}
         for current in reversed(self.bases(owner)):
-            for item in current.body:
-                if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                    found[item.name] = item
+            found |= own_methods(current)
         return found
 
     def member(self, owner: ast.ClassDef, name: str) -> list[Definition]:
@@ -289,6 +287,12 @@ class Classes:
             return [*found, *given]
 
         return self.resolver.answers.first(self._members, key, with_given, found)
+
+
+def own_methods(owner: ast.ClassDef) -> dict[str, Function]:
+    """The methods that stand in a class itself, by name."""
+    both = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return {item.name: item for item in owner.body if isinstance(item, both)}
 
 
 def _is_none(origin: Origin) -> bool:

@@ -147,6 +147,20 @@ class Devices:
             non_blocking = positional[1]
         return Move(call, receiver, device, target, non_blocking, dtype)
 
+    def spread_target(self, call: ast.Call) -> Target | None:
+        """Where `x.to(**options)` moves, by the device among the options.
+
+        No `Move`: no expression beside the call names the device.
+        """
+        if not isinstance(call.func, ast.Attribute) or call.func.attr != "to":
+            return None
+        spread = [k.value for k in call.keywords if k.arg is None]
+        given = [self.evaluator.mappings.of(node).items for node in spread]
+        found = {self.target(d) for items in given for d in items.get("device", ())}
+        if not found or found <= {Target.NOT_A_DEVICE, Target.UNKNOWN}:
+            return None
+        return found.pop() if len(found) == 1 else Target.ANY
+
     def is_dtype(self, node: ast.expr) -> bool:
         """Whether an argument of `.to` is a dtype: `torch.float32`, `x.dtype`."""
         name = self.index.qualified(node) or dotted(node) or ""
@@ -193,8 +207,12 @@ class Devices:
             # A default such as "cpu" comes as an origin of its own.
             name = node.arg if isinstance(node, ast.arg) and not origin.path else ""
             return Target.ANY if _DEVICE_NAME.match(name) else Target.UNKNOWN
-        if isinstance(node, ast.Constant):
-            named = _named_target(node.value)
+        if isinstance(node, (ast.Constant, ast.Call)):
+            named = (
+                _named_target(node.value)
+                if isinstance(node, ast.Constant)
+                else self._called_target(node)
+            )
             free = named is Target.CPU and self._is_open_default(origin)
             return Target.ANY if free else named
         if isinstance(node, ast.JoinedStr):
@@ -202,8 +220,6 @@ class Devices:
             return _named_target(getattr(first, "value", None))
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             return self.target(node.left)
-        if isinstance(node, ast.Call):
-            return self._called_target(node)
         if isinstance(node, ast.Attribute) and node.attr == "device":
             made = isinstance(self.index.parent(node), ast.keyword)
             beside = self.where(node.value) if made else Where.UNKNOWN

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -175,7 +176,26 @@ class ModuleSearch:
             # Python takes a plain folder for a package only where there is no other.
             whole = [f for f in others if self._is(f / parts[0], PACKAGE)]
             others = whole if len(whole) == 1 else others
+        others = others or list(self._folders_of_programs(near, parts))
         return self._find(others[0], parts) if len(others) == 1 else None
+
+    def _folders_of_programs(
+        self, near: FileIndex, parts: tuple[str, ...]
+    ) -> Iterator[Path]:
+        """The next package around in which programs are started, if it has a name.
+
+        `from trainer import fit`, in a folder with an `__init__.py` that nobody needs.
+        """
+        path = near.source.path
+        if parts[0] in sys.stdlib_module_names:
+            return
+        for folder in self._up(near):
+            if not self._is(folder, PACKAGE) or folder / f"{parts[0]}.py" == path:
+                continue
+            if self._holds(folder, parts[0]) and self.project.starts_in(folder):
+                if not self._has_no_part(folder, parts):
+                    yield folder
+                return
 
     def _has_no_part(self, folder: Path, parts: tuple[str, ...]) -> bool:
         """Whether the first name is a module there, of which the second is nothing.
@@ -203,10 +223,31 @@ class ModuleSearch:
         path = near.source.path
         if path not in self._added:
             added = added_to_path(near, self.project.root)
+            for beside in self._adding_beside(near):
+                added += added_to_path(beside, self.project.root)
             self._added[path] = [f for f in added if self._is(f, FOLDER)]
             if is_run(near):
                 self._added[path].append(path.parent)
         return self._added[path]
+
+    def _adding_beside(self, near: FileIndex) -> Iterator[FileIndex]:
+        """Modules beside a file that it imports for the folders they add.
+
+        `import _init_paths`, in a folder of programs that all begin with it.
+        """
+        folder = near.source.path.parent
+        heads = dict.fromkeys(o.partition(".")[0] for o in near.imports.values())
+        for head in heads:
+            if not head or not self.project.stands(folder, head, MODULE):
+                continue
+            path = folder / f"{head}.py"
+            self.project.noted.files.add(path)
+            if path != near.source.path and "sys.path" in (
+                self.project.text(path) or ""
+            ):
+                index = self.project.index(path)
+                if index is not None:
+                    yield index
 
     def _outer_folders(self, near: FileIndex) -> list[Path]:
         """Folders around, to the root, in any of which a program may be started."""

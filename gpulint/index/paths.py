@@ -25,14 +25,37 @@ def added_to_path(index: FileIndex, root: Path) -> list[Path]:
 
 def added_calls(index: FileIndex, root: Path) -> dict[ast.Call, list[Path]]:
     """The calls that do so, with where the path of each may lead."""
+    found = {}
+    for call in _adding(index):
+        paths = candidates(index, call.args[-1], root)
+        if paths:
+            found[call] = paths
+        else:
+            found |= _added_for_others(index, call, root)
+    return found
+
+
+def _adding(index: FileIndex) -> list[ast.Call]:
+    """`sys.path.insert(0, path)` and `sys.path.append(path)`."""
     calls = [*index.calls_by_name["append"], *index.calls_by_name["insert"]]
-    added = [
+    return [
         call
         for call in (calls if "sys" in index.imports else ())
         if dotted(call.func) in ("sys.path.append", "sys.path.insert") and call.args
     ]
-    found = {call: candidates(index, call.args[-1], root) for call in added}
-    return {call: paths for call, paths in found.items() if paths}
+
+
+def _added_for_others(
+    index: FileIndex, call: ast.Call, root: Path
+) -> dict[ast.Call, list[Path]]:
+    """The calls of `def add_path(path): sys.path.insert(0, path)`, with their paths."""
+    function = index.function(call)
+    taken = function.args.args if function is not None else []
+    if len(taken) != 1 or dotted(call.args[-1]) != taken[0].arg:
+        return {}
+    its = index.calls_by_name.get(getattr(function, "name", ""), ())
+    given = {c: candidates(index, c.args[0], root) for c in its if len(c.args) == 1}
+    return {c: paths for c, paths in given.items() if paths}
 
 
 def adds_known_folders(index: FileIndex, root: Path) -> bool:

@@ -202,6 +202,11 @@ class Project:
         """Whether a string occurs in any Python file."""
         return bool(self._search("mentions", part))
 
+    def starts_in(self, folder: Path) -> bool:
+        """Whether a file with a main guard stands in a folder, by the texts."""
+        found = self._search("mentions", "__main__")
+        return any(path.parent == folder for path in found)
+
     def below(self, folder: Path) -> list[Path]:
         """The Python files below a folder."""
         return self._in_order(self._search("below", str(folder)))

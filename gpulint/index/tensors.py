@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from gpulint.index.appended import appended_to
 from gpulint.index.build import FileIndex, Function, last_name
@@ -55,7 +55,9 @@ class Tensors:
         self._where: dict[ast.AST, Where] = {}
         self._depth = 0  # of questions for where a value lives
         self._objects: dict[Made, Tensors] = {}
-        self.assumed: dict[ast.AST, Where] = {}  # set by the script model: batches
+        # Set by the script model: where batches are, of this file and of another.
+        self.assumed: dict[ast.AST, Where] = {}
+        self.beside: Callable[[ast.AST], dict[ast.AST, Where]] | None = None
         self._alone: frozenset[ast.Call] = frozenset()  # what functions run for, if any
 
     def where(self, node: ast.AST) -> Where:
@@ -164,7 +166,7 @@ class Tensors:
 
     def _from_definition(self, definition: Definition) -> Where:
         node = definition.node
-        assumed = self.assumed.get(node)
+        assumed = self.assumed.get(node) or self._elsewhere(definition)
         if assumed is not None:
             return assumed
         if definition.value is not None and definition.kind == "assign":
@@ -178,6 +180,13 @@ class Tensors:
         if definition.kind == "parameter":
             return self._parameter(definition)
         return Where.UNKNOWN
+
+    def _elsewhere(self, definition: Definition) -> Where | None:
+        """Where the batch of another file's loop is, which calls a step of this one."""
+        node = definition.node
+        if definition.kind != "for" or self.beside is None or self.index.holds(node):
+            return None
+        return self.beside(node).get(node)
 
     def _unpacked(self, value: ast.expr, path: tuple[object, ...]) -> Where:
         if path and isinstance(value, (ast.Tuple, ast.List)):
@@ -382,8 +391,9 @@ class Tensors:
 
     def _call(self, call: ast.Call) -> Where:
         move = self.devices.move(call)
-        if move is not None:
-            return Where.HOST if move.target is Target.CPU else Where.DEVICE
+        target = move.target if move is not None else self.devices.spread_target(call)
+        if target is not None:
+            return Where.HOST if target is Target.CPU else Where.DEVICE
         name = self.index.qualified(call.func) or ""
         known = result_of(name)
         if known is not None:
@@ -458,6 +468,7 @@ class Tensors:
         resolver = self.resolver.called_only_by(callers)
         its = Tensors(resolver, Evaluator(resolver))
         its.assumed = self.assumed
+        its.beside = self.beside
         its._depth = self._depth
         return its
 

@@ -32,7 +32,9 @@ class Batches:
     `assumed` gives where the targets live as they come from the loader, and what
     `next` takes from a loader, for the tensor facts: on the host, unless the
     loader's name says that it moves them, its samples are made on a device, its class
-    may do so, or a framework moves what a loop takes (`sent`).
+    may do so, or a framework moves what a loop takes (`sent`). `beside` gives the
+    batches of the file in which a node stands: a step may be a function that the loop
+    of another file calls.
     """
 
     def __init__(
@@ -41,8 +43,10 @@ class Batches:
         loops: tuple[Loop, ...],
         loader_of: Callable[[ast.Call], Loader | None],
         sent: Callable[[Loop], bool],
+        beside: Callable[[ast.AST], Batches],
     ) -> None:
         self.resolver = resolver
+        self._beside = beside
         self._loader_of = loader_of
         self._sent = sent
         self.index = resolver.index
@@ -121,7 +125,7 @@ class Batches:
 
     def loop_of(self, node: ast.AST) -> Loop | None:
         """The loop whose batch an expression is a part of, on host or device."""
-        if not self.any:
+        if not (self.any or self.index.project):
             return None
         if node not in self._loops:
             self._loops[node] = None  # a cycle adds nothing
@@ -174,9 +178,21 @@ class Batches:
         )
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return None
-        return self._first(
-            self.resolver.calls.arguments_near(function, definition.name, self.index)
-        )
+        calls = self.resolver.calls
+        near = calls.arguments_near(function, definition.name, self.index)
+        return self._first(near) or self._from_elsewhere(function, definition.name)
+
+    def _from_elsewhere(self, function: Function, name: str) -> Loop | None:
+        """The loop of another file that calls a function with a part of its batch."""
+        for call in self.resolver.calls.callers(function):
+            if self.index.holds(call):
+                continue
+            its = self._beside(call)
+            given = self.resolver.calls.given(call, function, name)[0]
+            found = next(filter(None, map(its.loop_of, given if its.any else ())), None)
+            if found is not None:
+                return found
+        return None
 
     def _from_call(self, call: ast.Call) -> Loop | None:
         name = self.index.qualified(call.func) or ""

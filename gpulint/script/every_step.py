@@ -10,7 +10,7 @@ from gpulint.index import Definition, Function
 from gpulint.index.walk import COMPREHENSIONS, FUNCTIONS, children, dotted, walk
 from gpulint.script.branches import Branches, leaves
 from gpulint.script.call_modes import Constants, answer, constants_of
-from gpulint.script.intervals import is_interval
+from gpulint.script.intervals import holds_mostly, is_interval
 from gpulint.script.reaching.drawn import holds_seldom
 from gpulint.script.reaching.once import holds_once
 from gpulint.script.reaching.switches import is_off
@@ -74,7 +74,7 @@ class EveryStep:
                     )
                 if leaves(statement.body):
                     always = answer(self.script, statement.test, self._constants)
-                    if always or self.rare(statement.test, helper) == "interval":
+                    if always or holds_mostly(self.script, statement.test):
                         break
                     self._branches += ((statement, False),)
             elif isinstance(statement, (ast.For, ast.AsyncFor, ast.While)):

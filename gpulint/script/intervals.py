@@ -16,6 +16,7 @@ _INTERVAL = re.compile(
     r"plot|vis|visualize|save|saving|summary|dump|profile|dry_run|tick)(_|$)",
     re.IGNORECASE,
 )
+MAX_NAMES = 3  # from a test back to what decides it
 
 
 def is_interval(script: Script, test: ast.expr) -> bool:
@@ -34,6 +35,27 @@ def is_interval(script: Script, test: ast.expr) -> bool:
         if isinstance(node, ast.Call) and _is_due_seldom(script, node):
             return True
     return False
+
+
+def holds_mostly(script: Script, test: ast.expr, depth: int = 0) -> bool:
+    """Whether a test holds but now and then: `step % n != 0`, `not log_now`.
+
+    No countdown (`if skipped > 0: skipped -= 1`), and no way to run less at all
+    (`if args.debug:`).
+    """
+    if isinstance(test, ast.BoolOp):
+        return any(holds_mostly(script, part, depth) for part in test.values)
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        if is_remainder(test.operand):
+            return False
+        seldom = is_interval(script, test.operand)
+        return seldom and not holds_mostly(script, test.operand, depth)
+    if isinstance(test, ast.Compare) and is_remainder(test.left):
+        return isinstance(test.ops[0], (ast.NotEq, ast.Gt, ast.GtE))
+    if isinstance(test, ast.Name) and depth < MAX_NAMES:
+        made = [d.value for d in script.definitions(test) if d.kind == "assign"]
+        return any(v and holds_mostly(script, v, depth + 1) for v in made)
+    return is_remainder(test)
 
 
 def is_remainder(node: ast.AST) -> bool:

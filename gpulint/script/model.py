@@ -133,6 +133,7 @@ class Script:
         other.evaluator = Evaluator(other.resolver)
         other.tensors = Tensors(other.resolver, other.evaluator)
         other.tensors.assumed = self.tensors.assumed
+        other.tensors.beside = self.tensors.beside
         other.devices = other.tensors.devices
         other.modules = other.tensors.modules
         other.raising, other.networks = {}, {}
@@ -318,7 +319,13 @@ class Script:
     @cached_property
     def batches(self) -> Batches:
         """Which expressions are parts of a batch."""
-        return Batches(self.resolver, self.loops, self.loader_of, self._is_sent)
+        return Batches(
+            self.resolver,
+            self.loops,
+            self.loader_of,
+            self._is_sent,
+            lambda node: self.of(node).batches,
+        )
 
     def loader_of(self, call: ast.Call) -> Loader | None:
         """The loader that a call of this or another file makes."""
@@ -349,7 +356,7 @@ class Script:
     def batch_moves(self) -> tuple[tuple[Move, Loop], ...]:
         """Moves of a part of a batch from the host to an accelerator, each step."""
         found = []
-        for move in self.moves if self.batches.any else ():
+        for move in self.moves:
             loop = self.batches.loop_of(move.receiver)
             if loop is None or move.target is Target.CPU:
                 continue
@@ -368,7 +375,8 @@ class Script:
     def moves_in(self, loops: Iterable[Loop]) -> list[Move]:
         """The moves of batch parts in some loops, of this and other files."""
         wanted = {id(loop) for loop in loops}
-        scripts = dict.fromkeys(self.of(loop.node) for loop in loops)
+        runners = [n for loop in loops for n in (loop.node, *loop.helpers)]
+        scripts = dict.fromkeys(map(self.of, runners))
         return [
             move
             for script in scripts
@@ -398,6 +406,7 @@ class Script:
             self.tensors.assumed = dict(self.batches.assumed) or {
                 self.index.tree: Where.PLAIN
             }
+            self.tensors.beside = lambda node: self.of(node).batches.assumed
             self.tensors.forget()
         return self.tensors.where(node)
 
@@ -424,9 +433,23 @@ class Script:
     @cached_property
     def uses_gpu(self) -> bool:
         """Whether anything is moved to an accelerator, or a device is asked for."""
-        if uses_answer(self.index) or self.sends_modules:
+        return uses_answer(self.index) or self.sends_modules or self.sends_anything
+
+    @cached_property
+    def sends_anything(self) -> bool:
+        """Whether the file moves anything to an accelerator."""
+        if any(m.target is not Target.CPU for m in self.moves):
             return True
-        return any(m.target is not Target.CPU for m in self.moves)
+        spread = filter(None, map(self.devices.spread_target, self.move_calls))
+        return any(target is not Target.CPU for target in spread)
+
+    @cached_property
+    def steps_on_gpu(self) -> bool:
+        """The same, of a file or of those whose functions its steps run."""
+        if self.uses_gpu:
+            return True
+        helpers = dict.fromkeys(f for x in self.step_loops for f in x.helpers)
+        return any(self.of(f).uses_gpu for f in helpers if not self.index.holds(f))
 
     @cached_property
     def sends_modules(self) -> bool:

@@ -238,7 +238,7 @@ def test_a_method_that_nothing_names_is_left_alone(folder: Path) -> None:
 @pytest.mark.parametrize(
     "added",
     [
-        "for batch in loader:\n    model.older(batch)\n",
+        "for batch in loader:\n    model.older(batch.cuda())\n",
         "run = getattr(model, name)\n",
         "STEPS = ['older']\n",
     ],

@@ -13,6 +13,7 @@ from gpulint.script.copying.first_waits import (
     begins_with_wait,
     copies_from_host,
 )
+from gpulint.script.copying.transfers import Transfer, hindrance
 from gpulint.script.every_step import EveryStep, Part
 from gpulint.script.waiting.drained import (
     is_of_samples,
@@ -25,7 +26,6 @@ from gpulint.script.waiting.stops import normalizes, picks_by_values, runs_engin
 from gpulint.script.waiting.timed import starts_measure
 
 if TYPE_CHECKING:
-    from gpulint.script.copying.transfers import Transfer
     from gpulint.script.loops import Loop
     from gpulint.script.model import Script
 
@@ -133,7 +133,7 @@ def _sends_more(script: Script, part: Part, loop: Loop) -> bool:
         and len(given) == 1
         and script.batches.loop_of(given[0]) is loop
         and script.where(given[0]) == Where.HOST
-        and call not in {transfer.call for transfer in its.transfers}
+        and all(t.call is not call or hindrance(its, t) for t in its.transfers)
     )
 
 

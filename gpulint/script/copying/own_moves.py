@@ -60,9 +60,15 @@ def has_own_to(script: Script, transfer: Transfer) -> bool:
         d.node in items or (d.path == () and d.kind in ("for", "parameter"))
         for d in script.definitions(source)
     )
-    if not whole:
+    if not whole or _gives_tensor(script, transfer.call):
         return False
     return any(own_moves(script, "to"))
+
+
+def _gives_tensor(script: Script, moved: ast.Call) -> bool:
+    """`part.to(device).long()`: what is moved has a tensor's methods."""
+    above = script.index.parent(moved)
+    return isinstance(above, ast.Attribute) and above.attr in _OF_ARRAYS
 
 
 def own_moves(script: Script, method: str) -> Iterator[str]:

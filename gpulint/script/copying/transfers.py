@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Move, Target
 from gpulint.index.walk import dotted, walk
+from gpulint.script.copying.changed_sources import changed_later
 from gpulint.script.copying.columns import on_host
 from gpulint.script.copying.moved_dicts import is_moved_by_keys
 from gpulint.script.copying.own_moves import foreign, has_own_to
@@ -17,7 +18,6 @@ from gpulint.script.loading.pageable import made_by_hand, never_pinned
 from gpulint.script.loading.pinning import written_off
 from gpulint.script.loops import Loop
 from gpulint.script.modelling.graphs import iterates_graphs
-from gpulint.script.reads import SHARES, changes_argument
 from gpulint.script.training.training_step import runs_model
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Transfer:
 
 def find_transfers(script: Script) -> tuple[Transfer, ...]:
     """All of them, in source order."""
-    if not script.batches.any or sent_by_framework(script):
+    if sent_by_framework(script):
         return ()
     found = [t for t in _candidates(script) if _waits(script, t)]
     graphs = {x for x in {t.loop for t in found} if iterates_graphs(script, x)}
@@ -224,83 +224,9 @@ def _device_of_unknown(script: Script, device: ast.expr | None) -> bool:
 
 def hindrance(script: Script, transfer: Transfer) -> str | None:
     """Why the host must go on waiting for a copy; None if it need not."""
-    changed = _changed_later(script, transfer)
+    changed = changed_later(script, transfer)
     if changed is not None:
         line = getattr(changed, "lineno", 0)
         return f"the source is changed after the copy has started (line {line})"
     pageable = never_pinned(script, transfer.source, transfer.loop)
     return pageable or foreign(script, transfer)
-
-
-def _changed_later(script: Script, transfer: Transfer) -> ast.AST | None:
-    """Where the host tensor is changed in place while the copy may be under way."""
-    found = (_name_changed_later(script, transfer, n) for n in _roots(script, transfer))
-    return next(filter(None, found), None)
-
-
-def _roots(script: Script, transfer: Transfer) -> list[ast.Name]:
-    """The names whose tensors the source may be a part of."""
-    names = [n for n in walk(transfer.source) if isinstance(n, ast.Name)]
-    batch = [n for n in names if script.batches.loop_of(n) is not None]
-    return batch or names[:1]
-
-
-def _name_changed_later(
-    script: Script, transfer: Transfer, root: ast.Name
-) -> ast.AST | None:
-    mine = set(script.definitions(root))
-    within = script.index.scope(transfer.call)
-    inside = {d for d in mine if script.index.inside(d.node, transfer.loop.node)}
-    for node in script.mutations(root.id, within):
-        if isinstance(node, ast.Name) or not script.loops_around(node):
-            continue
-        if _sets_key(script, node):
-            continue
-        names = [n for n in walk(node) if isinstance(n, ast.Name) and n.id == root.id]
-        if any(not mine.isdisjoint(script.definitions(n)) for n in names):
-            end = (transfer.call.end_lineno or 0, transfer.call.end_col_offset or 0)
-            later = (node.lineno, node.col_offset) >= end  # type: ignore[attr-defined]
-            if later or mine != inside:
-                return node
-    for use in walk(transfer.loop.node):
-        named = isinstance(use, ast.Name) and use.id == root.id
-        if named and not mine.isdisjoint(script.definitions(use)):
-            assert isinstance(use, ast.Name)
-            changed = _through_another_name(script, use)
-            if changed is not None:
-                return changed
-    return None
-
-
-def _sets_key(script: Script, node: ast.AST) -> bool:
-    """`batch["image"] = image`, which changes no tensor but puts another in a dict."""
-    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Constant):
-        return False
-    named = isinstance(node.slice.value, str)
-    return named and isinstance(script.index.parent(node), ast.Assign)
-
-
-def _through_another_name(script: Script, use: ast.expr) -> ast.AST | None:
-    """Where a view of a host tensor is changed in place, or a function changes it."""
-    node, above = use, script.index.parent(use)
-    while isinstance(above, (ast.Attribute, ast.Subscript)) and above.value is node:
-        call = script.index.parent(above)
-        if isinstance(above, ast.Attribute) and above.attr in SHARES:
-            called = isinstance(call, ast.Call) and call.func is above
-            node = call if called else above  # type: ignore[assignment]
-        elif isinstance(above, ast.Subscript) and isinstance(above.ctx, ast.Load):
-            node = above
-        else:
-            return None
-        above = script.index.parent(node)
-    if isinstance(above, ast.Call) and node in above.args:
-        return above if changes_argument(script, above) else None
-    if not isinstance(above, ast.Assign):
-        return None
-    within = script.index.scope(use)
-    for target in above.targets:
-        if isinstance(target, ast.Name) and node is not use:
-            for change in script.mutations(target.id, within):
-                if not isinstance(change, ast.Name):
-                    return change
-    return None

@@ -166,7 +166,17 @@ def _again(script: Script, call: ast.AST) -> bool:
     if function is not None:
         known = known or runs_before_fit(script, function)
         known = known or bool(script.resolver.calls.callers(function))
+        known = known or (function.name == "__init__" and _sets_up(script, call))
     return not known or in_loop(script.resolver, call)
+
+
+def _sets_up(script: Script, node: ast.AST) -> bool:
+    """`self.images = …`, of an object that is being made."""
+    own = script.resolver.self_name(script.index.scope(node))
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return bool(targets) and all(
+        isinstance(t, ast.Attribute) and dotted(t.value) == own for t in targets
+    )
 
 
 def _made(script: Script, loader: Loader) -> Iterator[ast.AST]:

@@ -72,7 +72,7 @@ def _small(script: Script, loader: Loader, value: Value) -> Samples | None:
         return None
     loops = loader.loops
     seen = bool(loops) and all(loop.eval and loop.no_grad for loop in loops)
-    if not seen or not any(script.of(loop.node).uses_gpu for loop in loops):
+    if not seen or not any(script.of(loop.node).steps_on_gpu for loop in loops):
         return None
     samples = small_samples(script, loader)
     if samples is None or size >= samples.enough or says_why(script, value.node):

@@ -87,7 +87,7 @@ def fed_by_framework(script: Script, loader: Loader) -> bool:
 def trains_on_cpu(script: Script) -> bool:
     """Whether the file trains or evaluates, and never asks for an accelerator."""
     runs = any(loop.train or loop.eval for loop in script.loops)
-    return runs and not script.uses_gpu
+    return runs and not script.steps_on_gpu
 
 
 def only_read_as_arrays(script: Script, loader: Loader) -> bool:
@@ -104,7 +104,7 @@ def feeds_cpu(script: Script, loader: Loader) -> bool:
     if not runs and all(_is_on_host(script, loop) for loop in loader.loops):
         runs = loader.loops
     files = [script, *(script.of(loop.node) for loop in runs)]
-    return bool(runs) and not any(its.uses_gpu for its in files)
+    return bool(runs) and not any(its.steps_on_gpu for its in files)
 
 
 def _is_on_host(script: Script, loop: Loop) -> bool:

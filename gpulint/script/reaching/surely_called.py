@@ -6,13 +6,13 @@ import ast
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function
+from gpulint.index.calls import is_abstract
 from gpulint.script.decorators import has_plain_decorators
 from gpulint.script.modelling.models import makers
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
-MAX_EMPTY = 2  # statements of a method that does nothing: a docstring, `pass`
 MAX_CHOSEN = 8  # functions, of modules that are chosen while a program runs
 MAX_MENTIONING = 20  # files with the name of one of them
 _BASES = ("object", "torch.nn.Module", "torch.utils.data.Dataset", "abc.ABC")
@@ -221,7 +221,7 @@ def _of_self(script: Script, func: ast.Attribute) -> list[Function]:
         method = resolver.classes.methods(heir).get(func.attr)
         if (
             method is None
-            or _is_abstract(method)
+            or is_abstract(method)
             or any(
                 d.kind != "function" for d in resolver.classes.member(heir, func.attr)
             )
@@ -247,11 +247,3 @@ def _of_network(script: Script, func: ast.expr) -> list[Function]:
             return []
         found.append(forward)
     return found
-
-
-def _is_abstract(function: Function) -> bool:
-    """Whether a method is for others to write: `raise NotImplementedError`, `...`."""
-    last = function.body[-1]
-    nothing = isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant)
-    empty = nothing or isinstance(last, (ast.Pass, ast.Raise))
-    return empty and len(function.body) <= MAX_EMPTY

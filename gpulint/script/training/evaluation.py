@@ -52,7 +52,7 @@ def graph_builder(script: Script, loop: Loop) -> ast.Call | None:
 
     None for a loop that is not plainly an evaluation, or whose graph may be wanted.
     """
-    if not script.uses_gpu or not loop.eval or loop.no_grad or loop.steps:
+    if not script.steps_on_gpu or not loop.eval or loop.no_grad or loop.steps:
         return None
     if not is_evaluation(script, loop) or may_switch_off(loop.function):
         return None

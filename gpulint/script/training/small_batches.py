@@ -91,4 +91,4 @@ def is_chosen(script: Script, node: ast.expr) -> bool:
 def _trains_on_gpu(script: Script, loader: Loader) -> bool:
     """Whether a loop is seen that trains on a GPU with the batches."""
     loops = [(script.of(loop.node), loop) for loop in loader.loops if loop.train]
-    return any(its.uses_gpu and not stays_on_host(its, loop) for its, loop in loops)
+    return any(its.steps_on_gpu and not stays_on_host(its, loop) for its, loop in loops)

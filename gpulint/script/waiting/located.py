@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from gpulint.index import Target, Where
+from gpulint.index import Where
 from gpulint.index.build import last_name
 from gpulint.index.tensor_names import NORMS
 from gpulint.index.walk import dotted, is_text, walk
@@ -48,7 +48,8 @@ def on_device(script: Script, value: ast.expr, loop: Loop) -> bool:
     batch = moves_batch(script, loop)
     if Where.HOST in where and (where & (Where.UNKNOWN | Where.DEVICE) or batch):
         return False
-    return (batch or moves_anything(script)) and _of_training(script, value, loop)
+    moved = batch or moves_anything(script, loop)
+    return moved and _of_training(script, value, loop)
 
 
 def is_norm(script: Script, value: ast.expr) -> bool:
@@ -131,10 +132,13 @@ def _is_made_a_list(script: Script, value: ast.expr) -> bool:
     return any(map(_MADE_A_LIST.match, tests))
 
 
-def moves_anything(script: Script) -> bool:
-    """Whether this file sends anything to the device: then the model is there."""
-    moved = any(move.target is not Target.CPU for move in script.moves)
-    return moved or sends_models(script)
+def moves_anything(script: Script, loop: Loop) -> bool:
+    """Whether a file sends anything to the device: then the model is there.
+
+    This one, or another one of the functions that the steps run.
+    """
+    homes = dict.fromkeys([script, *map(script.of, loop.helpers)])
+    return any(its.sends_anything or sends_models(its) for its in homes)
 
 
 def _of_training(script: Script, value: ast.expr, loop: Loop) -> bool:
@@ -149,5 +153,15 @@ def _of_training(script: Script, value: ast.expr, loop: Loop) -> bool:
         return False
     if isinstance(value, ast.Attribute) and value.attr == "grad":
         return True
+    losses = [differentiated(script, call) for call in loop.backward]
     mine = set(script.definitions(value))
-    return any(mine & differentiated(script, call) for call in loop.backward)
+    if any(mine & its for its in losses):
+        return True
+    made = {origin.expression for origin in script.resolver.origins(value)} - {None}
+    return any(
+        origin.expression in made
+        for its in losses
+        for d in its
+        if d.value is not None and not d.path
+        for origin in script.resolver.origins(d.value)
+    )

@@ -223,7 +223,7 @@ def _is_beside_loss(script: Script, value: ast.expr, loop: Loop) -> bool:
     reads = isinstance(above, ast.Attribute) and above.attr == "item"
     if (name is value and not reads) or script.where(value) != Where.UNKNOWN:
         return False
-    if not (moves_batch(script, loop) or moves_anything(script)):
+    if not (moves_batch(script, loop) or moves_anything(script, loop)):
         return False
     beside = {
         its.value
