@@ -72,7 +72,7 @@ import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding
-from gpulint.index import Function, Move, Target
+from gpulint.index import NOT_CUDA, Function, Move, Target
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.branches import asks_for_data
@@ -142,7 +142,7 @@ class CreatedOnHost(Rule):
             if made is None and listed is None:
                 continue
             move = script.devices.move(call)
-            if move is None or move.target in (Target.CPU, Target.MPS):
+            if move is None or move.target in NOT_CUDA:
                 continue
             if is_of_host(script, move.device):
                 continue

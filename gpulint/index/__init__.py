@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpulint.index.build import FileIndex, Function, build_index
-from gpulint.index.devices import Devices, Move, Target, Where
+from gpulint.index.devices import NOT_CUDA, Devices, Move, Target, Where
 from gpulint.index.flow import Definition, Flow
 from gpulint.index.known import Argument, Mapping, Value, Values
 from gpulint.index.modules import Modules
@@ -14,6 +14,7 @@ from gpulint.index.tensors import Tensors
 from gpulint.index.values import Evaluator
 
 __all__ = [
+    "NOT_CUDA",
     "SETTINGS",
     "Argument",
     "Definition",

@@ -42,9 +42,13 @@ class Target(enum.Enum):
     CPU = "cpu"
     CUDA = "cuda"
     MPS = "mps"
+    OTHER = "other"  # an accelerator that is not CUDA's: `"hpu"`, `"xla"`
     ANY = "any"  # decided at run time, meant to be an accelerator
     NOT_A_DEVICE = "not a device"
     UNKNOWN = "unknown"
+
+
+NOT_CUDA = frozenset((Target.CPU, Target.MPS, Target.OTHER))
 
 
 class Move(NamedTuple):
@@ -67,6 +71,7 @@ DTYPES = frozenset(
     "int int64 long bool complex64 complex128 cfloat cdouble uint16 uint32 "
     "uint64".split()
 )
+_OTHERS = frozenset("hpu npu xpu mlu xla tpu ipu".split())
 _DEVICE_NAME = re.compile(
     r"^_?(dev|gpu|gpus|cuda|rank|local_rank|gpu_id|device_id|devices|.*device|.*_dev|"
     r"device.*|.*_gpu|.*local_rank|cuda_.*)$",
@@ -186,8 +191,8 @@ class Devices:
                 else:
                     meant = _DEVICE_NAME.match(last) or others
                     result = Target.ANY if meant else Target.UNKNOWN
-            elif found == {Target.MPS, Target.CPU}:
-                result = Target.MPS  # no path leads to another accelerator
+            elif found - {Target.CPU} in ({Target.MPS}, {Target.OTHER}):
+                (result,) = found - {Target.CPU}  # no path leads to CUDA's
             else:
                 result = found.pop() if len(found) == 1 else Target.ANY
             self._targets[node] = result
@@ -303,9 +308,9 @@ def _named_target(name: object) -> Target:
     kind = name.partition(":")[0].strip()
     if kind in ("cuda", "cpu", "mps"):
         return Target(kind)
-    return (
-        Target.ANY if kind in ("xpu", "hip", "npu", "gpu", "auto") else Target.UNKNOWN
-    )
+    if kind in _OTHERS:
+        return Target.OTHER
+    return Target.ANY if kind in ("hip", "gpu", "auto") else Target.UNKNOWN
 
 
 def _asks_for_gloo(test: ast.expr) -> bool:

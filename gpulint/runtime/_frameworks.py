@@ -11,6 +11,7 @@ from ._gpu import read_gpu
 from ._hardware import introduce
 from ._loader import loader_kwargs
 from ._log import decide
+from ._main_guard import start_method
 from ._placement import choose_device
 from ._precision import amp_dtype
 from ._settings import settings
@@ -68,7 +69,8 @@ def hf_args(
     and `tf32` without a GPU that has them. `precision`: `bf16` or `fp16`, never both,
     and nothing under `accelerate launch`, which has a setting of its own. `tf32`:
     `tf32`, from compute capability 8.0 on. `loading`: worker processes that live on
-    between epochs, and how many batches each prepares, as `loader_kwargs` decides.
+    between epochs, and how many batches each prepares, as `loader_kwargs` decides; none
+    where workers are not forked, as a collator may hold the model, on its device.
     What the release of transformers that the script has imported lacks is left out.
 
     `explicit` are arguments as the script writes them: they win, and come back with the
@@ -124,6 +126,10 @@ def _tf32() -> dict[str, Any]:
 def _loading(given: Mapping[str, Any]) -> dict[str, Any]:
     """Workers for the Trainer's loaders; none of what needs workers without them."""
     key = "dataloader_num_workers"
+    method = start_method()
+    if key not in given and method != "fork":
+        decide("workers", f"none: {method} would send them the collator, and its model")
+        return {}
     own = {"num_workers": given[key]} if key in given else {}
     options = loader_kwargs(persistent=True, **own)
     if not options["num_workers"]:

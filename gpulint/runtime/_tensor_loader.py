@@ -25,8 +25,9 @@ def TensorLoader(dataset: Any, *arguments: Any, **options: Any) -> DataLoader[An
 
     It is the plain DataLoader where rows cannot be gathered (gradients, strides that a
     batch would not keep, sparse or derived classes, arrays of objects), with a
-    `collate_fn` or without automatic batches, for any other dataset, and when switched
-    off. Raises what DataLoader raises.
+    `collate_fn` or without automatic batches, for any other dataset, with torch before
+    2.1, which asks datasets for single rows, and when switched off. Raises what
+    DataLoader raises.
     """
     from torch.utils.data import DataLoader, default_collate
 
@@ -51,6 +52,8 @@ def _gathered(dataset: Any) -> Any | None:
 
     from ._rows import GatheredRows, Rows
 
+    if not hasattr(Subset, "__getitems__"):  # torch before 2.1 asks for rows alone
+        return None
     if type(dataset) is Subset:
         inner = _gathered(dataset.dataset)
         return None if inner is None else Subset(inner, dataset.indices)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Function
 from gpulint.index.walk import walk
@@ -93,11 +93,44 @@ def may_lead_to(
     Not `self._step(batch, "training")` to what stands behind `if stage == "test":`.
     """
     constants = constants_of(script.of(call), function, [call])
+    return _leads(script, node, constants)
+
+
+def _leads(script: Script, node: ast.AST, constants: Constants) -> bool:
+    """Whether no branch around a node is closed by what a call gives."""
     return all(
         not isinstance(branch, (ast.If, ast.IfExp))
         or answer(script, branch.test, constants) is not (not holds)
         for branch, holds in branches_of(script.index, node)
     )
+
+
+class Way(NamedTuple):
+    """A place in a function, and a call of the function that may lead there."""
+
+    node: ast.AST
+    function: Function
+    call: ast.Call
+
+
+def may_lead_through(script: Script, ways: Iterable[Way]) -> bool:
+    """The same of calls that lead to each other, that of the last function last.
+
+    `evaluate()` leaves `mode="val"`, which `self._pass(mode)` hands on.
+    """
+    constants: Constants = {}
+    for node, function, call in reversed(list(ways)):
+        its = script.of(call)
+        found = dict(constants_of(its, function, [call]))
+        for argument in (*function.args.args, *function.args.kwonlyargs):
+            handed = its.resolver.calls.given(call, function, argument.arg)[0]
+            for name in handed:
+                if isinstance(name, ast.Name) and _is_known(its, name, constants):
+                    found[argument.arg] = constants[name.id]
+        constants = found
+        if not _leads(script.of(node), node, constants):
+            return False
+    return True
 
 
 def answer(script: Script, test: ast.expr, constants: Constants) -> bool | None:

@@ -437,11 +437,10 @@ class Script:
 
     @cached_property
     def sends_anything(self) -> bool:
-        """Whether the file moves anything to an accelerator."""
-        if any(m.target is not Target.CPU for m in self.moves):
-            return True
+        """Whether the file moves anything to a GPU."""
+        moved = {move.target for move in self.moves}
         spread = filter(None, map(self.devices.spread_target, self.move_calls))
-        return any(target is not Target.CPU for target in spread)
+        return not moved.union(spread) <= {Target.CPU, Target.OTHER}
 
     @cached_property
     def steps_on_gpu(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -116,6 +117,18 @@ def test_workers_come_with_what_needs_them(cuda: Cuda, machine: Machine) -> None
     assert args["dataloader_num_workers"] == 7
     assert args["dataloader_persistent_workers"] is True
     assert args.get("dataloader_prefetch_factor", 2) >= 2
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_no_workers_that_would_be_sent_a_collator(
+    method: str, cuda: Cuda, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda((9, 0))
+    machine(cpus=8)
+    monkeypatch.setattr(multiprocessing, "get_start_method", lambda **_: method)
+    assert runtime.hf_args(loading=True) == {}
+    args = runtime.hf_args({"dataloader_num_workers": 2}, loading=True)
+    assert args["dataloader_num_workers"] == 2
 
 
 def test_what_an_older_transformers_lacks_is_left_out(

@@ -229,3 +229,12 @@ def test_positions_and_errors_are_those_of_the_loader() -> None:
     assert seen(lambda: runtime.TensorLoader(data(), 4, True)) == before
     with pytest.raises(ValueError, match="mutually exclusive"):
         runtime.TensorLoader(data(), shuffle=True, sampler=range(3))
+
+
+def test_rows_are_taken_one_by_one_where_torch_asks_for_them_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(Subset, "__getitems__")
+    loader = runtime.TensorLoader(TensorDataset(*data()), batch_size=4)
+    assert type(loader.dataset) is TensorDataset
+    assert loader.collate_fn is DataLoader(TensorDataset(*data())).collate_fn

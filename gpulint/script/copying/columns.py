@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpulint.index import Move, Target, Where
+from gpulint.index import NOT_CUDA, Move, Where
 from gpulint.index.walk import COMPREHENSIONS, dotted, walk, whole_of
 from gpulint.script.loading.loaders import in_loop
 
@@ -126,7 +126,7 @@ def _may_be_sliced(call: ast.Call) -> bool:
 
 def _column(script: Script, move: Move) -> Column | None:
     """The slice that a move copies; None for anything but a constant slice."""
-    if move.target in (Target.CPU, Target.MPS) or not _plain_device(move.device):
+    if move.target in NOT_CUDA or not _plain_device(move.device):
         return None
     known = {"device", "dtype", "non_blocking"}
     if any(k.arg not in known for k in move.call.keywords):

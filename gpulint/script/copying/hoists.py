@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from gpulint.index import Move, Target
+from gpulint.index import NOT_CUDA, Move
 from gpulint.index.walk import dotted
 from gpulint.script.copying.module_moves import Hoist, module_hoist, module_loop
 from gpulint.script.copying.named_devices import is_of_host
@@ -42,7 +42,7 @@ def find_hoists(script: Script) -> Iterator[Hoist]:
     groups: dict[tuple[ast.AST, str], tuple[Loop, list[Move]]] = {}
     for call in script.move_calls:
         move = script.devices.move(call) if _is_repeated(script, call) else None
-        if move is None or move.target in (Target.CPU, Target.MPS):
+        if move is None or move.target in NOT_CUDA:
             continue
         if is_of_host(script, move.device):
             continue

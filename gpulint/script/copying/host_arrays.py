@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from gpulint.index import Definition, Move, Origin, Target
+from gpulint.index import NOT_CUDA, Definition, Move, Origin
 from gpulint.index.walk import COMPREHENSIONS, dotted, walk
 from gpulint.script.copying.creations import is_numpy_factory
 
@@ -267,7 +267,7 @@ class HostArrays:
                 break
             move = self.script.devices.move(call)
             if move is not None:
-                wanted = move.target not in (Target.CPU, Target.MPS)
+                wanted = move.target not in NOT_CUDA
                 return (move,) if wanted else ()
             if method.attr not in (*_SAME_ON_DEVICE, "pin_memory", "to", "type"):
                 break

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpulint.index import Move, Target
+from gpulint.index import NOT_CUDA, Move, Target
 from gpulint.index.walk import dotted, walk
 from gpulint.script.copying.changed_sources import changed_later
 from gpulint.script.copying.columns import on_host
@@ -197,7 +197,7 @@ def _types(script: Script, node: ast.expr) -> set[str]:
 
 def _waits(script: Script, transfer: Transfer) -> bool:
     loop = transfer.loop
-    if not (loop.train or loop.eval) or transfer.target in (Target.CPU, Target.MPS):
+    if not (loop.train or loop.eval) or transfer.target in NOT_CUDA:
         return False
     if _device_of_unknown(script, transfer.device):
         return False

@@ -9,7 +9,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from gpulint.index import Definition, Target
+from gpulint.index import NOT_CUDA, Definition
 from gpulint.index.walk import dotted, walk
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def stays_behind(script: Script, loop: Loop) -> bool:
 
 def _moves(script: Script, loop: Loop) -> bool:
     targets = {move.target for move in script.moves_in([loop])}
-    return bool(targets) and targets.isdisjoint({Target.CPU, Target.MPS})
+    return bool(targets) and targets.isdisjoint(NOT_CUDA)
 
 
 def _is_made_and_left(script: Script, model: ast.Name, depth: int) -> bool:

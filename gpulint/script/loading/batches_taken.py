@@ -159,11 +159,11 @@ def _asked(script: Script, iterator: ast.AST) -> ast.Call | None:
 
 
 def _named_iterator(script: Script, iterator: ast.Call) -> list[ast.Name]:
-    """The reads of `batches = iter(loader)` in a function."""
+    """The reads of `batches = iter(loader)`, where no other file can see the name."""
     above = script.index.parent(iterator)
     target = above.targets[0] if isinstance(above, ast.Assign) else None
     inside = script.index.function(iterator) or main_guard(script, iterator)
-    if not isinstance(target, ast.Name) or inside is None:
+    if not isinstance(target, ast.Name) or (inside is None and is_imported(script)):
         return []
     scope = script.index.scope(iterator)
     reads = script.index.reads.get(target.id, ())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Function, Resolver
 from gpulint.index.walk import FUNCTIONS, LOOPS, walk
 from gpulint.script.branches import branches_of
+from gpulint.script.call_modes import Way, may_lead_through
 from gpulint.script.runs import holds_runs
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def iterated_again(loader: Loader) -> bool:
         not any(index.inside(site, around) for site in sites)
         and not _is_of_runs(loader.script.of(around), around)
         for node in _passes(loader)
-        for around in _loops_around(loader, node, 0)
+        for around in _loops_around(loader, node, ())
     )
 
 
@@ -89,10 +90,13 @@ def _built_at(loader: Loader) -> list[ast.AST]:
     return found
 
 
-def _loops_around(loader: Loader, node: ast.AST, depth: int) -> Iterator[ast.AST]:
+def _loops_around(
+    loader: Loader, node: ast.AST, ways: tuple[Way, ...]
+) -> Iterator[ast.AST]:
     """Loops around a node, here and where its function is called with the loader.
 
     A loop over what a generator makes of the loader calls it once: it is the pass.
+    `ways`: the calls that lead from a node to the pass, the last one first.
     """
     resolver, index = loader.evaluator.resolver, loader.evaluator.index
     child = node
@@ -102,7 +106,7 @@ def _loops_around(loader: Loader, node: ast.AST, depth: int) -> Iterator[ast.AST
             yield above
         if not isinstance(above, FUNCTIONS):
             continue
-        if isinstance(above, ast.Lambda) or depth > MAX_DEPTH:
+        if isinstance(above, ast.Lambda) or len(ways) > MAX_DEPTH:
             return
         if index.inside(loader.call, above):
             return  # each call builds a new one
@@ -110,9 +114,29 @@ def _loops_around(loader: Loader, node: ast.AST, depth: int) -> Iterator[ast.AST
             c for f in overridden(resolver, above) for c in resolver.calls.callers(f)
         ]
         mine = [call for call in calls if _is_given(loader, call)]
+        taken = node if ways else _taken_at(loader, node)
         for call in mine or calls:
-            yield from _loops_around(loader, call, depth + 1)
+            on = (*ways, Way(taken, above, call))
+            if may_lead_through(loader.script, on):
+                yield from _loops_around(loader, call, on)
         return
+
+
+def _taken_at(loader: Loader, node: ast.AST) -> ast.AST:
+    """Where the name gets the loader that a loop goes over: in a branch, if one does.
+
+    `data = self.test_loader`, behind `if mode == "test":`.
+    """
+    over, resolver = _head(node), loader.evaluator.resolver
+    names = [n for n in walk(*filter(None, [over])) if isinstance(n, ast.Name)]
+    given = [
+        definition.node
+        for name in names
+        for definition in resolver.definitions(name)
+        if definition.value is not None
+        if any(loader.is_made_by(o.node) for o in resolver.origins(definition.value))
+    ]
+    return given[0] if len(given) == 1 else node
 
 
 def _takes_each(loop: ast.AST, inner: ast.AST) -> bool:

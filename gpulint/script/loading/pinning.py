@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from gpulint.index import Move, Origin, Target, Value, Values
+from gpulint.index import NOT_CUDA, Move, Origin, Target, Value, Values
 from gpulint.index.walk import dotted, walk
 from gpulint.script.branches import all_of, in_body
 from gpulint.script.frameworks.trainers import feeds_no_gpu
@@ -292,7 +292,7 @@ def _is_sent(script: Script, loader: Loader) -> bool:
         return False
     targets = {m.target for m in moves}
     if targets:
-        return not targets <= {Target.CPU, Target.MPS}
+        return not targets <= NOT_CUDA
     if script.frameworks & {"lightning", "accelerate"}:
         return _sent_by_framework(script, loader)
     scripts = dict.fromkeys(script.of(loop.node) for loop in loops)

@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 MAX_CALLS = 3  # from a place, back to what surely runs
 # Packages that run a program on other chips than GPUs.
 _OF_OTHER_CHIPS = (
-    "intel_extension_for_pytorch",
-    "torch_npu",
-    "torch_xla",
-    "habana_frameworks",
-    "optimum.habana",
+    "intel_extension_for_pytorch.",
+    "torch_npu.",
+    "torch_xla.",
+    "habana_frameworks.",
+    "optimum.habana.",
 )
 _COMMENTS = re.compile(r"#.*")
 _OF_OTHERS = ("jax", "flax")  # frameworks whose arrays torch does not compute
@@ -136,8 +136,21 @@ def _is_for_other_chips(script: Script) -> bool:
     heads = {origin.partition(".")[0] for origin in origins}
     if not heads.isdisjoint(_OF_OTHERS):
         return not any(loop.backward for loop in script.loops)
-    others = any(f"{o}.".startswith(f"{c}.") for o in origins for c in _OF_OTHER_CHIPS)
-    return others and "cuda" not in _COMMENTS.sub("", script.source.text)
+    others = [o for o in origins if f"{o}.".startswith(_OF_OTHER_CHIPS)]
+    if _needs_other_chip(script):
+        return True
+    return bool(others) and "cuda" not in _COMMENTS.sub("", script.source.text)
+
+
+def _needs_other_chip(script: Script) -> bool:
+    """Whether a file cannot be imported without such a package."""
+    names = [
+        alias.name if isinstance(statement, ast.Import) else statement.module or ""
+        for statement in script.index.tree.body
+        if isinstance(statement, (ast.Import, ast.ImportFrom))
+        for alias in statement.names
+    ]
+    return any(f"{name}.".startswith(_OF_OTHER_CHIPS) for name in names)
 
 
 def _hides_gpus(script: Script) -> bool:

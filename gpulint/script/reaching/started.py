@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from gpulint.index import FileIndex, Function, Target
+from gpulint.index import NOT_CUDA, FileIndex, Function, Target
 from gpulint.index.walk import FUNCTIONS, dotted, walk
 from gpulint.script.by_name import Kept
 from gpulint.script.neighbours import find_programs, run_together
@@ -33,7 +33,7 @@ _SETUP = frozenset("os sys pathlib warnings logging random math matplotlib plt".
 def trains_on_gpu(script: Script) -> bool:
     """Whether the file works on a GPU: it moves something there, or back."""
     wanted = {m.target for m in script.moves}
-    if wanted and wanted <= {Target.CPU, Target.MPS}:
+    if wanted and wanted <= NOT_CUDA:
         return False
     text = script.source.prose
     named = "mps" in text and "cuda" not in text and "gpu" not in text.lower()

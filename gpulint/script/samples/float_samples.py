@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpulint.index import Move, Target
+from gpulint.index import NOT_CUDA, Move
 from gpulint.index.build import last_name
 from gpulint.script.augmenting.augmentations import (
     Samples,
@@ -84,7 +84,7 @@ def keep_bytes(
 def _move_of(loader: Loader) -> Move | None:
     loops = [*loader.loops, *loops_beyond(loader.script, loader)]
     moves = loader.script.moves_in(loops)
-    sent = [m for m in moves if m.target not in (Target.CPU, Target.MPS)]
+    sent = [m for m in moves if m.target not in NOT_CUDA]
     return sent[0] if sent else None
 
 

@@ -175,9 +175,14 @@ def _reaches(
     is_few: Callable[[ast.expr], bool],
     whole: Loop,
 ) -> bool:
-    """`number >= limit`, also beside `limit is not None`."""
+    """`number >= limit`, also beside `limit is not None`; not beside `args.debug`."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        return any(_reaches(resolver, t, loop, is_few, whole) for t in test.values)
+        found = [t for t in test.values if _reaches(resolver, t, loop, is_few, whole)]
+        asked = {dotted(n) for t in found for n in walk(t)} - {None}
+        others = [t for t in test.values if t not in found]
+        return bool(found) and all(
+            any(dotted(n) in asked for n in walk(other)) for other in others
+        )
     if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], _REACHES):
         return False
     names = [n for n in walk(test.left) if isinstance(n, ast.Name)]

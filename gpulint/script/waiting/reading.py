@@ -35,13 +35,16 @@ def waiting_in(
     node = part.node
     if isinstance(node, ast.Call):
         for value in _called(script, node, loop):
+            if _is_no_tensor(part, value):
+                continue
             if on_device(script, value, loop) or _is_beside_loss(script, value, loop):
                 yield node, value
                 return
         yield from _tested(script, node, loop)
     elif isinstance(node, ast.FormattedValue):
-        if on_device(script, node.value, loop):
-            yield node.value, node.value
+        shown = node.value
+        if not _is_no_tensor(part, shown) and on_device(script, shown, loop):
+            yield shown, shown
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
         if is_text(node.left):
             right = node.right
@@ -52,6 +55,29 @@ def waiting_in(
                     return
     else:
         yield from _tested(script, node, loop)
+
+
+def _is_no_tensor(part: Part, value: ast.expr) -> bool:
+    """Whether a value stands behind a test that says it is something else.
+
+    `if isinstance(value, str):`, or in the `else` of one for tensors.
+    """
+    root = value
+    while isinstance(root, (ast.Subscript, ast.Attribute)):
+        root = root.value
+    for branch, holds in part.branches:
+        test = branch.test if isinstance(branch, (ast.If, ast.IfExp)) else None
+        if not isinstance(test, ast.Call) or not test.args:
+            continue
+        asks = dotted(test.func) or ""
+        if ast.dump(test.args[0]) != ast.dump(root):
+            continue
+        if asks == "isinstance" and len(test.args) == 2:
+            if holds != ("Tensor" in ast.unparse(test.args[1])):
+                return True
+        elif asks == "torch.is_tensor" and not holds:
+            return True
+    return False
 
 
 def _called(script: Script, call: ast.Call, loop: Loop) -> Iterator[ast.expr]:
