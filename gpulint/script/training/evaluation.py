@@ -31,6 +31,7 @@ _GRADIENTS = re.compile(
     r"(^|_)(pgd|fgsm)(_|$)|perturb|captum",
     re.IGNORECASE,
 )
+_MAPS = re.compile(r"(^|_)(med|grad|score|layer)_?cam|captum|saliency", re.IGNORECASE)
 _SWITCH = re.compile(r"grad|eval|infer|test", re.IGNORECASE)
 _PIPELINE = re.compile(r"^(diffusers|transformers)\..*[Pp]ipeline")
 # How models take derivatives, and libraries whose models take none.
@@ -303,6 +304,7 @@ def reachable(script: Script, functions: Iterable[Function]) -> list[Function]:
 
 
 def differentiates(script: Script, roots: Iterable[ast.AST]) -> bool:
+    """Whether code takes derivatives, or speaks of maps that are made of them."""
     for node in walk(*roots):
         if isinstance(node, ast.Call):
             name = script.index.qualified(node.func) or ""
@@ -317,6 +319,8 @@ def differentiates(script: Script, roots: Iterable[ast.AST]) -> bool:
             switched = node.attr == "requires_grad" and isinstance(node.ctx, ast.Store)
             if switched or node.attr == "grad":
                 return True
+        elif isinstance(node, ast.Constant) and _MAPS.search(str(node.value)):
+            return True  # `params["medcam_enabled"]`
     return False
 
 
