@@ -12,6 +12,7 @@ from gpulint.script.every_step import Part, is_latch
 from gpulint.script.training.losses import differentiated
 from gpulint.script.waiting.located import moves_anything, moves_batch, on_device
 from gpulint.script.waiting.members import SAME_PLACE
+from gpulint.script.waiting.meters import is_of_meter
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -37,7 +38,7 @@ def waiting_in(
         for value in _called(script, node, loop):
             if _is_no_tensor(part, value):
                 continue
-            if on_device(script, value, loop) or _is_beside_loss(script, value, loop):
+            if _is_there(script, value, loop):
                 yield node, value
                 return
         yield from _tested(script, node, loop)
@@ -55,6 +56,15 @@ def waiting_in(
                     return
     else:
         yield from _tested(script, node, loop)
+
+
+def _is_there(script: Script, value: ast.expr, loop: Loop) -> bool:
+    """Whether a value that a call reads is on the device."""
+    return (
+        on_device(script, value, loop)
+        or _is_beside_loss(script, value, loop)
+        or is_of_meter(script, value, loop)
+    )
 
 
 def _is_no_tensor(part: Part, value: ast.expr) -> bool:
