@@ -28,6 +28,8 @@ _STEP_METHODS = frozenset(
     "forward training_step validation_step test_step predict_step __next__ "
     "compute_loss".split()
 )
+# Classes whose objects are called once in each step.
+_LOSS = re.compile(r"Loss(?!y|less)|Criterion|Objective")
 _PLAIN_BASES = frozenset("object ABC abc.ABC".split())
 _PER_SAMPLE = frozenset("__getitem__ __getitems__ collate_fn collate".split())
 _TESTS = (ast.If, ast.IfExp)
@@ -202,6 +204,9 @@ class Runners:
             method = self._may_be_a_module(owner)
         if method and function.name in _STEP_METHODS:
             return None if is_seldom_called(self.script, function) else function
+        called = isinstance(owner, ast.ClassDef) and function.name == "__call__"
+        if called and _LOSS.search(owner.name):  # type: ignore[union-attr]
+            return function
         callers = self.script.resolver.calls.callers(function)
         users = [c for c in callers if not self.script.of(c).is_test]
         if not users and self._is_step(function):
