@@ -60,6 +60,15 @@ class EveryStep:
             yield from self._nodes(self.loop.node.test, False, None)
         yield from self._block(self.loop.node.body, False, None)
 
+    def parts_of(self, function: Function, part: Part) -> Iterator[Part]:
+        """Those of a function that a call in the step, which is a part, runs."""
+        assert isinstance(part.node, ast.Call)
+        away = part.call is None and not self.script.index.holds(function)
+        self._outside = part.node if away else part.call
+        self._branches, self._graph = part.branches, part.graph
+        self._constants = constants_of(self.script, function, [part.node])
+        yield from self._block(function.body, part.inner, function)
+
     def _block(
         self, body: list[ast.stmt], inner: bool, helper: Function | None
     ) -> Iterator[Part]:

@@ -13,6 +13,7 @@ from gpulint.index import FileIndex, Function, Origin, Resolver
 from gpulint.index.build import last_name
 from gpulint.index.measured import measured
 from gpulint.index.walk import LOOPS, dotted, walk, walk_scope
+from gpulint.script.generators import yielded_whole
 from gpulint.script.iterations import LOADER_NAME, Iterations, LoopNode
 from gpulint.script.no_grad import without_grad
 from gpulint.script.training.step_calls import (
@@ -152,6 +153,10 @@ class Loops:
     ) -> Iterator[tuple[ast.expr, ast.expr]]:
         """Pairs of iterated expression and target, through wrappers and `zip`."""
         call = iterable if isinstance(iterable, ast.Call) else None
+        handed = self._handed_on(call) if call is not None and depth < 6 else None
+        if handed is not None:
+            yield from self.unwrap(handed, target, depth + 1)
+            return
         if call is None and depth < 6 and self._keeps_wrapped:
             for origin in self.resolver.origins(iterable):
                 if origin.call is not None and self._wraps(origin.call):
@@ -168,6 +173,20 @@ class Loops:
         else:
             first = call.args[0] if call.args else call.keywords[0].value
             yield from self.unwrap(first, inner, depth + 1)
+
+    def _handed_on(self, call: ast.Call) -> ast.expr | None:
+        """`loader` of `cycle(loader)`, a generator that gives each batch as it is."""
+        function = self.resolver.calls.callee(call)
+        if function is None or not call.args:
+            return None
+        given = [
+            node
+            for whole in yielded_whole(self.resolver, function)
+            for definition in self.resolver.definitions(whole)
+            if definition.kind == "parameter"
+            for node in self.resolver.calls.given(call, function, definition.name)[0]
+        ]
+        return given[0] if len(given) == 1 else None
 
     @cached_property
     def _keeps_wrapped(self) -> bool:

@@ -444,11 +444,16 @@ class Script:
 
     @cached_property
     def steps_on_gpu(self) -> bool:
-        """The same, of a file or of those whose functions its steps run."""
+        """The same, of a file or of those that its steps run, or that run its loops."""
         if self.uses_gpu:
             return True
-        helpers = dict.fromkeys(f for x in self.step_loops for f in x.helpers)
-        return any(self.of(f).uses_gpu for f in helpers if not self.index.holds(f))
+        return any(its.uses_gpu for x in self.step_loops for its in self.around(x))
+
+    def around(self, loop: Loop) -> list[Script]:
+        """This file, those of the functions that a loop runs, and those that run it."""
+        calls = self.resolver.calls
+        callers = calls.callers(loop.function) if loop.function is not None else []
+        return list(dict.fromkeys([self, *map(self.of, (*loop.helpers, *callers))]))
 
     @cached_property
     def sends_modules(self) -> bool:

@@ -196,9 +196,12 @@ class Runners:
         return self._functions[function]
 
     def _find(self, function: Function) -> ast.stmt | None:
-        if function.name == "__init__":
-            return None  # objects are made once, or now and then
         owner = self.index.parent(function)
+        if function.name == "__init__" and (
+            not isinstance(owner, ast.ClassDef)
+            or self.script.modules.is_module_class(owner)
+        ):
+            return None  # networks are made once, or now and then
         method = isinstance(owner, ast.ClassDef)
         if isinstance(owner, ast.ClassDef) and function.name == "forward":
             method = self._may_be_a_module(owner)

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function
-from gpulint.script.batches import yielded_whole
+from gpulint.script.generators import yielded_whole
 
 if TYPE_CHECKING:
     from gpulint.script.loading.loaders import Loader

@@ -6,8 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from gpulint.index.walk import children, dotted
+from gpulint.index import Function
+from gpulint.index.walk import children, dotted, walk_scope
 from gpulint.script.frameworks.lightning import runs_before_fit
+from gpulint.script.loading.epochs import built_at
 from gpulint.script.loading.held import uses_of_holders, values_of_holders
 from gpulint.script.loading.loaders import Loader, in_loop
 from gpulint.script.samples.lasting_changes import changed_by, changes_its_object
@@ -27,6 +29,7 @@ _LOOKS = frozenset(
     "tuple set sorted iter next tqdm trange format sum min max info debug log".split()
 )
 _WRAPPERS = "torch.utils.data."  # `random_split`, `Subset`, `ConcatDataset`
+_FRESH = (ast.Dict, ast.List, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _CONTAINERS = (ast.Dict, ast.List, ast.Set, ast.ListComp, ast.DictComp, ast.Call)
 
 
@@ -102,6 +105,8 @@ def _indirect_changes(
         for node in everywhere(loader, kind):
             if script.index.function(node) in methods or not _again(script, node):
                 continue
+            if _builds(script, loader, node):
+                continue
             roots = [_root(t) for t in changed_by(node, script.evaluator)]
             if any(_is_one_of(script, root, shared) for root in roots):
                 yield node
@@ -109,6 +114,37 @@ def _indirect_changes(
                 given = [*node.args, *(k.value for k in node.keywords)]
                 if any(_is_part(script, g, loader, made) for g in given):
                     yield node
+
+
+def _builds(script: Script, loader: Loader, node: ast.AST) -> bool:
+    """Whether a function fills what it makes itself, which leads to no loader.
+
+    `files = []` and `files.append(name)`: done before the function gives it back.
+    """
+    function = script.index.function(node)
+    if function is None:
+        return False
+    if any(script.index.inside(site, function) for site in built_at(loader)):
+        return False
+    if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk_scope(function)):
+        return False  # it goes on while others take what it gives
+    roots = [_root(t) for t in changed_by(node, script.evaluator)]
+    return bool(roots) and all(
+        isinstance(root, ast.Name) and _is_made_in(script, root, function)
+        for root in roots
+    )
+
+
+def _is_made_in(script: Script, name: ast.Name, function: Function) -> bool:
+    """Whether a name is local, and each of its values is made where it gets it."""
+    reached = script.definitions(name)
+    return bool(reached) and all(
+        script.index.inside(definition.node, function)
+        and definition.kind == "assign"
+        and not definition.path
+        and isinstance(definition.value, _FRESH)
+        for definition in reached
+    )
 
 
 def _root(node: ast.expr) -> ast.expr:

@@ -27,7 +27,7 @@ def iterated_again(loader: Loader) -> bool:
     Not for each of several trainings alone: beside these the pass takes no time.
     """
     index = loader.evaluator.index
-    sites = _built_at(loader)
+    sites = built_at(loader)
     return any(
         not any(index.inside(site, around) for site in sites)
         and not _is_of_runs(loader.script.of(around), around)
@@ -79,7 +79,7 @@ def _is_in_step(script: Script, node: ast.AST) -> bool:
     return not any(inner.train for inner in script.loops if inner.parent is loop)
 
 
-def _built_at(loader: Loader) -> list[ast.AST]:
+def built_at(loader: Loader) -> list[ast.AST]:
     """The call that builds the loader, and the calls that lead to it."""
     resolver, index = loader.evaluator.resolver, loader.evaluator.index
     found: list[ast.AST] = [loader.call]

@@ -135,10 +135,9 @@ def _is_made_a_list(script: Script, value: ast.expr) -> bool:
 def moves_anything(script: Script, loop: Loop) -> bool:
     """Whether a file sends anything to the device: then the model is there.
 
-    This one, or another one of the functions that the steps run.
+    This one, another one of the functions that the steps run, or one that runs them.
     """
-    homes = dict.fromkeys([script, *map(script.of, loop.helpers)])
-    return any(its.sends_anything or sends_models(its) for its in homes)
+    return any(i.sends_anything or sends_models(i) for i in script.around(loop))
 
 
 def _of_training(script: Script, value: ast.expr, loop: Loop) -> bool:

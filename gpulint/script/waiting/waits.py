@@ -24,6 +24,7 @@ from gpulint.script.waiting.drained import (
 )
 from gpulint.script.waiting.located import on_device
 from gpulint.script.waiting.metric_checks import reads_values
+from gpulint.script.waiting.module_parts import is_asked, module_parts
 from gpulint.script.waiting.reading import READS, read_on, waiting_in
 from gpulint.script.waiting.stops import (
     checks_result,
@@ -112,7 +113,17 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
     calls = [p.node for p in parts if isinstance(p.node, ast.Call)]
     if acts(calls) or measures_time(script, calls):
         return []
-    reads = _reads(script, loop, parts)
+    found = _among(script, loop, parts)
+    for its, of_module in module_parts(script, loop, parts) if loop.train else ():
+        found = _among(its, loop, of_module, in_module=True) | found
+    return sorted(found.values(), key=lambda w: w.rank)
+
+
+def _among(
+    script: Script, loop: Loop, parts: list[Part], in_module: bool = False
+) -> dict[ast.AST, Wait]:
+    """The waits among parts that run one after another."""
+    reads = _reads(script, loop, parts, in_module)
     found: dict[ast.AST, Wait] = {}
     for number, node, value in reads.waiting:
         part = parts[number]
@@ -135,10 +146,10 @@ def find_waits(script: Script, loop: Loop) -> list[Wait]:
         )
         for call, at in forced_beside(script, parts, number):
             found[call] = wait._replace(node=call, value=call, at=at, sure=True)
-    return sorted(found.values(), key=lambda w: w.rank)
+    return found
 
 
-def _reads(script: Script, loop: Loop, parts: list[Part]) -> _Reads:
+def _reads(script: Script, loop: Loop, parts: list[Part], in_module: bool) -> _Reads:
     found = _Reads([], [], [], [], [])
     for number, part in enumerate(parts):
         collects = loop.eval and _is_collected(script, part, loop)
@@ -162,6 +173,7 @@ def _reads(script: Script, loop: Loop, parts: list[Part]) -> _Reads:
                 continue
             needed = _ends_loop(script, loop, part, node)
             needed = needed or _asks_to_train(script, node)
+            needed = needed or (in_module and is_asked(script, node))
             if needed or _is_agreed(script, node, value):
                 found.collected.append(part)  # needed, as what an evaluation collects
             else:

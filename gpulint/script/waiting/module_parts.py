@@ -1,0 +1,80 @@
+"""What the `forward` of models and losses evaluates, as a step of a loop runs it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from gpulint.index import Function
+from gpulint.script.every_step import EveryStep, Part
+from gpulint.script.training.evaluation import called_module
+
+if TYPE_CHECKING:
+    from gpulint.script.loops import Loop
+    from gpulint.script.model import Script
+
+MAX_DEPTH = 2  # modules that a module runs, and those that they do
+_READS = re.compile(r"\.(item|tolist|cpu)\(|\b(float|int|bool)\(")  # a cheap look
+
+
+def module_parts(
+    script: Script, loop: Loop, parts: Iterable[Part]
+) -> Iterator[tuple[Script, list[Part]]]:
+    """The parts of each `forward` that a step surely runs and that may read numbers.
+
+    With a script in which only that call runs it: its parameters are what it passes.
+    """
+    seen: set[Function] = set()
+    todo = [(script, list(parts), 0)]
+    for its, among, depth in todo:
+        for part in among:
+            forward = _forward(its, part.node)
+            if forward is None or forward in seen:
+                continue
+            seen.add(forward)
+            if not _may_read(its, forward):
+                continue
+            assert isinstance(part.node, ast.Call)
+            alone = its.called_only_by({forward: [part.node]})
+            inside = list(EveryStep(alone, loop).parts_of(forward, part))
+            yield alone, inside
+            if depth < MAX_DEPTH:
+                todo.append((alone, inside, depth + 1))
+
+
+def is_asked(script: Script, node: ast.AST) -> bool:
+    """Whether a module asks for a number to go on: in a test, or as a size."""
+    its = script.of(node).index
+    child = node
+    for above in its.ancestors(node):
+        if isinstance(above, (ast.If, ast.IfExp, ast.While)):
+            return child is above.test
+        if isinstance(above, (ast.Slice, ast.Compare, ast.BoolOp)):
+            return True
+        if isinstance(above, ast.stmt):
+            return isinstance(above, ast.For) and child is above.iter
+        child = above
+    return False
+
+
+def _forward(script: Script, node: ast.AST) -> Function | None:
+    """The `forward` that a call surely runs, of a class of the project."""
+    if not isinstance(node, ast.Call) or script.resolver.calls.callees(node):
+        return None
+    classes = script.resolver.classes
+    called = called_module(node)
+    owners = classes.of(called)
+    if len(owners) != 1 or classes.may_be_others(called):
+        return None
+    if not script.modules.is_module_class(owners[0]):
+        return None
+    methods = classes.methods(owners[0])
+    return methods.get("forward") if "__call__" not in methods else None
+
+
+def _may_read(script: Script, function: Function) -> bool:
+    """Whether the class of a method, or what it calls there, may read a number."""
+    its = script.of(function)
+    return _READS.search(its.text(its.index.owner(function) or function)) is not None
