@@ -29,7 +29,9 @@ class CommandLine:
         self.evaluator = evaluator
         self.resolver = evaluator.resolver
         self.index = evaluator.index
-        self._added: dict[tuple[FileIndex, bool], dict[str, list[ast.expr]]] = {}
+        self._added: dict[
+            tuple[FileIndex, bool, tuple[FileIndex, ...]], dict[str, list[ast.expr]]
+        ] = {}
         self._defined: dict[FileIndex, dict[str, list[ast.expr]]] = {}
         self.missing = MissingOptions(self)
 
@@ -51,7 +53,7 @@ class CommandLine:
 
         `self.args.workers`, where nothing says that `args` are what this file parses.
         """
-        options = self._options(self.index.home(node), False).get(node.attr, [])
+        options = self._options(self.index.home(node), False, ()).get(node.attr, [])
         its = [self.evaluator.values(option) for option in options]
         return joined(its, bool(its))
 
@@ -121,9 +123,14 @@ class CommandLine:
             last = last_name(node)
             first = origin.path == ((0,) if last == "parse_known_args" else ())
             parses = last in PARSES and first
+            if not parses:
+                return None
             parser = getattr(node.func, "value", None)
+            home = self.index.home(node)
+            made = self.resolver.origins(parser) if parser is not None else ()
+            makers = [self.index.home(origin.node) for origin in made]
             shared = isinstance(parser, ast.Attribute)
-            return self._options(self.index.home(node), shared) if parses else None
+            return self._options(home, shared, tuple(dict.fromkeys(makers)))
         absl = isinstance(node, ast.Attribute) and origin.expression is node
         if absl and self.index.qualified(node) in _FLAGS:
             return self._flags(self.index.home(node))
@@ -131,16 +138,19 @@ class CommandLine:
 
     # argparse
 
-    def _options(self, home: FileIndex, shared: bool) -> dict[str, list[ast.expr]]:
+    def _options(
+        self, home: FileIndex, shared: bool, makers: tuple[FileIndex, ...]
+    ) -> dict[str, list[ast.expr]]:
         """Expressions that give an option its default, by its attribute.
 
-        Those of the file that parses, of modules that help it with the parser, and,
-        where the parser is an attribute (`shared`), of files that import this one.
-        Any default may come from an unpacked dict, which stands under each name then.
+        Those of the file that parses, of modules that help it with the parser or make
+        it, and, where the parser is an attribute (`shared`), of files that import this
+        one. Any default may come from an unpacked dict, which stands under each name
+        then.
         """
-        key = (home, shared)
+        key = (home, shared, makers)
         if key not in self._added:
-            homes = [home, *self.helpers(home)]
+            homes = [home, *self.helpers(home), *makers]
             if shared and home.project is not None:
                 for call in ("add_argument(", "set_defaults("):
                     homes += home.project.importers(home, "", call) or []

@@ -421,26 +421,56 @@ class Loops:
 
 def iterated(resolver: Resolver, iterable: ast.expr) -> Iterator[Origin]:
     """What a loop iterates; of `loaders[phase]`, each value that the dict has."""
-    if isinstance(iterable, ast.Subscript):
-        for holder in resolver.origins(iterable.value):
-            for value in _values_of(holder.expression, iterable.slice):
+    yield from _members(resolver, iterable)
+    for origin in resolver.origins(iterable):
+        yield origin
+        if origin.expression is not None and origin.expression is not iterable:
+            yield from _members(resolver, origin.expression)
+
+
+def _members(resolver: Resolver, node: ast.expr) -> Iterator[Origin]:
+    """What a dict has under a key: `data["train"]`."""
+    if isinstance(node, ast.Subscript):
+        for holder in resolver.origins(node.value):
+            for value in _values_of(resolver, holder.expression, node.slice):
                 yield from resolver.origins(value)
-    yield from resolver.origins(iterable)
 
 
-def _values_of(node: ast.expr | None, key: ast.expr) -> list[ast.expr]:
-    """The values of a written dict for a key, all where the key is not written."""
+def _values_of(
+    resolver: Resolver, node: ast.expr | None, key: ast.expr
+) -> list[ast.expr]:
+    """The values of a dict for a key, all where the key is not written."""
     if isinstance(node, ast.DictComp):
         return [node.value]
-    if not isinstance(node, ast.Dict):
+    made = isinstance(node, ast.Call) and last_name(node) in ("dict", "OrderedDict")
+    if not made and not isinstance(node, ast.Dict):
         return []
+    assert node is not None
+    pairs = [*_stored(resolver.index.home(node), node)]
+    if isinstance(node, ast.Dict):
+        pairs += zip(node.keys, node.values, strict=True)
     if not isinstance(key, ast.Constant):
-        return node.values
+        return [value for _, value in pairs]
     return [
         value
-        for name, value in zip(node.keys, node.values, strict=True)
+        for name, value in pairs
         if not isinstance(name, ast.Constant) or name.value == key.value
     ]
+
+
+def _stored(
+    home: FileIndex, made: ast.expr
+) -> Iterator[tuple[ast.expr | None, ast.expr]]:
+    """What is put into a dict where it is made: `data = {}`, `data["train"] = …`."""
+    statement = home.parent(made)
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    names = {target.id for target in targets if isinstance(target, ast.Name)}
+    for member in home.all(ast.Subscript) if names else ():
+        if isinstance(member.ctx, ast.Store) and isinstance(member.value, ast.Name):
+            put = home.parent(member)
+            same = home.scope(member) is home.scope(made)
+            if same and member.value.id in names and isinstance(put, ast.Assign):
+                yield member.slice, put.value
 
 
 def _takes_batches(loop: Loop) -> bool:
