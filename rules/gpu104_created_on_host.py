@@ -35,7 +35,8 @@ memory for any device: `torch.full` takes its place where all its numbers are on
 for `zeros`, `ones`, `full`, `eye` and an `arange` of whole numbers, as is any with one
 argument. `linspace` and other float ones are computed in another precision on CUDA
 (numerics); `rand`, `randn`, `randint` draw from the device's generator instead of the
-host's (random): withheld in several processes of which each seeds CUDA's generator
+host's (random). Withheld where the host computes with them first (`torch.rand(n) - 0.5`
+rounds as it does), and in several processes of which each seeds CUDA's generator
 alone, with one number, and would draw there what all others do. A type that `zeros`,
 `ones` or `empty` is cast to goes into the factory as well. Withheld where the copy has
 comments.
@@ -239,9 +240,10 @@ def _draws_on_host(script: Script, call: ast.Call) -> bool:
     return bool(given)
 
 
-def _moved_call(call: ast.Call) -> ast.Call | None:
+def _moved_call(call: ast.Call) -> ast.expr | None:
     """`factory(…)` of `factory(…).to(…)` or `.cuda(…)`, by its form alone."""
     func = call.func
     if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
         return None
-    return func.value if isinstance(func.value, ast.Call) else None
+    made = (ast.Call, ast.BinOp, ast.UnaryOp)
+    return func.value if isinstance(func.value, made) else None

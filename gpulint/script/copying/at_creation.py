@@ -100,6 +100,8 @@ def hindrance(script: Script, move: Move, made: Creation) -> str | None:
     keywords = {k.arg: k.value for k in call.keywords}
     if made.numpy:
         return "NumPy makes the values, and has no device"
+    if made.computed:
+        return "the host computes with it before it is copied"
     if made.name in JOINS:
         return "a part of it is data of the script"
     if made.random and _draws_alike(script):

@@ -34,19 +34,27 @@ _EXACT_METHODS = frozenset(
     "clone repeat float double half bfloat16 long int short bool to type fill_ zero_ "
     "unsqueeze_ squeeze_ view_as reshape_as".split()
 )
+# What else is computed of numbers alone. Where, shows in rounding or strides.
+_COMPUTES = frozenset(
+    "add sub mul div neg abs exp log log1p sqrt rsqrt pow sin cos tanh sigmoid clamp "
+    "triu tril expand expand_as add_ sub_ mul_ div_ neg_ abs_ exp_ log_ sqrt_ pow_ "
+    "clamp_ cumsum diag diag_embed logical_not eq ne lt le gt ge".split()
+)
 _RANDOM_METHODS = frozenset("uniform_ normal_ random_ bernoulli_ exponential_".split())
 
 
 class Creation(NamedTuple):
     """A tensor made by `call`, then changed by `methods`, innermost first.
 
-    `name` is the factory's last name; `numpy` whether NumPy makes the values.
+    `name` is the factory's last name; `numpy` whether NumPy makes the values;
+    `computed` whether the host computes with them, and plain numbers, before the copy.
     """
 
     call: ast.Call
     name: str
     methods: tuple[ast.Call, ...] = ()
     numpy: bool = False
+    computed: bool = False
 
     @property
     def random(self) -> bool:
@@ -58,7 +66,18 @@ class Creation(NamedTuple):
 def creation(script: Script, node: ast.expr) -> Creation | None:
     """The creation that an expression is, on the host; None for anything else."""
     methods: list[ast.Call] = []
-    while isinstance(node, ast.Call):
+    computed = False
+
+    def made(call: ast.Call, name: str, numpy: bool = False) -> Creation:
+        return Creation(call, name, tuple(reversed(methods)), numpy, computed)
+
+    while True:
+        inner = _computed_with(script, node)
+        if inner is not None:
+            node, computed = inner, True
+            continue
+        if not isinstance(node, ast.Call):
+            return None
         name = script.index.qualified(node.func) or ""
         head, _, last = name.rpartition(".")
         if name == "torch.autograd.Variable" and node.args:
@@ -70,19 +89,43 @@ def creation(script: Script, node: ast.expr) -> Creation | None:
             continue
         converts = head == "torch" and last in _CONVERT and bool(node.args)
         if converts and is_numpy_factory(script, node.args[0]):
-            return Creation(node, last, tuple(reversed(methods)), True)
+            return made(node, last, numpy=True)
         if head == "torch" and last in JOINS:
-            made = Creation(node, last, tuple(reversed(methods)))
-            return made if _joins_creation(script, node) else None
+            return made(node, last) if _joins_creation(script, node) else None
         if head == "torch" and last in _TORCH:
-            made = Creation(node, last, tuple(reversed(methods)))
-            return made if _from_nothing(script, made) else None
+            found = made(node, last)
+            return found if _from_nothing(script, found) else None
         known = _EXACT_METHODS | _RANDOM_METHODS | {"requires_grad_"}
         if not isinstance(node.func, ast.Attribute) or node.func.attr not in known:
             return None
         methods.append(node)
         node = node.func.value
+
+
+def _computed_with(script: Script, node: ast.expr) -> ast.expr | None:
+    """What an operation with plain numbers alone computes with: `2 * x`, `x.exp()`."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return node.operand
+    if isinstance(node, ast.BinOp):
+        sides = (node.left, node.right), (node.right, node.left)
+        return next((x for x, other in sides if _is_plain(script, other)), None)
+    if not isinstance(node, ast.Call):
+        return None
+    others = [k.value for k in node.keywords]
+    name = script.index.qualified(node.func) or ""
+    if name.rpartition(".")[0] == "torch" and node.args:
+        of_torch = name.rpartition(".")[2] in _COMPUTES
+        plain = all(_is_plain(script, x) for x in [*node.args[1:], *others])
+        return node.args[0] if of_torch and plain else None
+    if isinstance(node.func, ast.Attribute) and _method(node) in _COMPUTES:
+        plain = all(_is_plain(script, x) for x in [*node.args, *others])
+        return node.func.value if plain else None
     return None
+
+
+def _is_plain(script: Script, node: ast.expr) -> bool:
+    """Whether it is no tensor: a number, a size."""
+    return isinstance(node, ast.Constant) or script.where(node) is Where.PLAIN
 
 
 def made_of_list(script: Script, node: ast.expr) -> ast.Call | None:

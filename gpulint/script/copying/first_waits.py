@@ -73,7 +73,8 @@ def copies_from_host(script: Script, call: ast.Call) -> bool:
     if move is None or move.target is Target.CPU or move.non_blocking is not None:
         return False
     its = script.of(call)
-    if its.where(move.receiver) != Where.HOST or creation(its, move.receiver):
+    made = creation(its, move.receiver)
+    if its.where(move.receiver) != Where.HOST or (made and not made.computed):
         return False
     source = move.receiver
     func = source.func if isinstance(source, ast.Call) and source.args else None

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 _NUMBERS = frozenset("avg average mean val value sum total global_avg".split())
 _UPDATES = frozenset("update add push".split())
-_READS = frozenset("item float int cpu numpy tolist".split())
+_WAITS = frozenset("item float int cpu numpy tolist cuda to".split())
 
 
 def is_of_meter(script: Script, value: ast.expr, loop: Loop) -> bool:
     """Whether it is a meter's number, made of what each step gives it on the device.
 
-    By methods of the project that read nothing themselves.
+    By methods of the project that neither read nor copy anything themselves.
     """
     if not isinstance(value, ast.Attribute) or value.attr not in _NUMBERS:
         return False
@@ -39,8 +39,8 @@ def is_of_meter(script: Script, value: ast.expr, loop: Loop) -> bool:
 
 
 def _keeps(script: Script, update: ast.Call) -> bool:
-    """Whether the functions that a call may run are known, and read no number."""
+    """Whether the functions that a call may run are known, and wait for nothing."""
     methods = script.resolver.calls.callees(update)
     called = (n.func for n in walk(*methods) if isinstance(n, ast.Call))
     names = {(dotted(func) or getattr(func, "attr", "")) for func in called}
-    return bool(methods) and _READS.isdisjoint(n.rpartition(".")[2] for n in names)
+    return bool(methods) and _WAITS.isdisjoint(n.rpartition(".")[2] for n in names)

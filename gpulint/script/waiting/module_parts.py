@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.index import Function
+from gpulint.index import FileIndex, Function
+from gpulint.index.walk import walk, walk_scope
 from gpulint.script.every_step import EveryStep, Part
 from gpulint.script.training.evaluation import called_module
 
@@ -45,7 +46,10 @@ def module_parts(
 
 
 def is_asked(script: Script, node: ast.AST) -> bool:
-    """Whether a module asks for a number to go on: in a test, or as a size."""
+    """Whether a module asks for a number to go on: in a test, or as a size.
+
+    Also by the name that it gets: `change = norm.item()`, `if change < limit: break`.
+    """
     its = script.of(node).index
     child = node
     for above in its.ancestors(node):
@@ -53,10 +57,26 @@ def is_asked(script: Script, node: ast.AST) -> bool:
             return child is above.test
         if isinstance(above, (ast.Slice, ast.Compare, ast.BoolOp)):
             return True
+        if isinstance(above, ast.Assign):
+            return _is_tested(its, above)
         if isinstance(above, ast.stmt):
             return isinstance(above, ast.For) and child is above.iter
         child = above
     return False
+
+
+def _is_tested(its: FileIndex, statement: ast.Assign) -> bool:
+    names = {t.id for t in statement.targets if isinstance(t, ast.Name)}
+    tests = (
+        branch.test
+        for branch in walk_scope(its.scope(statement))
+        if isinstance(branch, (ast.If, ast.While))
+    )
+    return any(
+        isinstance(name, ast.Name) and name.id in names
+        for test in tests
+        for name in walk(test)
+    )
 
 
 def _forward(script: Script, node: ast.AST) -> Function | None:
