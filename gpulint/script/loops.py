@@ -39,8 +39,7 @@ _EVAL_NAME = re.compile(
     r"eval|valid|test|infer|predict|(^|_)val(_|$)|score|accuracy|metric|(^|_)dev(_|$)",
     re.IGNORECASE,
 )
-
-
+_TRAIN_NAME = re.compile(r"(^|_)(train|fit)(_|$)", re.IGNORECASE)  # `train_validation`
 _BATCH_FUNCTION = re.compile(
     r"^_?((get|next|sample|load|fetch|make|draw|read)_?)?(mini_?)?batch(es)?$",
     re.IGNORECASE,
@@ -341,7 +340,8 @@ class Loops:
         if loop.no_grad:
             return True
         function = loop.function
-        names = [function.name] if function is not None else []
+        its = function is not None and not _TRAIN_NAME.search(function.name)
+        names = [function.name] if function is not None and its else []
         names += [dotted(i) or "" for i, _ in loop.items]
         if any(_EVAL_NAME.search(n) for n in names):
             return True
