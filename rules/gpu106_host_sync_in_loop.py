@@ -132,8 +132,13 @@ class HostSyncInLoop(Rule):
     effect = Effect.EXACT
     hardware = Hardware.GPU
     needs = StepLoops(
-        *(f"{runs} torch" for runs in ("backward(", "no_grad", "inference_mode")),
-        *(f"{runs} torch" for runs in (".eval(", "oader")),
+        *(
+            f"{moves} {runs} torch"
+            for runs in ("backward(", "no_grad", "inference_mode", ".eval(", "loader")
+            for moves in ("<move>", "cuda", "ccelerator")
+        ),
+        "backward( torch",  # what is moved in another file
+        "oader torch",
     )
 
     def check(self, script: Script) -> Iterator[Finding]:

@@ -16,6 +16,10 @@ from gpulint.script.loops import Loop
 if TYPE_CHECKING:
     from gpulint.script.loading.loaders import Loader
 
+# Methods that frameworks call, not loops of the project.
+_BY_OTHERS = frozenset(
+    "__init__ __call__ __getitem__ __iter__ __next__ __len__ forward".split()
+)
 _ON_DEVICE = re.compile(r"cuda|gpu|device|prefetch", re.IGNORECASE)
 _ITERATORS = ("iter", "itertools.cycle")
 _WRAPS_TENSOR = frozenset(
@@ -180,7 +184,10 @@ class Batches:
             return None
         calls = self.resolver.calls
         near = calls.arguments_near(function, definition.name, self.index)
-        return self._first(near) or self._from_elsewhere(function, definition.name)
+        found = self._first(near)
+        if found is None and function.name not in _BY_OTHERS:
+            found = self._from_elsewhere(function, definition.name)
+        return found
 
     def _from_elsewhere(self, function: Function, name: str) -> Loop | None:
         """The loop of another file that calls a function with a part of its batch."""

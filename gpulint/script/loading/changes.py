@@ -105,18 +105,19 @@ def _indirect_changes(
         for node in everywhere(loader, kind):
             if script.index.function(node) in methods or not _again(script, node):
                 continue
-            if _builds(script, loader, node):
-                continue
             roots = [_root(t) for t in changed_by(node, script.evaluator)]
             if any(_is_one_of(script, root, shared) for root in roots):
-                yield node
+                if not _builds(script, loader, node, roots):
+                    yield node
             elif isinstance(node, ast.Call) and _may_change(script, node):
                 given = [*node.args, *(k.value for k in node.keywords)]
                 if any(_is_part(script, g, loader, made) for g in given):
                     yield node
 
 
-def _builds(script: Script, loader: Loader, node: ast.AST) -> bool:
+def _builds(
+    script: Script, loader: Loader, node: ast.AST, roots: list[ast.expr]
+) -> bool:
     """Whether a function fills what it makes itself, which leads to no loader.
 
     `files = []` and `files.append(name)`: done before the function gives it back.
@@ -128,8 +129,7 @@ def _builds(script: Script, loader: Loader, node: ast.AST) -> bool:
         return False
     if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk_scope(function)):
         return False  # it goes on while others take what it gives
-    roots = [_root(t) for t in changed_by(node, script.evaluator)]
-    return bool(roots) and all(
+    return all(
         isinstance(root, ast.Name) and _is_made_in(script, root, function)
         for root in roots
     )
