@@ -33,12 +33,14 @@ for x, y in train_loader:
 device: on MPS such copies have read memory that was released already. It needs a
 loader that pins its batches (GPU202) and changes nothing without one.
 
-Withheld where the host tensor is changed after the copy, where the source may be
-something other than a tensor (what is used by keys, a whole batch of a loader that is
-not seen, unless it is used as a tensor, or what a collate function has from a
-tokenizer: before transformers 4.48 its `to` takes no `non_blocking`), and where its
-memory is never pinned: a clone of the batch, or batches of a graph library's loader
-without `pin_memory`.
+A copy in a function that the loop of another file calls is rewritten where it stands.
+
+Withheld where the host tensor is changed after the copy, in the loop, in the function
+that copies it or in those that hand it on, where the source may be something other than
+a tensor (what is used by keys, a whole batch of a loader that is not seen, unless it is
+used as a tensor, or what a collate function has from a tokenizer: before transformers
+4.48 its `to` takes no `non_blocking`), and where its memory is never pinned: a clone of
+the batch, or batches of a graph library's loader without `pin_memory`.
 
 ## When not
 Copies to the host, models and other things moved once, batches that a framework moves,

@@ -59,7 +59,11 @@ nor `fully_shard`, `fsdp` or `DTensor`: others may be a number, or a `DTensor`.
 
 Where Accelerate moves models and batches, the sum starts on `accelerator.device`.
 
-All waits of the loop go, or none: with one left the host waits as before. None goes
+Waits are looked for in all that a step runs: functions and methods of other files,
+hooks that a class leaves to one heir (`raise NotImplementedError`), meters that keep
+tensors (`losses.avg.item()`), and in training the `forward` of models and losses of
+known classes, but for what these ask for to go on (`if mask.sum().item() == 0:`). All
+waits of the loop go, or none: with one left the host waits as before. None goes
 from a step that takes its own time around them, which would no longer be that of the
 device's work. A list of losses stays a list (from Python 3.12 on, `sum()` adds floats
 more exactly than `+=`).

@@ -53,9 +53,11 @@ trainer.train()
 ## Fix
 `runtime.hf_args(loading=True)` chooses the workers for the machine when the script
 runs, lets them live on between epochs and prepare some batches ahead; without workers
-it gives 0 and none of the options that need them. An option that the installed release
-of transformers lacks is left out. Workers draw their own random numbers, and those that
-live on leave the order of later epochs to other draws.
+it gives 0 and none of the options that need them. It starts none where processes are
+not forked (Windows, macOS, Python 3.14): the collator, which may hold the model, would
+be sent to each. An option that the installed release of transformers lacks is left out.
+Workers draw their own random numbers, and those that live on leave the order of later
+epochs to other draws.
 
 Withheld where workers would change what is trained on, or could not start: a dataset
 that changes itself or keeps a random generator, a callback or class of Trainer that
