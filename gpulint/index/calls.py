@@ -34,7 +34,6 @@ _COMMON_METHODS = frozenset(
     "eval items keys values copy write read start stop backward zero_grad".split()
 )
 MAX_HEIRS = 8  # that write a method which their class leaves to them
-MAX_EMPTY = 2  # statements of a method that is to be written by an heir
 
 
 class Calls:
@@ -368,10 +367,15 @@ def _functions(nodes: list[ast.AST] | list[Function | None]) -> list[Function]:
 
 def is_abstract(function: Function) -> bool:
     """Whether a method is for others to write: `raise NotImplementedError`, `...`."""
-    last = function.body[-1]
-    nothing = isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant)
-    empty = nothing or isinstance(last, (ast.Pass, ast.Raise))
-    return empty and len(function.body) <= MAX_EMPTY
+    body = [statement for statement in function.body if not _is_text(statement)]
+    if not body or isinstance(body[0], ast.Raise):
+        return True  # whatever stands behind it: `return None`
+    return len(body) == 1 and isinstance(body[0], ast.Pass)
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    """A docstring, or `...`."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _sets_mode(home: FileIndex, func: ast.Attribute, call: ast.Call) -> bool:

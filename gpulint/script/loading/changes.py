@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from gpulint.index import Function
-from gpulint.index.walk import children, dotted, walk_scope
+from gpulint.index.walk import FUNCTIONS, LOOPS, children, dotted, walk_scope
 from gpulint.script.frameworks.lightning import runs_before_fit
 from gpulint.script.loading.epochs import built_at
 from gpulint.script.loading.held import uses_of_holders, values_of_holders
@@ -29,6 +29,8 @@ _LOOKS = frozenset(
     "tuple set sorted iter next tqdm trange format sum min max info debug log".split()
 )
 _WRAPPERS = "torch.utils.data."  # `random_split`, `Subset`, `ConcatDataset`
+MAX_CALLS = 40  # that lead to a place
+MAX_SITES = 200  # from which a loader is built
 _FRESH = (ast.Dict, ast.List, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _CONTAINERS = (ast.Dict, ast.List, ast.Set, ast.ListComp, ast.DictComp, ast.Call)
 
@@ -57,12 +59,14 @@ def _changes(script: Script, loader: Loader) -> Iterator[ast.AST]:
         func = call.func
         if not isinstance(func, ast.Attribute) or func.attr in _READS:
             continue
-        part = _is_part(script, func.value, loader, made) and _again(script, call)
+        part = _is_part(script, func.value, loader, made) and _again(
+            script, call, loader
+        )
         if part and not _only_reads(script, loader, made, func.attr):
             yield call
     yield from _indirect_changes(script, loader, made)
     for node, as_it_runs in uses_of_holders(script, loader):
-        if not as_it_runs or _again(script, node):
+        if not as_it_runs or _again(script, node, loader):
             yield node
 
 
@@ -103,7 +107,9 @@ def _indirect_changes(
     kinds = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.Call)
     for kind in kinds:
         for node in everywhere(loader, kind):
-            if script.index.function(node) in methods or not _again(script, node):
+            if script.index.function(node) in methods or not _again(
+                script, node, loader
+            ):
                 continue
             roots = [_root(t) for t in changed_by(node, script.evaluator)]
             if any(_is_one_of(script, root, shared) for root in roots):
@@ -195,7 +201,7 @@ def _may_change(script: Script, call: ast.Call) -> bool:
     return script.resolver.calls.callee(call) is None
 
 
-def _again(script: Script, call: ast.AST) -> bool:
+def _again(script: Script, call: ast.AST, loader: Loader) -> bool:
     """Whether a call may run after the first epoch: in a loop, or out of sight."""
     function = script.index.function(call)
     known = function is None or function.name == "main"
@@ -203,7 +209,28 @@ def _again(script: Script, call: ast.AST) -> bool:
         known = known or runs_before_fit(script, function)
         known = known or bool(script.resolver.calls.callers(function))
         known = known or (function.name == "__init__" and _sets_up(script, call))
-    return not known or in_loop(script.resolver, call)
+    if known and not in_loop(script.resolver, call):
+        return False
+    return not known or _outlasts(script, call, loader)
+
+
+def _outlasts(script: Script, node: ast.AST, loader: Loader) -> bool:
+    """Whether a loop repeats a place, and does not build the loader anew each time."""
+    sites = built_at(loader, MAX_SITES)
+    todo, seen = [node], {node}
+    for place in todo:
+        for above in script.index.ancestors(place):
+            if isinstance(above, LOOPS):
+                if not any(script.index.inside(site, above) for site in sites):
+                    return True
+            elif isinstance(above, FUNCTIONS):
+                if isinstance(above, ast.Lambda) or len(seen) > MAX_CALLS:
+                    return True
+                callers = script.resolver.calls.callers(above)
+                todo += [call for call in callers if call not in seen]
+                seen.update(callers)
+                break
+    return False
 
 
 def _sets_up(script: Script, node: ast.AST) -> bool:

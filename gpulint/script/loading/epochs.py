@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_DEPTH = 4
+MAX_SITES = 40
 _GOES_ON = re.compile(r"epoch|round|iter|step|cycle|stage|^[a-z_]$", re.IGNORECASE)
 
 
@@ -79,13 +80,13 @@ def _is_in_step(script: Script, node: ast.AST) -> bool:
     return not any(inner.train for inner in script.loops if inner.parent is loop)
 
 
-def built_at(loader: Loader) -> list[ast.AST]:
+def built_at(loader: Loader, most: int = MAX_SITES) -> list[ast.AST]:
     """The call that builds the loader, and the calls that lead to it."""
     resolver, index = loader.evaluator.resolver, loader.evaluator.index
     found: list[ast.AST] = [loader.call]
     for site in found:
         function = index.function(site)
-        if function is not None and len(found) < 40:
+        if function is not None and len(found) < most:
             found += [c for c in resolver.calls.callers(function) if c not in found]
     return found
 
