@@ -33,7 +33,9 @@ for x, y in train_loader:
 device: on MPS such copies have read memory that was released already. It needs a
 loader that pins its batches (GPU202) and changes nothing without one.
 
-A copy in a function that the loop of another file calls is rewritten where it stands.
+A copy in a function that the loop of another file calls is rewritten where it stands,
+if nobody else may call it out of sight (`partial(step, model)`, an object that is not
+known) and the loop does nothing else with the batch.
 
 Withheld where the host tensor is changed after the copy, in the loop, in the function
 that copies it or in those that hand it on, where the source may be something other than

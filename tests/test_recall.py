@@ -28,8 +28,10 @@ def test_each_place_names_a_rule_and_a_commit() -> None:
     for label in LABELS:
         assert label["code"] in codes
         assert re.fullmatch(r"[0-9a-f]{40}", label["commit"])
-        assert label["row"] > 0 and label["sure"] >= 0.6
-        assert not label["path"].startswith("/") and label["why"]
+        assert label["row"] > 0
+        assert label["sure"] >= 0.6
+        assert not label["path"].startswith("/")
+        assert label["why"]
 
 
 @pytest.mark.parametrize(

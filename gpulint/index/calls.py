@@ -106,9 +106,13 @@ class Calls:
         return [*self._of_heirs(owner, name)] or [its]
 
     def _of_bases(self, call: ast.Call, name: str) -> list[Function]:
-        """The method that `super().name(…)` runs, of the next base that writes one."""
+        """The method that `super().name(…)` runs, of the next base that writes one.
+
+        Not of a class with several bases, or one that may stand beside others.
+        """
         owner = self.index.home(call).owner(call)
-        bases = self.resolver.classes.bases(owner)[1:] if owner is not None else ()
+        line = self.resolver.classes.bases(owner) if owner is not None else []
+        bases = line[1:] if all(len(c.bases) < 2 for c in line) else ()
         own = (own_methods(base).get(name) for base in bases)
         return [found for found in own if found is not None][:1]
 

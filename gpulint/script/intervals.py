@@ -43,19 +43,53 @@ def holds_mostly(script: Script, test: ast.expr, depth: int = 0) -> bool:
     No countdown (`if skipped > 0: skipped -= 1`), and no way to run less at all
     (`if args.debug:`).
     """
+    if depth > MAX_NAMES:
+        return False
     if isinstance(test, ast.BoolOp):
         return any(holds_mostly(script, part, depth) for part in test.values)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        if is_remainder(test.operand):
+        if _counts(script, test.operand):
             return False
         seldom = is_interval(script, test.operand)
         return seldom and not holds_mostly(script, test.operand, depth)
-    if isinstance(test, ast.Compare) and is_remainder(test.left):
-        return isinstance(test.ops[0], (ast.NotEq, ast.Gt, ast.GtE))
-    if isinstance(test, ast.Name) and depth < MAX_NAMES:
+    if isinstance(test, ast.Compare):
+        sides = (test.left, *test.comparators)
+        equal = isinstance(test.ops[0], (ast.Eq, ast.Is))
+        if any(_counts(script, side) for side in sides):
+            return not equal
+        if isinstance(test.left, ast.Compare):  # `(step % n == 0) is False`
+            return any(getattr(s, "value", None) is False for s in sides) is not (
+                holds_mostly(script, test.left, depth + 1)
+            )
+        named = any(map(_names_interval, sides))
+        return named and isinstance(test.ops[0], (ast.Lt, ast.LtE))
+    if isinstance(test, ast.NamedExpr):
+        return holds_mostly(script, test.value, depth + 1)
+    if isinstance(test, ast.Call):
+        inner = test.args if dotted(test.func) == "bool" else []
+        asked = script.resolver.calls.callees(test)
+        returned = [v for f in asked for v in script.resolver.flow(f).returns if v]
+        return any(holds_mostly(script, v, depth + 1) for v in (*inner, *returned))
+    if isinstance(test, ast.Name):
         made = [d.value for d in script.definitions(test) if d.kind == "assign"]
         return any(v and holds_mostly(script, v, depth + 1) for v in made)
     return is_remainder(test)
+
+
+def _counts(script: Script, node: ast.expr) -> bool:
+    """`step % n`, also under a name of its own."""
+    if isinstance(node, ast.NamedExpr):
+        node = node.value
+    if isinstance(node, ast.Name):
+        made = [d.value for d in script.definitions(node) if d.kind == "assign"]
+        return bool(made) and all(v is not None and is_remainder(v) for v in made)
+    return is_remainder(node)
+
+
+def _names_interval(node: ast.expr) -> bool:
+    """`next_log`, and no `args.debug`."""
+    name = (dotted(node) or "").rpartition(".")[2]
+    return _INTERVAL.search(name) is not None
 
 
 def is_remainder(node: ast.AST) -> bool:

@@ -444,16 +444,23 @@ class Script:
 
     @cached_property
     def steps_on_gpu(self) -> bool:
-        """The same, of a file or of those that its steps run, or that run its loops."""
-        if self.uses_gpu:
-            return True
-        return any(its.uses_gpu for x in self.step_loops for its in self.around(x))
+        """The same, of a file or of what its steps run, or of files that run them."""
+        return self.uses_gpu or any(map(self.sends_around, self.step_loops))
 
-    def around(self, loop: Loop) -> list[Script]:
-        """This file, those of the functions that a loop runs, and those that run it."""
+    def sends_around(self, loop: Loop) -> bool:
+        """Whether what a loop runs moves anything to a GPU, or who runs the loop."""
         calls = self.resolver.calls
-        callers = calls.callers(loop.function) if loop.function is not None else []
-        return list(dict.fromkeys([self, *map(self.of, (*loop.helpers, *callers))]))
+        callers = calls.callers(loop.function) if loop.function is not None else ()
+        if any(its.sends_anything for its in dict.fromkeys(map(self.of, callers))):
+            return True
+        return any(self.of(f).sends_in(f) for f in loop.helpers)
+
+    def sends_in(self, function: Function) -> bool:
+        """Whether a function moves anything to a GPU."""
+        calls = [c for c in self.move_calls if self.index.inside(c, function)]
+        moved = {m.target for m in map(self.devices.move, calls) if m is not None}
+        spread = filter(None, map(self.devices.spread_target, calls))
+        return not moved.union(spread) <= {Target.CPU, Target.OTHER}
 
     @cached_property
     def sends_modules(self) -> bool:

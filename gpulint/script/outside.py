@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Resolver
@@ -36,6 +37,7 @@ def files_around(script: Script, loader: Loader) -> tuple[FileIndex, ...]:
             found[user] = None
         if loader.maker is not None:
             found.update(dict.fromkeys(users(script.resolver, loader.maker)))
+        found.update(dict.fromkeys(_of_heirs(script, loader)))
         given = list(found)
         for _ in range(MAX_HANDED):
             given = [to for user in given for to in script.receivers(user)]
@@ -45,6 +47,15 @@ def files_around(script: Script, loader: Loader) -> tuple[FileIndex, ...]:
     if owner is not None:
         found[script.index.home(owner)] = None
     return tuple(found)[:MAX_FILES]
+
+
+def _of_heirs(script: Script, loader: Loader) -> list[FileIndex]:
+    """Files of the classes that derive from the one whose method builds a loader."""
+    owner = script.index.owner(loader.call)
+    if owner is None:
+        return []
+    heirs = script.resolver.outside.descendants(owner)
+    return [script.index.home(heir) for heir in islice(heirs, MAX_FILES)]
 
 
 def _users(resolver: Resolver, index: FileIndex, loader: Loader) -> Iterator[FileIndex]:

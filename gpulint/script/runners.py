@@ -29,7 +29,7 @@ _STEP_METHODS = frozenset(
     "compute_loss".split()
 )
 # Classes whose objects are called once in each step.
-_LOSS = re.compile(r"Loss(?!y|less)|Criterion|Objective")
+_LOSS = re.compile(r"(Loss|Criterion|Objective)(?!y|less|\w*(ory|er|eter|ry)$)")
 _PLAIN_BASES = frozenset("object ABC abc.ABC".split())
 _PER_SAMPLE = frozenset("__getitem__ __getitems__ collate_fn collate".split())
 _TESTS = (ast.If, ast.IfExp)

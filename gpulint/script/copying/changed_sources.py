@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.index import Function
-from gpulint.index.walk import walk
+from gpulint.index import FileIndex, Function
+from gpulint.index.walk import FUNCTIONS, walk
 from gpulint.script.loops import Loop
 from gpulint.script.reads import SHARES, changes_argument
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_CALLERS = 3  # functions between the one that copies and the loop
+MAX_FILES = 20  # that call a method of a name
+_ASKED = frozenset("shape size dim device dtype ndim numel get keys".split())
 
 
 def changed_later(script: Script, transfer: Transfer) -> ast.AST | None:
@@ -25,6 +27,145 @@ def changed_later(script: Script, transfer: Transfer) -> ast.AST | None:
     """
     roots = _roots(script, transfer.source)
     return _first_change(script, transfer.call, roots, transfer.loop, 0)
+
+
+def may_be_changed_unseen(script: Script, transfer: Transfer) -> bool:
+    """Whether the source of a copy may be changed by what is not looked into.
+
+    By a generator that goes on with what it gave. Or, where the copy stands in another
+    file than its loop: its function, or one on the way from the loop, may be called by
+    others, out of sight, or the loop does more with the batch than to hand it on.
+    """
+    if _goes_on(script.of(transfer.loop.node), transfer.loop):
+        return True
+    if script.index.holds(transfer.loop.node):
+        return False
+    roots = _roots(script, transfer.source)
+    return _is_unclear(script, transfer.call, roots, transfer.loop, 0)
+
+
+def _goes_on(script: Script, loop: Loop) -> bool:
+    """Whether a loop goes over a generator that does something behind its `yield`."""
+    over = getattr(loop.node, "iter", None)
+    calls = [n for n in walk(*filter(None, [over])) if isinstance(n, ast.Call)]
+    functions = [f for call in calls for f in script.resolver.calls.callees(call)]
+    for function in functions:
+        home = script.index.home(function)
+        for node in walk(function):
+            if isinstance(node, ast.Yield):
+                statement = home.statement(node)
+                block = getattr(home.parent(statement), "body", [])
+                if statement in block[:-1]:
+                    return True
+    return False
+
+
+def _is_unclear(
+    script: Script, place: ast.Call, roots: list[ast.Name], loop: Loop, depth: int
+) -> bool:
+    if script.index.inside(place, loop.node):
+        return any(_is_used_beside(script, root, place, loop) for root in roots)
+    function = script.index.function(place)
+    if function is None or depth >= MAX_CALLERS:
+        return True
+    if _is_value(script, function) or _may_be_called(script, function):
+        return True
+    names = [n for root in roots for n in (root, *_made_of(script, root))]
+    if any(_is_kept(script, name, place) for name in names):
+        return True
+    return any(
+        _is_unclear(
+            its, call, list(_given(script, call, function, roots)), loop, depth + 1
+        )
+        for call in script.resolver.calls.callers(function)
+        for its in [script.of(call)]
+    )
+
+
+def _is_value(script: Script, function: Function) -> bool:
+    """Whether a function is named otherwise than to call it: `partial(step, model)`."""
+    home = script.index.home(function)
+    if isinstance(home.parent(function), ast.ClassDef):
+        return False
+    users: list[FileIndex] | None = []
+    if home.project is not None:
+        users = home.project.importers(home, function.name, function.name)
+    if users is None:
+        return True  # of too many files
+    for its in (home, *users):
+        named = {function.name, *its.local_names.get(function.name, ())}
+        for name in named:
+            for node in its.reads.get(name, ()):
+                above = its.parent(node)
+                if not (isinstance(above, ast.Call) and above.func is node):
+                    return True
+    return False
+
+
+def _may_be_called(script: Script, function: Function) -> bool:
+    """Whether an object that is not known may be asked for a method, by its name."""
+    home = script.index.home(function)
+    if home.project is None or not isinstance(home.parent(function), ast.ClassDef):
+        return False
+    name = function.name
+    if any(map(home.project.mentions, (f'"{name}"', f"'{name}'"))):
+        return True  # `getattr(trainer, "step")`
+    files = home.project.mentioning(f".{name}(")
+    others = map(home.project.index, files[:MAX_FILES])
+    return len(files) > MAX_FILES or any(
+        not script.resolver.calls.callees(call)
+        for its in others
+        if its is not None
+        for call in its.calls_by_name.get(name, ())
+    )
+
+
+def _is_used_beside(
+    script: Script, root: ast.Name, place: ast.Call, loop: Loop
+) -> bool:
+    """Whether a loop uses a batch otherwise than in a call, and to ask what it is."""
+    mine = set(script.definitions(root))
+    return any(
+        isinstance(use, ast.Name)
+        and use.id == root.id
+        and isinstance(use.ctx, ast.Load)
+        and not script.index.inside(use, place)
+        and not mine.isdisjoint(script.definitions(use))
+        and not _asks(script, use)
+        for use in walk(loop.node)
+    ) or any(
+        isinstance(above, FUNCTIONS) and script.index.inside(above, loop.node)
+        for above in script.index.ancestors(place)
+    )
+
+
+def _is_kept(script: Script, name: ast.Name, place: ast.Call) -> bool:
+    """Whether a function hands what it was given to others as well, or keeps it."""
+    function = script.index.function(place)
+    mine = set(script.definitions(name))
+    parameter = any(definition.kind == "parameter" for definition in mine)
+    return parameter and any(
+        isinstance(use, ast.Name)
+        and use.id == name.id
+        and isinstance(script.index.parent(use), (ast.Call, ast.keyword))
+        and not script.index.inside(use, place)
+        and not mine.isdisjoint(script.definitions(use))
+        and not _asks(script, use)
+        for use in (walk(function) if function is not None else ())
+    )
+
+
+def _asks(script: Script, use: ast.Name) -> bool:
+    """`len(batch)`, `batch.shape`, `batch["size"]`, `"label" in batch`."""
+    above = script.index.parent(use)
+    if isinstance(above, ast.Attribute):
+        return above.attr in _ASKED
+    if isinstance(above, ast.Call):
+        return isinstance(above.func, ast.Name) and above.func.id in (
+            "len",
+            "isinstance",
+        )
+    return isinstance(above, ast.Compare)
 
 
 def _first_change(

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import NOT_CUDA, Move, Target
 from gpulint.index.walk import dotted, walk
-from gpulint.script.copying.changed_sources import changed_later
+from gpulint.script.copying.changed_sources import (
+    changed_later,
+    may_be_changed_unseen,
+)
 from gpulint.script.copying.columns import on_host
 from gpulint.script.copying.moved_dicts import is_moved_by_keys
 from gpulint.script.copying.own_moves import foreign, has_own_to
@@ -228,5 +231,7 @@ def hindrance(script: Script, transfer: Transfer) -> str | None:
     if changed is not None:
         line = getattr(changed, "lineno", 0)
         return f"the source is changed after the copy has started (line {line})"
+    if may_be_changed_unseen(script, transfer):
+        return "what others do with the batch behind the copy is not seen"
     pageable = never_pinned(script, transfer.source, transfer.loop)
     return pageable or foreign(script, transfer)

@@ -137,7 +137,9 @@ def moves_anything(script: Script, loop: Loop) -> bool:
 
     This one, another one of the functions that the steps run, or one that runs them.
     """
-    return any(i.sends_anything or sends_models(i) for i in script.around(loop))
+    if script.sends_anything or sends_models(script):
+        return True
+    return script.sends_around(loop)
 
 
 def _of_training(script: Script, value: ast.expr, loop: Loop) -> bool:

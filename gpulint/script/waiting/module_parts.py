@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Function
-from gpulint.index.walk import walk, walk_scope
+from gpulint.index.walk import dotted, walk
 from gpulint.script.every_step import EveryStep, Part
 from gpulint.script.training.evaluation import called_module
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpulint.script.loops import Loop
     from gpulint.script.model import Script
 
+_LIBRARIES = ("torch.", "numpy.", "scipy.")
 MAX_DEPTH = 2  # modules that a module runs, and those that they do
 _READS = re.compile(r"\.(item|tolist|cpu)\(|\b(float|int|bool)\(")  # a cheap look
 
@@ -46,37 +47,77 @@ def module_parts(
 
 
 def is_asked(script: Script, node: ast.AST) -> bool:
-    """Whether a module asks for a number to go on: in a test, or as a size.
+    """Whether a module needs a number, or may, to go on: in a test, or as a size.
 
     Also by the name that it gets: `change = norm.item()`, `if change < limit: break`.
+    What is copied whole, or made an integer, is taken to be needed.
     """
+    if not _is_read_alone(node):
+        return True
     its = script.of(node).index
     child = node
     for above in its.ancestors(node):
         if isinstance(above, (ast.If, ast.IfExp, ast.While)):
             return child is above.test
-        if isinstance(above, (ast.Slice, ast.Compare, ast.BoolOp)):
+        if isinstance(above, (ast.Slice, ast.Compare, ast.BoolOp, ast.Subscript)):
+            return True
+        if isinstance(above, ast.Call) and _computes(its, above, child):
             return True
         if isinstance(above, ast.Assign):
-            return _is_tested(its, above)
+            return _decides(its, above)
         if isinstance(above, ast.stmt):
             return isinstance(above, ast.For) and child is above.iter
         child = above
     return False
 
 
-def _is_tested(its: FileIndex, statement: ast.Assign) -> bool:
-    names = {t.id for t in statement.targets if isinstance(t, ast.Name)}
-    tests = (
-        branch.test
-        for branch in walk_scope(its.scope(statement))
-        if isinstance(branch, (ast.If, ast.While))
+def _is_read_alone(node: ast.AST) -> bool:
+    """`loss.item()` and `float(loss)`."""
+    func = node.func if isinstance(node, ast.Call) else None
+    named = func.attr if isinstance(func, ast.Attribute) else dotted(func)
+    return named in ("item", "float")
+
+
+def _computes(its: FileIndex, call: ast.Call, given: ast.AST) -> bool:
+    """Whether a call takes a number to compute with, as far as its name tells."""
+    if given is call.func:
+        return False
+    name = its.qualified(call.func) or ""
+    return name.startswith(_LIBRARIES) or name in (
+        "int",
+        "range",
+        "min",
+        "max",
+        "round",
     )
-    return any(
-        isinstance(name, ast.Name) and name.id in names
-        for test in tests
-        for name in walk(test)
-    )
+
+
+def _decides(its: FileIndex, statement: ast.Assign) -> bool:
+    """Whether a test, a size or a computation uses what gets the number."""
+    targets = {dotted(target) for target in statement.targets} - {None}
+    for used in walk(its.scope(statement)):
+        if (
+            not isinstance(used, (ast.Name, ast.Attribute))
+            or dotted(used) not in targets
+        ):
+            continue
+        child: ast.AST = used
+        for above in its.ancestors(used):
+            if (
+                isinstance(above, (ast.If, ast.While, ast.IfExp))
+                and child is above.test
+            ):
+                return True
+            if isinstance(above, (ast.Slice, ast.Compare)):
+                return True
+            if isinstance(above, ast.Subscript) and child is above.slice:
+                return True
+            if isinstance(above, ast.Call) and _computes(its, above, child):
+                return True
+            if isinstance(above, ast.stmt):
+                break
+            child = above
+    return False
 
 
 def _forward(script: Script, node: ast.AST) -> Function | None:
