@@ -52,6 +52,7 @@ def main(dataset, model, optimizer, keep, run):
         ({"before": "run(step, model)"}, False),
         ({"over": "cycle(loader)"}, True),
         ({"over": "cycle(loader)", "behind": "x.zero_()"}, False),
+        ({"over": "cycle(loader)", "behind": "print(loader)"}, True),
     ],
     ids=str,
 )

@@ -45,7 +45,7 @@ def may_be_changed_unseen(script: Script, transfer: Transfer) -> bool:
 
 
 def _goes_on(script: Script, loop: Loop) -> bool:
-    """Whether a loop goes over a generator that does something behind its `yield`."""
+    """Whether a loop goes over a generator that uses a batch behind its `yield`."""
     over = getattr(loop.node, "iter", None)
     calls = [n for n in walk(*filter(None, [over])) if isinstance(n, ast.Call)]
     functions = [f for call in calls for f in script.resolver.calls.callees(call)]
@@ -53,9 +53,12 @@ def _goes_on(script: Script, loop: Loop) -> bool:
         home = script.index.home(function)
         for node in walk(function):
             if isinstance(node, ast.Yield):
+                given = {n.id for n in walk(node) if isinstance(n, ast.Name)}
                 statement = home.statement(node)
                 block = getattr(home.parent(statement), "body", [])
-                if statement in block[:-1]:
+                number = block.index(statement) if statement in block else len(block)
+                behind = walk(*block[number + 1 :])
+                if any(isinstance(n, ast.Name) and n.id in given for n in behind):
                     return True
     return False
 
