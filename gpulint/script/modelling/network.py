@@ -76,6 +76,11 @@ _SOLVING = re.compile(
 _CELLS = re.compile(
     r"^torch\.nn\.(LSTM|GRU|RNN)Cell$|\bodeint(_adjoint)?$|^torchsde\.sdeint"
 )
+# What a model is wrapped, set up or trained by says nothing of what it is made of.
+_NO_LAYER = re.compile(
+    r"^torch\.nn\.(Module$|Parameter$|DataParallel$|(parallel|init|utils|parameter)\.|"
+    r"\w+Loss$|SyncBatchNorm\.convert)"
+)
 _LAYERS = ("torch.nn.", "self.")  # and parts by whatever name, which are looked at
 _OF_GRAPHS = ("torch_geometric.", "dgl.")
 # The options that say how many features a token has.
@@ -178,10 +183,10 @@ class Network:
     @property
     def is_seen(self) -> bool:
         """Whether any layer of it is known, or where it comes from."""
-        return any(
-            name.startswith("torch.nn.") and name != "torch.nn.Module"
-            for name in self.names
-        ) or self._has(CONVOLUTIONAL, ATTENTION, OF_LARGE)
+        layers = (n for n in self.names if n.startswith("torch.nn."))
+        return any(not _NO_LAYER.match(n) for n in layers) or self._has(
+            CONVOLUTIONAL, ATTENTION, OF_LARGE
+        )
 
     @property
     def may_run_cudnn(self) -> bool:
