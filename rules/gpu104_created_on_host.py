@@ -38,8 +38,11 @@ argument. `linspace` and other float ones are computed in another precision on C
 host's (random). Withheld where the host computes with them first (`torch.rand(n) - 0.5`
 rounds as it does), and in several processes of which each seeds CUDA's generator
 alone, with one number, and would draw there what all others do. A type that `zeros`,
-`ones` or `empty` is cast to goes into the factory as well. Withheld where the copy has
-comments.
+`ones` or `empty` is cast to goes into the factory as well; `.to(other)`,
+`.type_as(other)` and `.type(other.type())` mean `other.device`. Names that the tensor
+gets before it is copied are followed: withheld where the device may be another one
+between, or the copy stands under a condition (`if cuda: x = x.cuda()`). Withheld where
+the copy has comments.
 
 ## When not
 Tensors made from data of the script or of different numbers (a list that is made for
@@ -53,7 +56,8 @@ for each of an option's values, and what a test lets happen once: `if step == 0:
 that is tested, no known one of a `forward` leaves it out, or the test is one of an
 argument's type. What is made once, before the loop, costs nothing worth saying; what a
 generator of the host draws has to be drawn there, and what is filled element by element
-before it is joined is filled faster. Of low confidence: what only some steps make,
+before it is joined is filled faster, as is what the host writes into or reads by the
+name that it has there. An argument of `.to` that may be a type counts for none. Of low confidence: what only some steps make,
 behind a test of the data (`if mask.sum() > 0:`, `if len(boxes) == 0:`), a zero that
 stands in for a term of the loss which is left out, and what a module makes of which no
 program is seen that trains or evaluates and makes it whatever its options are. Without
@@ -73,22 +77,13 @@ import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding
-from gpulint.index import NOT_CUDA, Function, Move, Target
+from gpulint.index import NOT_CUDA, Function, Target
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
 from gpulint.script.branches import asks_for_data
-from gpulint.script.copying.at_creation import (
-    at_creation,
-    effect_of,
-    hindrance,
-    is_there,
-)
-from gpulint.script.copying.creations import (
-    Creation,
-    creation,
-    is_numpy_factory,
-    made_of_list,
-)
+from gpulint.script.copying.arrivals import Arrival, arrivals
+from gpulint.script.copying.at_creation import at_creation, effect_of, hindrance
+from gpulint.script.copying.creations import Creation, is_numpy_factory, made_of_list
 from gpulint.script.copying.named_devices import is_of_host
 from gpulint.script.modelling.surely_made import is_surely_made
 from gpulint.script.neighbours import is_left_behind, serves_single_inputs
@@ -101,6 +96,8 @@ _SPELLINGS = (
     "zeros ones full empty eye arange tensor linspace logspace rand randn randint "
     "normal randperm _like Tensor scalar_tensor indices cat stack"
 )
+
+_TYPES = ("type_as(", ".type(")  # casts that name another tensor's
 
 
 def _stands_in(script: Script, made: Creation) -> bool:
@@ -127,6 +124,7 @@ class CreatedOnHost(Rule):
     hardware = Hardware.GPU
     needs = Words(
         *(f"<move> {name}(" for name in _SPELLINGS.split()),
+        *(f"{as_other} {name}(" for name in _SPELLINGS.split() for as_other in _TYPES),
         "torch.cuda Tensor( np.",
     )
 
@@ -134,34 +132,21 @@ class CreatedOnHost(Rule):
         """One finding a factory."""
         if script.index.called_names & _DEFAULTS:
             return
-        for call in script.index.all(ast.Call):
-            receiver = _moved_call(call)
-            if receiver is None:
-                continue
-            made = creation(script, receiver)
-            listed = made_of_list(script, receiver) if made is None else None
-            if made is None and listed is None:
-                continue
-            move = script.devices.move(call)
-            if move is None or move.target in NOT_CUDA:
-                continue
-            if is_of_host(script, move.device):
-                continue
-            if listed is not None:
-                yield from self._listed(script, listed)
-            elif made is not None and not is_there(move, made):
-                yield from self._moved(script, move, made)
+        for arrival in arrivals(script):
+            yield from self._arrived(script, arrival)
+        yield from self._of_lists(script)
         yield from self._converted(script)
 
-    def _moved(self, script: Script, move: Move, made: Creation) -> Iterator[Finding]:
+    def _arrived(self, script: Script, arrival: Arrival) -> Iterator[Finding]:
+        made = arrival.made
         runner = script.runners.of(made.call)
         if runner is None or serves_single_inputs(script) or is_left_behind(script):
             return
-        if _shows_one_input(script):
+        if arrival.names and script.runners.of(arrival.call) is None:
             return
-        if _draws_on_host(script, made.call):
+        if _shows_one_input(script) or _draws_on_host(script, made.call):
             return
-        withheld = hindrance(script, move, made)
+        withheld = hindrance(script, arrival)
         in_some_steps = asks_for_data(script, made.call) or _stands_in(script, made)
         called = isinstance(runner, Function) and runner.name in _CALLED
         sure = not called or is_surely_made(script, runner)
@@ -171,12 +156,26 @@ class CreatedOnHost(Rule):
             script,
             made.call.func,
             f"{what} on the host, which is copied to the device in every step",
-            fix=None if withheld else at_creation(script, move, made),
+            fix=None if withheld else at_creation(script, arrival),
             withheld=withheld,
+            related=[(arrival.call, "is copied here")] if arrival.names else (),
             evidence=[(runner, "runs in every step")],
             effect=effect_of(script, made),
             confidence=None if sure and not in_some_steps else Confidence.LOW,
         )
+
+    def _of_lists(self, script: Script) -> Iterator[Finding]:
+        """`torch.tensor([…]).to(device)` of a list of Python's."""
+        for call in script.index.all(ast.Call):
+            func = call.func
+            if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
+                continue
+            listed = made_of_list(script, func.value)
+            move = script.devices.move(call) if listed is not None else None
+            if listed is None or move is None or move.target in NOT_CUDA:
+                continue
+            if not is_of_host(script, move.device):
+                yield from self._listed(script, listed)
 
     def _listed(self, script: Script, made: ast.Call) -> Iterator[Finding]:
         runner = script.runners.of(made)
@@ -238,12 +237,3 @@ def _draws_on_host(script: Script, call: ast.Call) -> bool:
         if any(script.devices.target(d) is not Target.CPU for d in device):
             return False
     return bool(given)
-
-
-def _moved_call(call: ast.Call) -> ast.expr | None:
-    """`factory(…)` of `factory(…).to(…)` or `.cuda(…)`, by its form alone."""
-    func = call.func
-    if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
-        return None
-    made = (ast.Call, ast.BinOp, ast.UnaryOp)
-    return func.value if isinstance(func.value, made) else None

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from gpulint.finding import Effect
 from gpulint.index import Move, Target
-from gpulint.index.walk import same, walk
+from gpulint.index.walk import dotted, walk
+from gpulint.script.copying.arrivals import Arrival, choice
 from gpulint.script.copying.creations import (
     JOINS,
     LEGACY,
-    LIKE,
-    RANDOM_LIKE,
     RANGES,
     Creation,
     filled_with,
@@ -23,13 +22,15 @@ from gpulint.script.copying.creations import (
 )
 from gpulint.script.neighbours import run_together
 from gpulint.script.rewriting.device_code import is_torch_device
-from gpulint.script.rewriting.edits import Build, Replace, Rewrite
+from gpulint.script.rewriting.edits import Build, Edit, Remove, Replace, Rewrite
 from gpulint.script.rewriting.syntax import (
     CallText,
     set_keywords,
     without_cast,
     without_move,
 )
+from gpulint.script.set_before import means_the_same
+from gpulint.script.training.training_step import block_of
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -45,15 +46,6 @@ _DISTRIBUTES = re.compile(
 )
 _IS_RANK = re.compile(r"rank|process_index")
 MOST_OF_HALF, MOST_OF_FLOAT = 65504, 3.4e38  # the largest numbers of float16, float32
-
-
-def is_there(move: Move, made: Creation) -> bool:
-    """`zeros_like(x).to(x.device)`: made where `x` is, so that nothing is copied."""
-    if made.name not in LIKE | RANDOM_LIKE or move.device is None:
-        return False
-    device = move.device
-    its = device.value if isinstance(device, ast.Attribute) else None
-    return same(its, made.call.args[0])
 
 
 def effect_of(script: Script, made: Creation) -> Effect:
@@ -94,8 +86,9 @@ def _is_small(bound: ast.expr) -> bool:
     return type(number) is int and number < 2**24
 
 
-def hindrance(script: Script, move: Move, made: Creation) -> str | None:
+def hindrance(script: Script, arrival: Arrival) -> str | None:
     """Why the factory cannot take the device, if it cannot."""
+    made, move = arrival.made, arrival.move
     call = made.call
     keywords = {k.arg: k.value for k in call.keywords}
     if made.numpy:
@@ -122,14 +115,45 @@ def hindrance(script: Script, move: Move, made: Creation) -> str | None:
         return "the factory's `**` arguments are not known"
     if made.name == "normal" and "size" not in keywords and len(call.args) < 3:
         return "the distribution's parameters are host tensors"
+    on_the_way = _why_not_sooner(script, arrival)
+    if on_the_way is not None or move is None:
+        return on_the_way
+    return _why_not_there(script, move, made)
+
+
+def _why_not_sooner(script: Script, arrival: Arrival) -> str | None:
+    """Why what has a name on the host cannot be made where it is sent to."""
+    if choice(script, arrival) is not None:
+        return "it is copied under a condition"
+    move, like = arrival.move, arrival.like
+    if like is not None and dotted(like) is None:
+        return "the tensor beside which it is put has no name"
+    place = like if move is None else move.device
+    text = script.text(place) if place is not None else ""
+    names = [n for n in walk(place) if isinstance(n, ast.Name)] if place else []
+    if arrival.names and not all(
+        means_the_same(script, name, arrival.made.call) for name in names
+    ):
+        return f"`{text}` may be another one where the tensor is made"
+    comments = script.text(arrival.call).removeprefix(_receiver_text(script, arrival))
+    return "the copy has comments" if "#" in comments else None
+
+
+def _receiver_text(script: Script, arrival: Arrival) -> str:
+    func = arrival.call.func
+    assert isinstance(func, ast.Attribute), "it is a method that sends a tensor"
+    return script.text(func.value)
+
+
+def _why_not_there(script: Script, move: Move, made: Creation) -> str | None:
+    """Why the device that a copy names does not suit the factory."""
     if any(
         k.arg not in ("device", "dtype", "non_blocking") for k in move.call.keywords
     ):
         return "the copy has options of its own"
-    if "#" in script.text(move.call).removeprefix(script.text(move.receiver)):
-        return "the copy has comments"
     casts = made.methods or move.dtype
     free = move.device is not None and script.devices.is_free(move.device)
+    keywords = {k.arg: k.value for k in made.call.keywords}
     if (
         casts
         and (free or move.target is not Target.CUDA)
@@ -212,33 +236,73 @@ def _device_guard(script: Script, move: Move) -> str | None:
     return None
 
 
-def at_creation(script: Script, move: Move, made: Creation) -> Rewrite:
+def at_creation(script: Script, arrival: Arrival) -> Rewrite:
     """The device as an argument of the factory, and no move.
 
     `torch.full` in place of `torch.tensor`, which fills host memory for any device; it
     takes the type from the number since torch 1.8.
     """
-    device = '"cuda"' if move.device is None else script.text(move.device)
-    dtype = _dtype_given(move.call) if _takes_type(made) else None
-    cast = {} if dtype is None else {"dtype": script.text(dtype)}
+    made, call = arrival.made, arrival.call
+    device, dtype = _place_text(script, arrival)
+    cast = {"dtype": dtype} if dtype and _takes_type(arrival) else {}
     build = set_keywords(**cast, device=device)
     filled = filled_with(script, made.call.args[0]) if made.name == "tensor" else None
     if filled is not None:
         build = _full(filled[0], script.text(filled[1]), build)
+    edits: tuple[Edit, ...] = (Replace(made.call, build),)
+    leftover = None if dtype else _leftover(script, call)
+    if leftover is not None:
+        alone = len(block_of(script, leftover)) == 1
+        edits += () if alone else (Remove(leftover),)
+    elif cast:
+        edits += (Replace(call, without_cast),)
+    elif arrival.move is not None:
+        edits += (Replace(call, without_move),)
     return Rewrite(
         f"Create the tensor with `device={device}`",
-        (
-            Replace(made.call, build),
-            Replace(move.call, without_cast if cast else without_move),
-        ),
+        edits,
         torch=None if filled is None else (1, 8),
     )
 
 
-def _takes_type(made: Creation) -> bool:
+def _place_text(script: Script, arrival: Arrival) -> tuple[str, str | None]:
+    """Code for the device that a tensor goes to, and for the type that it gets."""
+    move, like = arrival.move, arrival.like
+    if like is not None:
+        text = script.text(like)
+        return f"{text}.device", f"{text}.dtype"
+    device = move.device if move is not None else None
+    dtype = _dtype_given(arrival.call)
+    return (
+        '"cuda"' if device is None else script.text(device),
+        None if dtype is None else script.text(dtype),
+    )
+
+
+def _leftover(script: Script, call: ast.Call) -> ast.Assign | None:
+    """`x = x.to(device)`, which has nothing to do any more."""
+    statement = script.index.parent(call)
+    func = call.func
+    if not isinstance(statement, ast.Assign) or not isinstance(func, ast.Attribute):
+        return None
+    name = dotted(func.value)
+    if name is None or [dotted(target) for target in statement.targets] != [name]:
+        return None
+    return statement
+
+
+def _takes_type(arrival: Arrival) -> bool:
     """Whether a factory gives the same in any type as after a cast to it."""
+    made = arrival.made
+    if arrival.names or (arrival.like is not None and _method(arrival) == "type"):
+        return False  # shown, or cast, before
     typed = any(keyword.arg == "dtype" for keyword in made.call.keywords)
     return made.name in _SAME_IN_ANY_TYPE and not made.methods and not typed
+
+
+def _method(arrival: Arrival) -> str:
+    func = arrival.call.func
+    return func.attr if isinstance(func, ast.Attribute) else ""
 
 
 def _dtype_given(move: ast.Call) -> ast.expr | None:

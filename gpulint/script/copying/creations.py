@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Where
@@ -63,8 +64,15 @@ class Creation(NamedTuple):
         return drawn or self.name in RANDOM | RANDOM_LIKE
 
 
-def creation(script: Script, node: ast.expr) -> Creation | None:
-    """The creation that an expression is, on the host; None for anything else."""
+def creation(
+    script: Script,
+    node: ast.expr,
+    named: Callable[[ast.Name], ast.expr | None] | None = None,
+) -> Creation | None:
+    """The creation that an expression is, on the host; None for anything else.
+
+    `named` says what a name stands for, where names are followed.
+    """
     methods: list[ast.Call] = []
     computed = False
 
@@ -75,6 +83,15 @@ def creation(script: Script, node: ast.expr) -> Creation | None:
         inner = _computed_with(script, node)
         if inner is not None:
             node, computed = inner, True
+            continue
+        if isinstance(node, ast.Subscript) and _is_view(node.slice):
+            node = node.value
+            continue
+        if isinstance(node, ast.Name) and named is not None:
+            its = named(node)
+            if its is None:
+                return None
+            node = its
             continue
         if not isinstance(node, ast.Call):
             return None
@@ -121,6 +138,19 @@ def _computed_with(script: Script, node: ast.expr) -> ast.expr | None:
         plain = all(_is_plain(script, x) for x in [*node.args, *others])
         return node.func.value if plain else None
     return None
+
+
+def _is_view(index: ast.expr) -> bool:
+    """`[None]`, `[:, None, :]`: all elements, in other dimensions."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return all(
+        (
+            isinstance(part, ast.Slice)
+            and (part.lower, part.upper, part.step) == (None, None, None)
+        )
+        or (isinstance(part, ast.Constant) and part.value in (None, ...))
+        for part in parts
+    )
 
 
 def _is_plain(script: Script, node: ast.expr) -> bool:
