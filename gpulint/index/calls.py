@@ -49,9 +49,8 @@ class Calls:
         self.index = resolver.index
         self._callees: dict[ast.Call, tuple[Function, ...]] = {}
         self.reached: dict[Function, tuple[Function, ...]] = {}  # by what one runs
-        chosen = only or {}
-        self.only = frozenset(chosen)
-        self._callers = {function: (its, False) for function, its in chosen.items()}
+        self.only = only or {}
+        self._callers = {function: (its, False) for function, its in self.only.items()}
 
     def callee(self, call: ast.Call) -> Function | None:
         """The function or method of this project that a call runs, if it is sure."""

@@ -82,10 +82,13 @@ class Resolver(Definitions):
         return other
 
     def called_only_by(self, callers: dict[Function, list[ast.Call]]) -> Resolver:
-        """The same, as if only these calls were made of these functions."""
+        """The same, as if only these calls were made of these functions.
+
+        Beside those that it has been told of others already.
+        """
         other = Resolver(self.index)
         other._flows = self._flows
-        other.calls = Calls(other, callers)
+        other.calls = Calls(other, self.calls.only | callers)
         return other
 
     def parameter_origins(self, function: Function, name: str) -> tuple[Origin, ...]:

@@ -170,6 +170,8 @@ class EveryStep:
             for child in walk(*below):
                 if not isinstance(child, ast.comprehension) and child is not first:
                     yield self._part(child, True, helper)
+                    if isinstance(child, ast.Call):
+                        yield from self._called(child, True)
             return
         for child in below:
             yield from self._nodes(child, inner, helper)

@@ -39,18 +39,24 @@ _QUICK = re.compile(
     r"|(?<=[a-z])_$|(^|_)(log|logs|logger|logging|print|display|callbacks?)(_|$)"
 )
 _OPTIMIZES = re.compile(r"scaler|optimi[sz]er", re.IGNORECASE)
-_ROUNDS = (*LOOPS, *COMPREHENSIONS)
+ROUNDS = (*LOOPS, *COMPREHENSIONS)
 MAX_CALLS = 2  # of own functions, one in the other
 
 
 def is_drained(
-    script: Script, loop: Loop, part: Part, value: ast.expr, reads: Iterable[Part]
+    script: Script,
+    loop: Loop,
+    parts: Sequence[Part],
+    number: int,
+    value: ast.expr,
+    reads: Iterable[Part],
 ) -> bool:
     """Whether a read before a part has waited for all that its value is made of.
 
     The device works in order: once the host has one result, it has all queued earlier.
+    But it waits again for what a pass has queued since, as the copy stands behind it.
     """
-    base = value
+    base, part = value, parts[number]
     while isinstance(base, (ast.Attribute, ast.Subscript)) and not _calls(base):
         base = base.value
     if not isinstance(base, ast.Name):
@@ -65,8 +71,27 @@ def is_drained(
         if (_is_beside(read, part) or _is_of_round(script, read, part))
         and _stands_before(read.node, part.node)
         and all(_stands_before(n, read.node) for n in inside)
+        and not _passes_between(script, parts, read, number)
     ]
     return cover((_ways(script, read) for read in before), part.branches)
+
+
+def _passes_between(
+    script: Script, parts: Sequence[Part], read: Part, number: int
+) -> bool:
+    """Whether a model runs, forward or backward, between a read and a part.
+
+    Not on the other side of a branch on one of whose sides the read stands.
+    """
+    others = {(branch, not holds) for branch, holds in read.branches}
+    for between in reversed(parts[:number]):
+        if between.node is read.node:
+            return False
+        if others.isdisjoint(between.branches) and (
+            isinstance(between.node, ast.Call) and is_pass(script, between.node)
+        ):
+            return True
+    return False
 
 
 def is_read_again(
@@ -274,7 +299,7 @@ def is_single(script: Script, call: ast.Call) -> bool:
 def _turning(script: Script, node: ast.AST) -> ast.AST | None:
     """The innermost loop around a node, or comprehension."""
     above = script.of(node).index.ancestors(node)
-    return next((a for a in above if isinstance(a, _ROUNDS)), None)
+    return next((a for a in above if isinstance(a, ROUNDS)), None)
 
 
 def stands_clear(script: Script, parts: Sequence[Part], number: int) -> bool:
@@ -498,7 +523,7 @@ def _is_of_round(script: Script, read: Part, part: Part) -> bool:
 
 def _loop_around(script: Script, part: Part) -> ast.AST | None:
     above = script.index.home(part.node).ancestors(part.node)
-    return next((a for a in above if isinstance(a, _ROUNDS)), None)
+    return next((a for a in above if isinstance(a, ROUNDS)), None)
 
 
 def is_of_samples(script: Script, part: Part) -> bool:

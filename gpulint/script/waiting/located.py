@@ -41,6 +41,8 @@ def on_device(script: Script, value: ast.expr, loop: Loop) -> bool:
     where = script.where(value)
     if where.device or member_on_device(script, value):
         return True
+    if _is_one_given(script, value, loop):
+        return True
     if where == Where.HOST and not _calls_model(script, loop):
         return False
     if not where & (Where.UNKNOWN | Where.HOST):
@@ -50,6 +52,31 @@ def on_device(script: Script, value: ast.expr, loop: Loop) -> bool:
         return False
     moved = batch or moves_anything(script, loop)
     return moved and _of_training(script, value, loop)
+
+
+def _is_one_given(script: Script, value: ast.expr, loop: Loop) -> bool:
+    """Whether it goes through what a step gives by name, and one of that is there.
+
+    `v` of `for k, v in kwargs.items()`, where a step calls `update(lr=lr, **losses)`.
+    """
+    its = script.of(value)
+    for made in its.definitions(value) if isinstance(value, ast.Name) else ():
+        function = its.index.function(value)
+        over = made.value if made.kind == "for" else None
+        if not isinstance(over, ast.Call) or not isinstance(over.func, ast.Attribute):
+            return False
+        rest = function.args.kwarg if function is not None else None
+        if rest is None or dotted(over.func.value) != rest.arg:
+            return False
+        assert function is not None
+        calls = script.resolver.calls.callers(function)
+        return any(
+            script.where(keyword.value).device
+            for call in calls
+            if script.index.inside(call, loop.node)
+            for keyword in call.keywords
+        )
+    return False
 
 
 def is_norm(script: Script, value: ast.expr) -> bool:

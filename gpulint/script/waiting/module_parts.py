@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from gpulint.index import FileIndex, Function
 from gpulint.index.walk import dotted, walk
 from gpulint.script.every_step import EveryStep, Part
+from gpulint.script.modelling.models import makers
+from gpulint.script.numerics.reached import reached_in_turn
 from gpulint.script.training.evaluation import called_module
 
 if TYPE_CHECKING:
@@ -124,18 +126,30 @@ def _forward(script: Script, node: ast.AST) -> Function | None:
     """The `forward` that a call surely runs, of a class of the project."""
     if not isinstance(node, ast.Call) or script.resolver.calls.callees(node):
         return None
-    classes = script.resolver.classes
-    called = called_module(node)
-    owners = classes.of(called)
-    if len(owners) != 1 or classes.may_be_others(called):
+    owner = _class(script, called_module(node))
+    if owner is None or not script.modules.is_module_class(owner):
         return None
-    if not script.modules.is_module_class(owners[0]):
-        return None
-    methods = classes.methods(owners[0])
+    methods = script.resolver.classes.methods(owner)
     return methods.get("forward") if "__call__" not in methods else None
 
 
+def _class(script: Script, called: ast.expr) -> ast.ClassDef | None:
+    """The one class that a module surely has, wrappers and moves taken off."""
+    classes = script.resolver.classes
+    owners: set[ast.ClassDef | None] = set(classes.of(called))
+    if not owners or classes.may_be_others(called):
+        made = makers(script, called)
+        owners = {classes.named(call.func) if call else None for call in made}
+    return owners.pop() if len(owners) == 1 else None
+
+
 def _may_read(script: Script, function: Function) -> bool:
-    """Whether the class of a method, or what it calls there, may read a number."""
+    """Whether the class of a method, or what it calls or runs, may read a number."""
     its = script.of(function)
-    return _READS.search(its.text(its.index.owner(function) or function)) is not None
+    owner, project = its.index.owner(function) or function, its.index.project
+
+    def reads() -> bool:
+        below = reached_in_turn(its, [owner])
+        return any(_READS.search(script.text(part)) for part in below)
+
+    return project.remembered("reads below", owner, reads) if project else reads()

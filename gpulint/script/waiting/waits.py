@@ -12,6 +12,7 @@ from gpulint.script.branches import Branches, all_of
 from gpulint.script.every_step import EveryStep, Part
 from gpulint.script.training.step_calls import is_backward, is_step
 from gpulint.script.waiting.drained import (
+    ROUNDS,
     follows_hidden_read,
     follows_own_read,
     follows_stop,
@@ -127,7 +128,7 @@ def _among(
     found: dict[ast.AST, Wait] = {}
     for number, node, value in reads.waiting:
         part = parts[number]
-        over = is_drained(script, loop, part, value, reads.collected)
+        over = is_drained(script, loop, parts, number, value, reads.collected)
         over = over or is_read_again(script, parts, number, reads.collected)
         over = over or is_all_but_drained(script, parts, number, reads.collected)
         over = over or follows_stop(script, parts, number, reads.stopping)
@@ -138,7 +139,7 @@ def _among(
         if loop.train and _is_of_evaluation(part.branches):
             continue  # one function trains and evaluates
         at = part.call or _shown(script, node)
-        perhaps = is_drained(script, loop, part, value, reads.perhaps)
+        perhaps = is_drained(script, loop, parts, number, value, reads.perhaps)
         sure = not perhaps and not _may_be_over(script, parts, number, reads.perhaps)
         clear = stands_clear(script, parts, number)
         found[node] = wait = Wait(
@@ -173,7 +174,11 @@ def _reads(script: Script, loop: Loop, parts: list[Part], in_module: bool) -> _R
                 continue
             needed = _ends_loop(script, loop, part, node)
             needed = needed or _asks_to_train(script, node)
-            needed = needed or (in_module and is_asked(script, node))
+            needed = needed or (
+                in_module
+                and is_asked(script, node)
+                and not _is_one_of_many(script, part, value)
+            )
             if needed or _is_agreed(script, node, value):
                 found.collected.append(part)  # needed, as what an evaluation collects
             else:
@@ -266,6 +271,22 @@ def _asks_a_mask(script: Script, node: ast.expr) -> bool:
         return False
     asked = [func.value, *(d.value for d in script.definitions(func.value) if d.value)]
     return not any(_NONE.search(ast.unparse(its)) for its in asked)
+
+
+def _is_one_of_many(script: Script, part: Part, value: ast.expr) -> bool:
+    """Whether a loop of the step reads element after element of what is there before.
+
+    So that one read before the loop gives all of them: `sizes.tolist()`.
+    """
+    its = script.of(value).index
+    around = next((a for a in its.ancestors(value) if isinstance(a, ROUNDS)), None)
+    if not part.inner or around is None or isinstance(around, ast.While):
+        return False
+    names = [n for n in walk(value) if isinstance(n, ast.Name)]
+    made = [d for name in names for d in script.definitions(name)]
+    return bool(made) and all(
+        d.kind == "for" or not its.inside(d.node, around) for d in made
+    )
 
 
 def _is_agreed(script: Script, node: ast.expr, value: ast.expr) -> bool:
