@@ -31,18 +31,18 @@ def train(model, loader, optimizer):
 
 ## Fix
 `device=` in the factory; methods and casts in between stay. `torch.tensor` fills host
-memory for any device: `torch.full` takes its place where all its numbers are one. Exact
-for `zeros`, `ones`, `full`, `eye` and an `arange` of whole numbers, as is any with one
-argument. `linspace` and other float ones are computed in another precision on CUDA
-(numerics); `rand`, `randn`, `randint` draw from the device's generator instead of the
-host's (random). Withheld where the host computes with them first (`torch.rand(n) - 0.5`
-rounds as it does), and in several processes of which each seeds CUDA's generator
-alone, with one number, and would draw there what all others do. A type that `zeros`,
-`ones` or `empty` is cast to goes into the factory as well; `.to(other)`,
-`.type_as(other)` and `.type(other.type())` mean `other.device`. Names that the tensor
-gets before it is copied are followed: withheld where the device may be another one
-between, or the copy stands under a condition (`if cuda: x = x.cuda()`). Withheld where
-the copy has comments.
+memory for any device: `torch.full` takes its place where all its numbers are one, and
+`torch.empty` that of `torch.FloatTensor(sizes)`. Exact for `zeros`, `ones`, `full`,
+`eye` and an `arange` of whole numbers, as is any with one argument. `linspace` and
+other float ones are computed in another precision on CUDA (numerics); `rand`, `randn`,
+`randint` draw from the device's generator instead of the host's (random). Withheld
+where the host computes with them first (`torch.rand(n) - 0.5` rounds as it does), and
+in several processes of which each seeds CUDA's generator alone, with one number, and
+would draw there what all others do. A type that `zeros`, `ones` or `empty` is cast to
+goes into the factory as well; `.to(other)`, `.type_as(other)` and `.type(other.type())`
+mean `other.device`. Names that the tensor gets before it is copied are followed:
+withheld where the device may be another one between, or the copy stands under a
+condition (`if cuda: x = x.cuda()`). Withheld where the copy has comments.
 
 ## When not
 Tensors made from data of the script or of different numbers (a list that is made for
@@ -62,8 +62,8 @@ behind a test of the data (`if mask.sum() > 0:`, `if len(boxes) == 0:`), a zero 
 stands in for a term of the loss which is left out, and what a module makes of which no
 program is seen that trains or evaluates and makes it whatever its options are. Without
 a fix: a host tensor that takes the gradient (`requires_grad=True`) would become another
-leaf, the legacy constructors (`torch.FloatTensor(n)`) take no CUDA device, and NumPy
-has no device at all.
+leaf, a legacy constructor that is given numbers (`torch.FloatTensor([n])`) takes no
+CUDA device, and NumPy has no device at all.
 
 ## Source
 PyTorch performance tuning guide, "Create tensors directly on the target device";

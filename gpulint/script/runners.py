@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function
-from gpulint.index.walk import dotted, walk, walk_scope
+from gpulint.index.walk import LOOPS, dotted, walk, walk_scope
 from gpulint.script.branches import all_of, branches_of, in_body
 from gpulint.script.call_modes import may_lead_to
 from gpulint.script.given import is_always_given, is_only_called
@@ -69,11 +69,14 @@ class Runners:
         if within_epochs and around[0].kind != "epoch":
             return None if self._counts_few(around[0]) else around[0].node
         function = self.index.function(node)
-        if function is None or self.prepares_run(node):
+        if function is None:
             return None
         if around and self._trains_whole(around[0]):
             return None  # once an epoch, whatever calls it
-        return self._function(function)
+        found = self._function(function)
+        if self.prepares_run(node) and not isinstance(found, LOOPS):
+            return None  # else a step runs that, as it looks for an attack
+        return found
 
     def _is_led_to(self, node: ast.AST) -> bool:
         """Whether a call that runs in steps may come to a place in its function.

@@ -99,7 +99,7 @@ def hindrance(script: Script, arrival: Arrival) -> str | None:
         return "a part of it is data of the script"
     if made.random and _draws_alike(script):
         return "only the generator of CUDA is seeded, with one number for all ranks"
-    if made.name in LEGACY:
+    if made.name in LEGACY and not _is_sized(script, call, made.name):
         return f"`{script.text(call.func)}` takes no CUDA device"
     unfilled = _why_not_filled(script, made) if made.name == "tensor" else None
     if unfilled is not None:
@@ -161,6 +161,16 @@ def _why_not_there(script: Script, move: Move, made: Creation) -> str | None:
     ):
         return "MPS has no float64, which the host casts"
     return _device_guard(script, move)
+
+
+def _is_sized(script: Script, call: ast.Call, name: str) -> bool:
+    """`torch.FloatTensor(n, 8)`, which `torch.empty` makes on any device.
+
+    Not of doubles, which MPS has not.
+    """
+    listed = any(isinstance(given, (ast.List, ast.Tuple)) for given in call.args)
+    named = isinstance(call.func, ast.Attribute) and "#" not in script.text(call)
+    return named and not listed and not call.keywords and name != "DoubleTensor"
 
 
 def _draws_alike(script: Script) -> bool:
@@ -240,7 +250,8 @@ def at_creation(script: Script, arrival: Arrival) -> Rewrite:
     """The device as an argument of the factory, and no move.
 
     `torch.full` in place of `torch.tensor`, which fills host memory for any device; it
-    takes the type from the number since torch 1.8.
+    takes the type from the number since torch 1.8. `torch.empty` in place of the legacy
+    constructors.
     """
     made, call = arrival.made, arrival.call
     device, dtype = _place_text(script, arrival)
@@ -249,6 +260,8 @@ def at_creation(script: Script, arrival: Arrival) -> Rewrite:
     filled = filled_with(script, made.call.args[0]) if made.name == "tensor" else None
     if filled is not None:
         build = _full(filled[0], script.text(filled[1]), build)
+    if made.name in LEGACY:
+        build = _empty(made.name, device)
     edits: tuple[Edit, ...] = (Replace(made.call, build),)
     leftover = None if dtype else _leftover(script, call)
     if leftover is not None:
@@ -312,6 +325,19 @@ def _dtype_given(move: ast.Call) -> ast.expr | None:
         return named["dtype"]
     places = move.args[0 if "device" in named else 1 :]
     return places[0] if places else None
+
+
+def _empty(name: str, device: str) -> Build:
+    """`torch.empty(sizes, dtype=…)` for `torch.FloatTensor(sizes)`."""
+
+    def empty(text: str) -> str:
+        call = CallText.of(text)
+        package, kind = call.callee.removesuffix(name), LEGACY[name]
+        typed = {"dtype": f"{package}{kind}"} if kind else {}
+        made = call._replace(callee=f"{package}empty").code(call.arguments)
+        return set_keywords(**typed, device=device)(made)
+
+    return empty
 
 
 def _full(shape: str, number: str, build: Build) -> Build:

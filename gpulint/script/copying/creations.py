@@ -21,12 +21,22 @@ RANGES = frozenset("linspace logspace".split())
 LIKE = frozenset("zeros_like ones_like full_like empty_like".split())
 RANDOM_LIKE = frozenset("rand_like randn_like randint_like".split())
 JOINS = frozenset("cat concat stack".split())
-LEGACY = frozenset(
-    "Tensor FloatTensor LongTensor IntTensor DoubleTensor HalfTensor ByteTensor "
-    "BoolTensor ShortTensor".split()
+# With the type of what they make; without one it is the default.
+LEGACY = {
+    "Tensor": "",
+    "FloatTensor": "float32",
+    "LongTensor": "int64",
+    "IntTensor": "int32",
+    "DoubleTensor": "float64",
+    "HalfTensor": "float16",
+    "ByteTensor": "uint8",
+    "BoolTensor": "bool",
+    "ShortTensor": "int16",
+}
+_TORCH = (
+    FILLED | RANDOM | RANGES | LIKE | RANDOM_LIKE | {"arange", "tensor"} | set(LEGACY)
 )
-_TORCH = FILLED | RANDOM | RANGES | LIKE | RANDOM_LIKE | LEGACY | {"arange", "tensor"}
-_CONVERT = frozenset("from_numpy tensor as_tensor".split()) | LEGACY
+_CONVERT = frozenset({"from_numpy", "tensor", "as_tensor", *LEGACY})
 _NUMPY = frozenset("zeros ones full empty eye identity arange linspace".split())
 # Views, casts and fills: on the device they give what they give on the host, and
 # the copy to the device leaves their strides as they are.
@@ -162,7 +172,7 @@ def made_of_list(script: Script, node: ast.expr) -> ast.Call | None:
     """`torch.LongTensor([row[0] for row in rows])`: a tensor of a list of Python's."""
     while isinstance(node, ast.Call):
         head, _, last = (script.index.qualified(node.func) or "").rpartition(".")
-        if head == "torch" and last in LEGACY | {"tensor"}:
+        if head == "torch" and last in {"tensor", *LEGACY}:
             placed = any(k.arg in ("device", "pin_memory") for k in node.keywords)
             listed = len(node.args) == 1 and isinstance(node.args[0], ast.ListComp)
             return node if listed and not placed else None
@@ -249,7 +259,15 @@ def _sizes_or_number(script: Script, call: ast.Call) -> bool:
     if isinstance(first, ast.List) and len(call.args) == 1 and first.elts:
         one = len(first.elts) == 1 and is_integer(script, first.elts[0])
         return one or is_literal(script, first)
-    return all(is_integer(script, a) for a in call.args)
+    return all(is_integer(script, a) or _is_shape(a) for a in call.args)
+
+
+def _is_shape(node: ast.expr) -> bool:
+    """`*x.shape` and `*x.size()`."""
+    sizes = node.value if isinstance(node, ast.Starred) else None
+    if isinstance(sizes, ast.Call):
+        return _method(sizes) == "size" and not sizes.args
+    return isinstance(sizes, ast.Attribute) and sizes.attr == "shape"
 
 
 def filled_with(script: Script, node: ast.expr) -> tuple[str, ast.expr] | None:
