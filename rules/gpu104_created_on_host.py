@@ -49,21 +49,21 @@ Tensors made from data of the script or of different numbers (a list that is mad
 one, as in `torch.tensor([row[0] for row in rows])`, is of low confidence), pinned ones,
 what a function that is no part of training makes once, models that only a demo without
 a loop runs, or a notebook without a trainer or a loop over batches, a package that no
-file outside it names, what stands behind `step % n == 0`, or a name that is
-given that, or in a module or method that all its callers run so, what each epoch makes
-for each of an option's values, and what a test lets happen once: `if step == 0:`, or
-`if total is None:` around what sets it; or never, where all callers give the argument
-that is tested, no known one of a `forward` leaves it out, or the test is one of an
-argument's type. What is made once, before the loop, costs nothing worth saying; what a
-generator of the host draws has to be drawn there, and what is filled element by element
-before it is joined is filled faster, as is what the host writes into or reads by the
-name that it has there. An argument of `.to` that may be a type counts for none. Of low confidence: what only some steps make,
-behind a test of the data (`if mask.sum() > 0:`, `if len(boxes) == 0:`), a zero that
-stands in for a term of the loss which is left out, and what a module makes of which no
-program is seen that trains or evaluates and makes it whatever its options are. Without
-a fix: a host tensor that takes the gradient (`requires_grad=True`) would become another
-leaf, a legacy constructor that is given numbers (`torch.FloatTensor([n])`) takes no
-CUDA device, and NumPy has no device at all.
+file outside it names, what stands behind `step % n == 0`, or a name that is given that,
+or in a module or method that all its callers run so, what each epoch makes for each of
+an option's values, and what a test lets happen once: `if step == 0:`, or `if total is
+None:` around what sets it; or never, where all callers give the argument that is
+tested, no known one of a `forward` leaves it out, or the test is one of an argument's
+type. What is made once, before the loop, costs nothing worth saying; what a generator
+of the host draws has to be drawn there, and what is filled element by element before it
+is joined is filled faster, as is what the host writes into or reads by the name that it
+has there. An argument of `.to` that may be a type counts for none. Of low confidence:
+what only some steps make, behind a test of the data (`if mask.sum() > 0:`, `if
+len(boxes) == 0:`), a zero that stands in for a term of the loss which is left out, and
+what a module makes of which no program is seen that trains or evaluates and makes it
+whatever its options are. Without a fix: a host tensor that takes the gradient
+(`requires_grad=True`) would become another leaf, a legacy constructor that is given
+numbers (`torch.FloatTensor([n])`) takes no CUDA device, and NumPy has no device at all.
 
 ## Source
 PyTorch performance tuning guide, "Create tensors directly on the target device";
