@@ -86,7 +86,11 @@ from gpulint.script.copying.at_creation import at_creation, effect_of, hindrance
 from gpulint.script.copying.creations import Creation, is_numpy_factory, made_of_list
 from gpulint.script.copying.named_devices import is_of_host
 from gpulint.script.modelling.surely_made import is_surely_made
-from gpulint.script.neighbours import is_left_behind, serves_single_inputs
+from gpulint.script.neighbours import (
+    is_left_behind,
+    run_together,
+    serves_single_inputs,
+)
 from gpulint.source import NOTEBOOK
 
 _DEFAULTS = frozenset({"torch.set_default_tensor_type", "torch.set_default_device"})
@@ -130,7 +134,7 @@ class CreatedOnHost(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding a factory."""
-        if script.index.called_names & _DEFAULTS:
+        if any(file.called_names & _DEFAULTS for file in run_together(script)):
             return
         for arrival in arrivals(script):
             yield from self._arrived(script, arrival)

@@ -114,20 +114,25 @@ class Definitions:
                 return inner[node][name]
         return []
 
-    def _top_definitions(self, module: ast.Module, name: str) -> Iterator[Definition]:
-        """Definitions of a global name of a module, those behind `import *` too."""
+    def _top_definitions(
+        self, module: ast.Module, name: str, seen: frozenset[ast.Module] = frozenset()
+    ) -> Iterator[Definition]:
+        """Definitions of a global name of a module, those behind `import *` too.
+
+        `seen`: modules that lead here by it, each of which may name another again.
+        """
         own = self.flow(module).definitions.get(name)
         if own:
             yield from own
             return
         home = self.index.home(module)
-        project = home.project
+        project, before = home.project, seen | {module}
         for star in home.stars:
             if project is None or project.modules.star_lacks(home, star, name):
                 continue
             found = home.member(star)
-            if found is not None and not found[1] and found[0] is not home:
-                yield from self._top_definitions(found[0].tree, name)
+            if found is not None and not found[1] and found[0].tree not in before:
+                yield from self._top_definitions(found[0].tree, name, before)
 
     # Other files
 

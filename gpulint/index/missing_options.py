@@ -33,7 +33,7 @@ _SETS_OPTIONS = re.compile(
 )
 # What a call with options is named that only looks at them.
 _SHOWS = re.compile(
-    r"(?i)^(vars|str|repr|dict|type|isinstance|getattr|hasattr|len|format|init|update|"
+    r"(?i)^(vars|dir|str|repr|dict|type|isinstance|getattr|hasattr|len|format|init|update|"
     r"p?print|pformat|info|debug|warning|error|log\w*|write|dump|save\w*|copy|deepcopy|"
     r"add_text|add_hparams|asdict|config|OmegaConf|create|spawn|partial|seed\w*)$"
 )
@@ -81,7 +81,7 @@ class MissingOptions:
         call = origin.node
         func = call.func if isinstance(call, ast.Call) else None
         parser = func.value if isinstance(func, ast.Attribute) else None
-        if not isinstance(parser, ast.Name) or not self._is_plain(parser):
+        if parser is None or not dotted(parser) or not self._is_plain(parser):
             return False
         home = self.index.home(parser)
         above = home.parent(call)
@@ -198,9 +198,7 @@ class MissingOptions:
             return False
         targets = [getattr(self.index.parent(its), "targets", ()) for its in made]
         names = [parser, *(name for its in targets for name in its)]
-        return not any(
-            isinstance(name, ast.Name) and self._is_given(name, made) for name in names
-        )
+        return not any(dotted(name) and self._is_given(name, made) for name in names)
 
     def _makes_plain(self, made: ast.AST, around: Nodes) -> bool:
         """`ArgumentParser(parents=[get_parser()])`, of a file that is looked at."""
@@ -218,16 +216,16 @@ class MissingOptions:
             for its in (parent.elts if isinstance(parent, ast.List) else [parent])
         )
 
-    def _is_given(self, parser: ast.Name, made: set[ast.AST]) -> bool:
+    def _is_given(self, parser: ast.expr, made: set[ast.AST]) -> bool:
         """Whether a call is given a parser, not what the name holds elsewhere.
 
         But for a function of a file that is looked at, which gives it to no other.
         """
-        home = self.index.home(parser)
-        for call in home.calls_given.get(parser.id, ()):
+        home, name = self.index.home(parser), dotted(parser)
+        for call in home.calls_given.get(name or "", ()):
             for value in (*call.args, *(k.value for k in call.keywords)):
                 if (
-                    dotted(value) == parser.id
+                    dotted(value) == name
                     and not made.isdisjoint(
                         o.node for o in self.resolver.origins(value)
                     )

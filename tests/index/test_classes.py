@@ -99,6 +99,20 @@ def test_modules_behind_stars_without_a_name_are_not_parsed(
     assert "first.py" not in loaded
 
 
+def test_stars_that_lead_in_a_circle(tmp_path: Path) -> None:
+    package = tmp_path / "models"
+    package.mkdir()
+    (package / "__init__.py").write_text("from .net import *\nfrom .last import *\n")
+    (package / "net.py").write_text("from models import *\nuse(Net())\n")
+    (package / "last.py").write_text("class Net:\n    pass\n")
+    project = Project(tmp_path, lambda folder: folder.rglob("*.py"))
+    index = project.index(package / "net.py")
+    assert index is not None
+    (call,) = index.calls["use"]
+    (owner,) = Resolver(index).classes.of(call.args[0])
+    assert index.home(owner).source.path == package / "last.py"
+
+
 KEPT = """\
 from state import State
 class Case:

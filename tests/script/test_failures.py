@@ -562,6 +562,42 @@ def test_options_that_no_command_line_has(
     assert confidences(tmp_path, files)[11] is sure
 
 
+HELD = """\
+import argparse
+
+
+class Options:
+    def __init__(self):
+        self.parser = argparse.ArgumentParser()
+
+    def parse(self):
+        self.parser.add_argument("--evaluate", action="store_true")
+        self.args = self.parser.parse_args()
+        pass
+        return self.args
+"""
+
+
+@pytest.mark.parametrize(
+    "more, sure",
+    [
+        ("pass", LOW),
+        ("print(dir(self.args))", LOW),
+        ("extend(self.parser)", HIGH),
+        ("self.args.depth = 3", HIGH),
+    ],
+)
+def test_a_parser_that_an_object_holds(
+    tmp_path: Path, more: str, sure: Confidence
+) -> None:
+    start, end = MAIN.index("parser = "), MAIN.index("trainer = ")
+    text = f"{MAIN[:start]}from options import Options\n\nargs = Options().parse()\n"
+    text += MAIN[end:].replace("trainer.fit(", "print(args.depth)\ntrainer.fit(")
+    files = {"engine.py": LOOP, "main.py": text, "parts.py": SEEN, ".git/HEAD": ""}
+    files["options.py"] = HELD.replace("pass", more)
+    assert confidences(tmp_path, files)[11] is sure
+
+
 def test_a_parser_whose_name_then_holds_what_it_parsed(tmp_path: Path) -> None:
     text = MAIN.replace("parser = arg", "args = arg").replace("parser.", "args.")
     text = text.replace("trainer.fit(", "print(args)\nprint(args.depth)\ntrainer.fit(")

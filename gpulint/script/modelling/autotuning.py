@@ -21,6 +21,7 @@ _SETTING = re.compile(
     r"|\b(set|enable_full)_determinism\("  # of MONAI and of Transformers
 )
 _WORDS = ("cudnn.benchmark", "cudnn_benchmark")
+_LOADS = re.compile(r"import_module\(|spec_from_file_location\(|__import__\(")
 # Frameworks of other packages that set it for the scripts that they run.
 _SETTERS = frozenset("mmcv mmengine detectron2 fvcore torchpack catalyst".split())
 _VARIES = re.compile(r"multi_?scale|random_?size|random_?resize(?!d)", re.IGNORECASE)
@@ -45,19 +46,26 @@ def autotuning_is_set(script: Script) -> bool:
     origins = [origin for file in files for origin in file.imports.values()]
     if any(origin.partition(".")[0] in _SETTERS for origin in origins):
         return True
-    return len(files) >= MAX_FILES and _is_set_by_another(script)
+    return _is_set_by_another(script, many=len(files) >= MAX_FILES)
 
 
-def _is_set_by_another(script: Script) -> bool:
-    """Whether a module that others import says it: not a script of its own."""
+def _is_set_by_another(script: Script, many: bool) -> bool:
+    """Whether a program says it that imports what it runs while it runs.
+
+    Or, where not all files of a program are looked at, a module that others import:
+    not a script of its own.
+    """
     project = script.index.project
     if project is None:
         return False
-    homes = (project.index(path) for w in _WORDS for path in project.mentioning(w))
-    return any(
+    paths = dict.fromkeys(path for w in _WORDS for path in project.mentioning(w))
+    homes = [home for home in map(project.index, paths) if home is not None]
+    around = script.source.path.parents
+    if any(h.source.has(_LOADS) and h.source.path.parent in around for h in homes):
+        return True
+    return many and any(
         does_import(script, user, home)
         for home in homes
-        if home is not None
         for user in project.users(home)
     )
 

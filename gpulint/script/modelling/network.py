@@ -190,8 +190,18 @@ class Network:
 
     @property
     def may_run_cudnn(self) -> bool:
-        """Whether it may convolve anything or hold a recurrent layer, by all names."""
-        return not self.is_seen or self._has(_OF_CUDNN, CONVOLUTIONAL, OF_LARGE)
+        """Whether it may convolve anything or hold a recurrent layer, by all names.
+
+        Classes of the program's own, such as `GraphConv`, are what they hold.
+        """
+        if not self.is_seen or self._has(CONVOLUTIONAL, OF_LARGE):
+            return True
+        classes = self.script.resolver.classes
+        made = ((call, name) for call, name in self.calls if _OF_CUDNN.search(name))
+        return any(
+            classes.named(call.func) is None and not name.startswith(_OF_GRAPHS)
+            for call, name in made
+        )
 
     @property
     def is_of_attention(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function
@@ -34,9 +34,21 @@ def measures_time(script: Script, calls: list[ast.Call]) -> bool:
     if _reads_clock(script, calls):
         return True
     helpers = dict.fromkeys(map(script.resolver.calls.callee, calls))
+    entered = (method for call in calls for method in _entered(script, call))
     return any(
-        _measures(script.of(helper), helper) for helper in helpers if helper is not None
+        _measures(script.of(helper), helper)
+        for helper in (*helpers, *entered)
+        if helper is not None
     )
+
+
+def _entered(script: Script, call: ast.Call) -> Iterator[Function]:
+    """What runs at both ends of `with Timer("forward"):`, a class of the program's."""
+    if not isinstance(script.index.parent(call), ast.withitem):
+        return
+    owner = script.resolver.classes.named(call.func)
+    methods = script.resolver.classes.methods(owner) if owner is not None else {}
+    yield from (methods[n] for n in ("__enter__", "__exit__") if n in methods)
 
 
 def ends_measure(script: Script, loop: Loop, wait: ast.AST) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Function, Target, Where
@@ -52,7 +53,9 @@ MAX_NAMES = 3  # between a wait and a test of what it reads
 _ANY = ("any", "all")
 _COPIES = frozenset({"tolist", "cpu"})
 _FETCHES = _COPIES | {"item"}
-_SAVES = re.compile(r"^(save|savez|dump|imsave|imwrite|savefig|savetxt|to_csv)|^save_")
+_SAVES = re.compile(
+    r"^(save|savez|dump|imsave|imwrite|savefig|savetxt|to_csv|fromarray)|^save_"
+)
 _ENVIRONMENT = re.compile(r"(^|_)(envs?|environments?|gym)\d*$|_envs?_", re.IGNORECASE)
 
 
@@ -152,6 +155,7 @@ def _among(
 
 def _reads(script: Script, loop: Loop, parts: list[Part], in_module: bool) -> _Reads:
     found = _Reads([], [], [], [], [])
+    as_called: Script | None = None
     for number, part in enumerate(parts):
         collects = loop.eval and _is_collected(script, part, loop)
         stays = _is_barrier(script, part.node) or updates_average(script, part.node)
@@ -170,8 +174,10 @@ def _reads(script: Script, loop: Loop, parts: list[Part], in_module: bool) -> _R
         if picks or _may_read(script, part.node, _FETCHES):
             found.perhaps.append(part)
         for node, value in waiting_in(script, part, loop):
-            if not _waits_in(script, loop, part, value):
-                continue
+            if part.helper is not None:
+                as_called = as_called or _as_called(script, loop)
+                if as_called is not script and not on_device(as_called, value, loop):
+                    continue
             needed = _ends_loop(script, loop, part, node)
             needed = needed or _asks_to_train(script, node)
             needed = needed or (
@@ -207,27 +213,33 @@ def _may_be_over(
     )
 
 
-def _waits_in(script: Script, loop: Loop, part: Part, value: ast.expr) -> bool:
-    """Whether a value in a helper is on the device as this loop calls it."""
-    if part.helper is None:
-        return True
-    callers = script.resolver.calls.callers(part.helper)
-    mine = [call for call in callers if script.index.inside(call, loop.node)]
-    if not mine or len(mine) == len(callers):
-        return True
-    return on_device(script.called_only_by({part.helper: mine}), value, loop)
+def _as_called(script: Script, loop: Loop) -> Script:
+    """The same file, as if the helpers of a loop were called by its steps alone."""
+    around = (loop.node, *loop.helpers)
+    known = script.resolver.calls.only
+    callers: dict[Function, list[ast.Call]] = {}
+    for helper in loop.helpers:
+        calls = script.resolver.calls.callers(helper) if helper not in known else []
+        mine = [
+            call
+            for call in calls
+            if any(script.index.inside(call, its) for its in around)
+        ]
+        if mine and len(mine) < len(calls):
+            callers[helper] = mine
+    return script.called_only_by(callers) if callers else script
 
 
 def _ends_loop(script: Script, loop: Loop, part: Part, node: ast.AST) -> bool:
     """`value = loss.item()` before `if value < limit: break`: steps wait for that.
 
-    Also what a helper returns. Not what only looks for numbers that are none: `if
-    isnan(value): break`.
+    Also what a helper returns, and what decides whether steps are counted until the
+    last one. Not what only looks for numbers that are none: `if isnan(value): break`.
     """
     asked = [
         branch.test
-        for branch in loop.node.body
-        if isinstance(branch, ast.If) and isinstance(branch.body[-1], ast.Break)
+        for branch in _branches_in(loop.node.body)
+        if isinstance(branch.body[-1], ast.Break)
     ]
     compared = [test for test in asked if isinstance(test, ast.Compare)]
     if not compared:
@@ -240,7 +252,37 @@ def _ends_loop(script: Script, loop: Loop, part: Part, node: ast.AST) -> bool:
             read.update(
                 c for c in calls if part.helper in script.resolver.calls.callees(c)
             )
-    return any(_comes_of(script, test, read, MAX_NAMES) for test in compared)
+    return any(
+        _comes_of(script, test, read, MAX_NAMES)
+        or _is_counted(script, test, read, loop)
+        for test in compared
+    )
+
+
+def _branches_in(body: list[ast.stmt]) -> Iterator[ast.If]:
+    """The branches of a block, one in the other, without those of loops in it."""
+    for statement in body:
+        if isinstance(statement, ast.If):
+            yield statement
+            yield from _branches_in(statement.body)
+            yield from _branches_in(statement.orelse)
+
+
+def _is_counted(script: Script, test: ast.AST, read: set[ast.AST], loop: Loop) -> bool:
+    """`if count > 50: break`, where a branch that asks for a value counts.
+
+    `if loss.item() < best: count = 0`, `else: count += 1`.
+    """
+    names = [name for name in walk(test) if isinstance(name, ast.Name)]
+    for definition in (d for name in names for d in script.definitions(name)):
+        if not script.index.inside(definition.node, loop.node):
+            continue
+        for above in script.index.ancestors(definition.node):
+            if above is loop.node:
+                break
+            if isinstance(above, ast.If) and not read.isdisjoint(walk(above.test)):
+                return True
+    return False
 
 
 def _asks_to_train(script: Script, node: ast.expr) -> bool:
@@ -382,12 +424,32 @@ def _may_read(script: Script, node: ast.AST, names: frozenset[str]) -> bool:
 
 
 def _saved(script: Script, node: ast.expr) -> bool:
-    """Whether the value is on its way to a file."""
-    return any(
-        isinstance(above, ast.Call)
-        and _SAVES.search((dotted(above.func) or "").rpartition(".")[2])
-        for above in script.index.ancestors(node)
+    """Whether the value is on its way to a file.
+
+    Also by a name: `image = output.cpu().numpy()`, `Image.fromarray(image)`.
+    """
+    if any(map(_saves, script.index.ancestors(node))):
+        return True
+    its = script.of(node).index
+    statement = its.statement(node)
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    names = {target.id for target in targets if isinstance(target, ast.Name)}
+    calls = (c for name in names for c in its.calls_given.get(name, ()) if _saves(c))
+    return _is_copy(node) and any(its.scope(c) is its.scope(node) for c in calls)
+
+
+def _saves(node: ast.AST) -> bool:
+    """`numpy.save(…)`, `image.save(…)`, `Image.fromarray(…)`."""
+    func = node.func if isinstance(node, ast.Call) else None
+    return (
+        func is not None and _SAVES.search(_holder(func).rpartition(".")[2]) is not None
     )
+
+
+def _is_copy(node: ast.expr) -> bool:
+    """`output.cpu()`, of more than one number as far as that tells."""
+    func = node.func if isinstance(node, ast.Call) else None
+    return isinstance(func, ast.Attribute) and func.attr == "cpu"
 
 
 def _shown(script: Script, node: ast.expr) -> ast.expr:
