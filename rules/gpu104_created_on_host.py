@@ -40,9 +40,9 @@ where the host computes with them first (`torch.rand(n) - 0.5` rounds as it does
 in several processes of which each seeds CUDA's generator alone, with one number, and
 would draw there what all others do. A type that `zeros`, `ones` or `empty` is cast to
 goes into the factory as well; `.to(other)`, `.type_as(other)` and `.type(other.type())`
-mean `other.device`. Names that the tensor gets before it is copied are followed:
-withheld where the device may be another one between, or the copy stands under a
-condition (`if cuda: x = x.cuda()`). Withheld where the copy has comments.
+mean `other.device`. Names that the tensor gets before it is copied are followed through
+one block: withheld where other statements stand between, or the copy under a condition
+(`if cuda: x = x.cuda()`). Withheld where the copy has comments.
 
 ## When not
 Tensors made from data of the script or of different numbers (a list that is made for

@@ -167,10 +167,11 @@ class EveryStep:
             first = root.generators[0].iter
             yield from self._nodes(first, inner, helper)
             yield self._part(root, inner, helper)
+            called = set(_surely_called(root))
             for child in walk(*below):
                 if not isinstance(child, ast.comprehension) and child is not first:
                     yield self._part(child, True, helper)
-                    if isinstance(child, ast.Call):
+                    if isinstance(child, ast.Call) and child in called:
                         yield from self._called(child, True)
             return
         for child in below:
@@ -273,6 +274,23 @@ class EveryStep:
             if isinstance(name, (ast.Name, ast.Attribute))
             for d in self.script.definitions(name)
         )
+
+
+def _surely_called(root: ast.expr) -> Iterator[ast.Call]:
+    """The calls that a list or dict comprehension makes in each of its rounds."""
+    if isinstance(root, ast.GeneratorExp):
+        return  # whoever takes from it may stop, or never begin
+    assert isinstance(root, COMPREHENSIONS)
+    if any(generator.ifs for generator in root.generators):
+        return
+    todo: list[ast.AST] = [
+        getattr(root, name) for name in ("elt", "key", "value") if hasattr(root, name)
+    ]
+    for node in todo:
+        if isinstance(node, ast.Call):
+            yield node
+        if not isinstance(node, (ast.IfExp, ast.BoolOp, *FUNCTIONS, *COMPREHENSIONS)):
+            todo += children(node)
 
 
 def is_latch(root: ast.BoolOp, value: ast.expr, above: ast.AST | None) -> bool:

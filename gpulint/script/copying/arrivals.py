@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpulint.index import NOT_CUDA, Definition, Move, Where
-from gpulint.index.walk import dotted, same, walk_scope
+from gpulint.index import NOT_CUDA, Definition, Function, Move, Where
+from gpulint.index.walk import COMPREHENSIONS, dotted, same, walk
 from gpulint.script.copying.creations import (
     LIKE,
     RANDOM_LIKE,
@@ -15,6 +15,9 @@ from gpulint.script.copying.creations import (
     creation,
 )
 from gpulint.script.copying.named_devices import is_of_host
+from gpulint.script.neighbours import run_together
+from gpulint.script.set_before import precedes
+from gpulint.script.training.training_step import block_of
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -26,6 +29,11 @@ _EXPRESSIONS = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Name)
 _ASKED = frozenset("shape size dim ndim numel dtype".split())
 # What tensors have, and devices and types have not.
 _OF_TENSORS = frozenset("shape size dim ndim numel device dtype".split())
+_GUARDS = frozenset("isinstance is_tensor hasattr callable".split())
+_LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue)
+_SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
+# What is not evaluated, or not once, whenever the statement around it runs.
+_PARTLY = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.NamedExpr, *COMPREHENSIONS)
 
 
 class Arrival(NamedTuple):
@@ -50,7 +58,7 @@ def arrivals(script: Script) -> Iterator[Arrival]:
             continue
         names: list[Definition] = []
         made = _made(script, func.value, names)
-        if made is None:
+        if made is None or any(script.devices.move(m) for m in made.methods):
             continue
         move, like = script.devices.move(call), None
         if move is None:
@@ -58,7 +66,11 @@ def arrivals(script: Script) -> Iterator[Arrival]:
         elif move.target in NOT_CUDA or is_of_host(script, move.device):
             continue
         arrival = Arrival(call, made, move, like, tuple(names))
-        if (move or like) and not _is_there(arrival) and _is_alone(script, arrival):
+        if not (move or like) or _is_there(arrival):
+            continue
+        if like is not None and not _has_device(script):
+            continue
+        if not names or _is_led_straight(script, arrival):
             yield arrival
 
 
@@ -72,12 +84,22 @@ def _made(script: Script, node: ast.expr, names: list[Definition]) -> Creation |
         its = reached[0] if len(reached) == 1 else None
         if its is None or its.kind != "assign" or its.path or its.value is None:
             return None
-        if script.index.scope(its.node) is not script.index.scope(name):
+        statement = script.index.parent(its.node)
+        alone = isinstance(statement, ast.Assign) and statement.targets == [its.node]
+        if not alone or script.index.scope(its.node) is not script.index.scope(name):
             return None
         names.append(its)
         return its.value
 
     return creation(script, node, named)
+
+
+def _has_device(script: Script) -> bool:
+    """Whether a file of the programs sends anything to a device: others are there."""
+    return any(script.of(file.tree).uses_gpu for file in run_together(script))
+
+
+# Other tensors
 
 
 def _like(script: Script, call: ast.Call) -> ast.expr | None:
@@ -87,7 +109,7 @@ def _like(script: Script, call: ast.Call) -> ast.expr | None:
         return None
     given = call.args[0]
     if func.attr == "to":
-        like = given if _is_tensor(script, given) else None
+        like = given if _is_tensor(script, given, call) else None
     elif func.attr == "type_as":
         like = given
     else:
@@ -95,24 +117,54 @@ def _like(script: Script, call: ast.Call) -> ast.expr | None:
     return None if like is None or script.where(like).host else like
 
 
-def _is_tensor(script: Script, node: ast.expr) -> bool:
-    """Whether a name is a tensor: by where it is, or by what its function asks it."""
-    name = dotted(node)
+def _is_tensor(script: Script, node: ast.expr, call: ast.Call) -> bool:
+    """Whether a name is a tensor: by where it is, or by what is asked of it before.
+
+    In the same function, on every way there, and without looking what it is.
+    """
     where = script.where(node)
-    if where & (Where.HOST | Where.DEVICE) and not where & (
-        Where.UNKNOWN | Where.PLAIN
-    ):
+    known = where & (Where.HOST | Where.DEVICE)
+    if known and not where & (Where.UNKNOWN | Where.PLAIN):
         return True
-    return name is not None and any(
+    name = dotted(node)
+    if name is None:
+        return False
+    inside = list(walk(script.index.scope(node)))
+    tests = (c for c in inside if isinstance(c, ast.Call))
+    if any(
+        (dotted(test.func) or "").rpartition(".")[2] in _GUARDS
+        and name in map(dotted, test.args)
+        for test in tests
+    ):
+        return False
+    made = set(script.definitions(node))
+    return any(
         isinstance(asked, ast.Attribute)
         and asked.attr in _OF_TENSORS
         and dotted(asked.value) == name
-        for asked in walk_scope(script.index.scope(node))
+        and set(script.definitions(asked.value)) == made
+        and _is_evaluated_before(script, asked, call)
+        for asked in inside
     )
 
 
+def _is_evaluated_before(script: Script, asked: ast.AST, call: ast.Call) -> bool:
+    """Whether an expression is evaluated whenever a call is, and before it."""
+    statement = script.index.statement(asked)
+    for above in script.index.ancestors(asked):
+        if above is call:
+            return True
+        if above is statement:
+            break
+        if isinstance(above, _PARTLY):
+            return False
+    simple = isinstance(statement, _SIMPLE)
+    return simple and precedes(script, asked, call)
+
+
 def _typed(script: Script, node: ast.expr) -> ast.expr | None:
-    """The `x` of `x.type()`, `x.data.type()`, or of a name that is given that."""
+    """The `x` of `x.type()`, or of a name that stands for that everywhere."""
+    found: list[ast.expr] = []
     for origin in script.resolver.origins(node):
         made = origin.call
         func = made.func if made is not None else None
@@ -120,10 +172,8 @@ def _typed(script: Script, node: ast.expr) -> ast.expr | None:
             return None
         if made is None or made.args or made.keywords:
             return None
-        its = func.value
-        data = isinstance(its, ast.Attribute) and its.attr == "data"
-        return its.value if data else its  # type: ignore[attr-defined]
-    return None
+        found.append(func.value)
+    return found[0] if found else None
 
 
 def _is_there(arrival: Arrival) -> bool:
@@ -136,27 +186,82 @@ def _is_there(arrival: Arrival) -> bool:
     return like is not None and same(like, made.call.args[0])
 
 
-def _is_alone(script: Script, arrival: Arrival) -> bool:
-    """Whether nothing but its way to the device reads what has names on the host.
+# Names on the way
 
-    Nor writes into it. Its size and type may be asked, and where it is moved under a
-    condition, what stands behind may read it for want of the copy.
+
+def _is_led_straight(script: Script, arrival: Arrival) -> bool:
+    """Whether what has names on the host always goes on to the device, and only there.
+
+    In the block in which it is made, or in a branch right in it. Nothing else reads it
+    or writes into it there, in functions inside, or behind the copy; its size and type
+    may be asked. Where it is moved under a condition, what stands behind may read it
+    for want of the copy.
     """
+    between = stretch(script, arrival)
+    if between is None or any(isinstance(n, _LEAVES) for s in between for n in walk(s)):
+        return False
     way = set(ast.walk(arrival.call))
     for definition in arrival.names:
         way.update(ast.walk(definition.value) if definition.value else ())
     around = choice(script, arrival)
     for definition in arrival.names:
-        for use in walk_scope(script.index.scope(definition.node)):
+        scope = script.index.scope(definition.node)
+        flow = script.resolver.flow(scope)
+        if definition.name in flow.outer or definition.name in script.index.writers:
+            return False  # another function may read it
+        for use in ast.walk(scope):
             if not isinstance(use, ast.Name) or use.id != definition.name:
                 continue
             if use in way or use is definition.node or _is_asked(script, use):
                 continue
+            if script.index.scope(use) is not scope:
+                return False
             if around is not None and _is_otherwise(script, arrival, around, use):
                 continue
             if isinstance(use.ctx, ast.Load) and definition in script.definitions(use):
                 return False
     return True
+
+
+def stretch(script: Script, arrival: Arrival) -> list[ast.stmt] | None:
+    """The statements between creation and copy, in one block; None: not in one.
+
+    The copy stands in a simple statement of that block, or of a branch in it.
+    """
+    first = script.index.statement(arrival.made.call)
+    block = block_of(script, first)
+    start = block.index(first)
+    for number, statement in enumerate(block[start + 1 :], start + 1):
+        if not script.index.inside(arrival.call, statement):
+            continue
+        held = script.index.statement(arrival.call)
+        branches = (
+            [statement.body, statement.orelse] if isinstance(statement, ast.If) else []
+        )
+        there = held is statement or any(held in branch for branch in branches)
+        simple = isinstance(held, _SIMPLE)
+        return block[start + 1 : number] if there and simple else None
+    return None
+
+
+def is_immediate(script: Script, arrival: Arrival) -> bool:
+    """Whether only what makes the tensor stands before its copy, which always follows.
+
+    So that nothing changes what the copy's device is called, or leaves the step.
+    """
+    steps = {script.index.statement(name.node) for name in arrival.names}
+    held = script.index.statement(arrival.call)
+    for above in script.index.ancestors(arrival.call):
+        if above is held:
+            break
+        if isinstance(above, _PARTLY):
+            return False
+    between = stretch(script, arrival)
+    return (
+        between is not None
+        and choice(script, arrival) is None
+        and all(statement in steps for statement in between)
+    )
 
 
 def choice(script: Script, arrival: Arrival) -> ast.If | ast.IfExp | None:
@@ -165,6 +270,8 @@ def choice(script: Script, arrival: Arrival) -> ast.If | ast.IfExp | None:
         return None
     made = arrival.names[0].node
     for above in script.index.ancestors(arrival.call):
+        if isinstance(above, Function):
+            break
         if isinstance(above, (ast.If, ast.IfExp)):
             return None if script.index.inside(made, above) else above
     return None

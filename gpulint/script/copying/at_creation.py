@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpulint.finding import Effect
 from gpulint.index import Move, Target
 from gpulint.index.walk import dotted, walk
-from gpulint.script.copying.arrivals import Arrival, choice
+from gpulint.script.copying.arrivals import Arrival, choice, is_immediate
 from gpulint.script.copying.creations import (
     JOINS,
     LEGACY,
@@ -44,6 +44,7 @@ _SAME_IN_ANY_TYPE = ("zeros", "ones", "empty")
 _DISTRIBUTES = re.compile(
     r"DistributedDataParallel|init_process_group|fully_shard|FullyShardedDataParallel"
 )
+NO_DOUBLES = "MPS has no float64, which the host casts"
 _IS_RANK = re.compile(r"rank|process_index")
 MOST_OF_HALF, MOST_OF_FLOAT = 65504, 3.4e38  # the largest numbers of float16, float32
 
@@ -99,7 +100,9 @@ def hindrance(script: Script, arrival: Arrival) -> str | None:
         return "a part of it is data of the script"
     if made.random and _draws_alike(script):
         return "only the generator of CUDA is seeded, with one number for all ranks"
-    if made.name in LEGACY and not _is_sized(script, call, made.name):
+    shaped = len(call.args) == 1 and isinstance(call.args[0], ast.Starred)
+    sized = (made.random and shaped) or _is_sized(script, call, made.name)
+    if made.name in LEGACY and not sized:
         return f"`{script.text(call.func)}` takes no CUDA device"
     unfilled = _why_not_filled(script, made) if made.name == "tensor" else None
     if unfilled is not None:
@@ -116,27 +119,44 @@ def hindrance(script: Script, arrival: Arrival) -> str | None:
     if made.name == "normal" and "size" not in keywords and len(call.args) < 3:
         return "the distribution's parameters are host tensors"
     on_the_way = _why_not_sooner(script, arrival)
-    if on_the_way is not None or move is None:
+    if on_the_way is not None:
         return on_the_way
-    return _why_not_there(script, move, made)
+    doubles = _is_double(keywords.get("dtype")) or any(map(_makes_double, made.methods))
+    if move is None:
+        return NO_DOUBLES if doubles else None
+    return _why_not_there(script, move, made, doubles)
 
 
 def _why_not_sooner(script: Script, arrival: Arrival) -> str | None:
     """Why what has a name on the host cannot be made where it is sent to."""
-    if choice(script, arrival) is not None:
-        return "it is copied under a condition"
-    move, like = arrival.move, arrival.like
+    call, like = arrival.call, arrival.like
     if like is not None and dotted(like) is None:
         return "the tensor beside which it is put has no name"
-    place = like if move is None else move.device
-    text = script.text(place) if place is not None else ""
-    names = [n for n in walk(place) if isinstance(n, ast.Name)] if place else []
-    if arrival.names and not all(
-        means_the_same(script, name, arrival.made.call) for name in names
-    ):
-        return f"`{text}` may be another one where the tensor is made"
-    comments = script.text(arrival.call).removeprefix(_receiver_text(script, arrival))
+    cast = like is not None and _method(arrival) == "type"
+    if cast and not isinstance(call.args[0], ast.Call):
+        return "the type that it is cast to has a name of its own"
+    if arrival.names:
+        if choice(script, arrival) is not None:
+            return "it is copied under a condition"
+        if not is_immediate(script, arrival):
+            return "other statements stand between it and its copy"
+        place = like if arrival.move is None else arrival.move.device
+        names = [n for n in walk(place) if isinstance(n, ast.Name)] if place else []
+        if not all(means_the_same(script, name, arrival.made.call) for name in names):
+            return "the device may be another one where the tensor is made"
+        if _has_comment(script, call):
+            return "the copy has comments"
+    comments = script.text(call).removeprefix(_receiver_text(script, arrival))
     return "the copy has comments" if "#" in comments else None
+
+
+def _has_comment(script: Script, call: ast.Call) -> bool:
+    """Whether a comment stands behind a statement, or on lines of its own before it."""
+    statement = script.index.statement(call)
+    lines = script.source.text.splitlines()
+    end = lines[(statement.end_lineno or 1) - 1].encode()[statement.end_col_offset :]
+    above = lines[statement.lineno - 2] if statement.lineno > 1 else ""
+    return b"#" in end or above.lstrip().startswith("#")
 
 
 def _receiver_text(script: Script, arrival: Arrival) -> str:
@@ -145,7 +165,9 @@ def _receiver_text(script: Script, arrival: Arrival) -> str:
     return script.text(func.value)
 
 
-def _why_not_there(script: Script, move: Move, made: Creation) -> str | None:
+def _why_not_there(
+    script: Script, move: Move, made: Creation, doubles: bool
+) -> str | None:
     """Why the device that a copy names does not suit the factory."""
     if any(
         k.arg not in ("device", "dtype", "non_blocking") for k in move.call.keywords
@@ -153,24 +175,20 @@ def _why_not_there(script: Script, move: Move, made: Creation) -> str | None:
         return "the copy has options of its own"
     casts = made.methods or move.dtype
     free = move.device is not None and script.devices.is_free(move.device)
-    keywords = {k.arg: k.value for k in made.call.keywords}
-    if (
-        casts
-        and (free or move.target is not Target.CUDA)
-        and _is_double(keywords.get("dtype"))
-    ):
-        return "MPS has no float64, which the host casts"
+    if doubles and casts and (free or move.target is not Target.CUDA):
+        return NO_DOUBLES
     return _device_guard(script, move)
 
 
 def _is_sized(script: Script, call: ast.Call, name: str) -> bool:
     """`torch.FloatTensor(n, 8)`, which `torch.empty` makes on any device.
 
-    Not of doubles, which MPS has not.
+    Not of doubles, which MPS has not, nor of a shape as it is (of a single number it
+    makes no element), but where it is filled at random.
     """
-    listed = any(isinstance(given, (ast.List, ast.Tuple)) for given in call.args)
+    plain = all(is_integer(script, given) for given in call.args)
     named = isinstance(call.func, ast.Attribute) and "#" not in script.text(call)
-    return named and not listed and not call.keywords and name != "DoubleTensor"
+    return named and plain and not call.keywords and name != "DoubleTensor"
 
 
 def _draws_alike(script: Script) -> bool:
@@ -219,6 +237,13 @@ def _why_not_filled(script: Script, made: Creation) -> str | None:
         ):
             return "`torch.full` refuses numbers that are too large for the type"
     return None
+
+
+def _makes_double(method: ast.Call) -> bool:
+    """`.double()` and `.to(torch.float64)`."""
+    func = method.func
+    named = isinstance(func, ast.Attribute) and func.attr == "double"
+    return named or any(map(_is_double, method.args))
 
 
 def _is_double(dtype: ast.expr | None) -> bool:
@@ -320,6 +345,8 @@ def _method(arrival: Arrival) -> str:
 
 def _dtype_given(move: ast.Call) -> ast.expr | None:
     """The type of `x.to(device, dtype)` and `x.to(device=device, dtype=dtype)`."""
+    if isinstance(move.func, ast.Attribute) and move.func.attr == "cuda":
+        return None  # `x.cuda(device, non_blocking)`
     named = {keyword.arg: keyword.value for keyword in move.keywords}
     if "dtype" in named:
         return named["dtype"]
@@ -334,7 +361,9 @@ def _empty(name: str, device: str) -> Build:
         call = CallText.of(text)
         package, kind = call.callee.removesuffix(name), LEGACY[name]
         typed = {"dtype": f"{package}{kind}"} if kind else {}
-        made = call._replace(callee=f"{package}empty").code(call.arguments)
+        first, *others = call.arguments
+        first = first._replace(head=first.head.replace("*", ""))
+        made = call._replace(callee=f"{package}empty").code([first, *others])
         return set_keywords(**typed, device=device)(made)
 
     return empty

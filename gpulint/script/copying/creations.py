@@ -311,6 +311,8 @@ def is_integer(script: Script, node: ast.expr, depth: int = 0) -> bool:
         return whole and all(is_integer(script, side, depth) for side in sides)
     if isinstance(node, ast.Subscript):
         shape = node.value
+        if isinstance(node.slice, ast.Slice):
+            return False  # `x.shape[1:]`
         if isinstance(shape, ast.Call):
             return _method(shape) == "size"
         return isinstance(shape, ast.Attribute) and shape.attr == "shape"

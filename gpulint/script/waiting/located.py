@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from gpulint.index import Where
+from gpulint.index import Definition, Where
 from gpulint.index.build import last_name
 from gpulint.index.tensor_names import NORMS
 from gpulint.index.walk import dotted, is_text, walk
@@ -69,14 +69,27 @@ def _is_one_given(script: Script, value: ast.expr, loop: Loop) -> bool:
         if rest is None or dotted(over.func.value) != rest.arg:
             return False
         assert function is not None
-        calls = script.resolver.calls.callers(function)
-        return any(
+        args = function.args
+        own = {a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
+        return not _asks_for_name(its, made) and any(
             script.where(keyword.value).device
-            for call in calls
+            for call in script.resolver.calls.callers(function)
             if script.index.inside(call, loop.node)
+            and not script.runners.is_rare(call, loop.node)
             for keyword in call.keywords
+            if keyword.arg not in own
         )
     return False
+
+
+def _asks_for_name(script: Script, made: Definition) -> bool:
+    """`for k, v in kwargs.items(): if k == "lr":`, where not all are read alike."""
+    statement = script.index.statement(made.node)
+    target = statement.target if isinstance(statement, ast.For) else None
+    names = {dotted(n) for n in walk(target)} if target is not None else set()
+    others = names - {None, made.name}
+    tests = (n.test for n in walk(statement) if isinstance(n, (ast.If, ast.IfExp)))
+    return any(dotted(part) in others for test in tests for part in walk(test))
 
 
 def is_norm(script: Script, value: ast.expr) -> bool:
