@@ -336,6 +336,11 @@ MAY_END = """\
                 break
             self.state(1)
 """
+MAY_EXIT = """\
+            if self.enough:
+                exit(1)
+            self.state(1)
+"""
 MAY_GO_ON = """\
             if self.speaks:
                 print(loss.item())
@@ -362,10 +367,12 @@ class Other(Trainer):
         ("(loss.item())", "(loss.item(), self.state(1))", LOW),
         ("(loss.item())", "(loss.item(), self.others(1))", LOW),
         ("(loss.item())\n", f"(loss.item())\n{MAY_END}", HIGH),
+        ("(loss.item())\n", f"(loss.item())\n{MAY_EXIT}", LOW),
         ("            print(loss.item())\n", MAY_GO_ON, HIGH),
     ],
     ids=["before", "just before", "behind, in the loop", "behind the loop", "takes it",
-         "beside", "no method", "a loop that may end", "a pass that ends"],
+         "beside", "no method", "a loop that may end", "a program that may",
+         "a pass that ends"],
 )  # fmt: skip
 def test_methods_of_the_object_itself(
     tmp_path: Path, old: str, new: str, sure: Confidence

@@ -199,7 +199,9 @@ class Network:
         classes = self.script.resolver.classes
         made = ((call, name) for call, name in self.calls if _OF_CUDNN.search(name))
         return any(
-            classes.named(call.func) is None and not name.startswith(_OF_GRAPHS)
+            classes.named(call.func) is None
+            and "." in name.removeprefix("self.")  # else a layer, not what made it
+            and not name.startswith(_OF_GRAPHS)
             for call, name in made
         )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.finding import Position
@@ -61,6 +61,7 @@ _TRAINERS = frozenset(
     for package in "lightning lightning.pytorch pytorch_lightning".split()
 )
 _LAUNCHED = re.compile(r"(ddp|fsdp|deepspeed)(?!_notebook|_fork)")
+_GOES_ON = (ast.Continue, ast.Break, ast.Return)
 _OPEN = ("open", "io.open", "os.fdopen")
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 _OF_LOADERS = frozenset(
@@ -102,7 +103,7 @@ def fails_around(script: Script, node: ast.AST) -> bool:
                 if any(map(raises, block[:number])):
                     return True
                 if _runs_again(script, above, block):
-                    behind = until_left(block[number + 1 :])
+                    behind = _until_again(block[number + 1 :])
                     stays = not leaves(child)
                     if stays and any(map(raises, behind)):
                         return True
@@ -110,6 +111,17 @@ def fails_around(script: Script, node: ast.AST) -> bool:
             return False
         child = above
     return False
+
+
+def _until_again(block: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a loop's pass to which all come that may make another.
+
+    What ends the program, such as `sys.exit()`, lets none follow.
+    """
+    for statement in block:
+        if any(isinstance(node, _GOES_ON) for node in walk_scope(statement)):
+            return
+        yield statement
 
 
 def _cell(script: Script, node: ast.AST) -> int | None:
