@@ -28,12 +28,15 @@ None: whole tensors instead of the loop (`(order == targets[:, None]).nonzero()[
 or one copy to the host before it (`.tolist()`, `.cpu()`), are the author's to write.
 
 ## When not
-What GPU106 leaves out as well: waits behind `if step % n == 0` or an option that is
-off by default, on values that are on the host already, for the actions of an
-environment, in code that measures time around `synchronize()`, on the way to a file,
-and outputs that an evaluation collects on the host. Training loops inside another loop
-are steps of their own. Of low confidence is a read of an evaluation beside a call that
-may wait as long, as that of an object that is not known, which gets the outputs.
+What GPU106 leaves out as well: waits behind `if step % n == 0` or an option that is off
+by default, on values that are on the host already, for the actions of an environment,
+in code that measures time around `synchronize()`, on the way to a file, and outputs
+that an evaluation collects on the host. Training loops inside another loop are steps of
+their own. A number that a module needs to go on, but for those that its rounds read one
+after another of a tensor that is there before them (`for i in range(n): size =
+sizes[i].item()`): one `sizes.tolist()` gives all. Pictures on their way to a file, by a
+name too. Of low confidence is a read of an evaluation beside a call that may wait as
+long, as that of an object that is not known, which gets the outputs.
 
 ## Source
 The synchronising calls: `torch.cuda.set_sync_debug_mode` and the PyTorch performance
