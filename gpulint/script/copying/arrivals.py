@@ -30,6 +30,7 @@ _ASKED = frozenset("shape size dim ndim numel dtype".split())
 # What tensors have, and devices and types have not.
 _OF_TENSORS = frozenset("shape size dim ndim numel device dtype".split())
 _GUARDS = frozenset("isinstance is_tensor hasattr callable".split())
+_READ_ALL = frozenset("locals vars eval exec globals".split())
 _LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
 # What is not evaluated, or not once, whenever the statement around it runs.
@@ -200,7 +201,7 @@ def _is_led_straight(script: Script, arrival: Arrival) -> bool:
     between = stretch(script, arrival)
     if between is None or any(isinstance(n, _LEAVES) for s in between for n in walk(s)):
         return False
-    way = set(ast.walk(arrival.call))
+    way = set(ast.walk(arrival.call.func))
     for definition in arrival.names:
         way.update(ast.walk(definition.value) if definition.value else ())
     around = choice(script, arrival)
@@ -210,12 +211,18 @@ def _is_led_straight(script: Script, arrival: Arrival) -> bool:
         if definition.name in flow.outer or definition.name in script.index.writers:
             return False  # another function may read it
         for use in ast.walk(scope):
-            if not isinstance(use, ast.Name) or use.id != definition.name:
+            if not isinstance(use, ast.Name):
                 continue
-            if use in way or use is definition.node or _is_asked(script, use):
+            if use.id in _READ_ALL and isinstance(use.ctx, ast.Load):
+                return False
+            if use.id != definition.name or use in way or use is definition.node:
+                continue
+            if _is_asked(script, use) and _stands_before(use, arrival.call):
                 continue
             if script.index.scope(use) is not scope:
                 return False
+            if isinstance(script.index.parent(use), ast.AugAssign):
+                return False  # in place, where the copy may be by then
             if around is not None and _is_otherwise(script, arrival, around, use):
                 continue
             if isinstance(use.ctx, ast.Load) and definition in script.definitions(use):
@@ -251,6 +258,8 @@ def is_immediate(script: Script, arrival: Arrival) -> bool:
     """
     steps = {script.index.statement(name.node) for name in arrival.names}
     held = script.index.statement(arrival.call)
+    if any(_may_go_on(script, above) for above in script.index.ancestors(held)):
+        return False
     for above in script.index.ancestors(arrival.call):
         if above is held:
             break
@@ -262,6 +271,19 @@ def is_immediate(script: Script, arrival: Arrival) -> bool:
         and choice(script, arrival) is None
         and all(statement in steps for statement in between)
     )
+
+
+def _may_go_on(script: Script, above: ast.AST) -> bool:
+    """`try` and `with suppress(…)`: what stands behind may run after an error in it."""
+    if isinstance(above, (ast.With, ast.AsyncWith)):
+        names = (
+            script.index.qualified(i.context_expr.func)
+            if isinstance(i.context_expr, ast.Call)
+            else None
+            for i in above.items
+        )
+        return not all((name or "").startswith("torch.") for name in names)
+    return isinstance(above, ast.Try)
 
 
 def choice(script: Script, arrival: Arrival) -> ast.If | ast.IfExp | None:
@@ -294,6 +316,10 @@ def _is_otherwise(
         return any(script.index.inside(node, part) for part in body)
 
     return script.index.inside(use, around) and taken(use) is not taken(arrival.call)
+
+
+def _stands_before(node: ast.expr, other: ast.expr) -> bool:
+    return (node.lineno, node.col_offset) < (other.lineno, other.col_offset)
 
 
 def _is_asked(script: Script, use: ast.Name) -> bool:

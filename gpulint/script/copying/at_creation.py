@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpulint.finding import Effect
-from gpulint.index import Move, Target
+from gpulint.index import Move, Target, Where
 from gpulint.index.walk import dotted, walk
 from gpulint.script.copying.arrivals import Arrival, choice, is_immediate
 from gpulint.script.copying.creations import (
@@ -112,8 +112,11 @@ def hindrance(script: Script, arrival: Arrival) -> str | None:
         return "the host tensor takes the gradient"
     if method is not None:
         return f"`.{method}` may mean another device"
-    if "generator" in keywords:
+    drawn = (k.arg for m in made.methods for k in m.keywords)
+    if "generator" in keywords or "generator" in drawn:
         return "the generator is the host's"
+    if any(_is_stream(script, above) for above in script.index.ancestors(call)):
+        return "the copy is done before another stream reads it"
     if None in keywords:
         return "the factory's `**` arguments are not known"
     if made.name == "normal" and "size" not in keywords and len(call.args) < 3:
@@ -125,6 +128,19 @@ def hindrance(script: Script, arrival: Arrival) -> str | None:
     if move is None:
         return NO_DOUBLES if doubles else None
     return _why_not_there(script, move, made, doubles)
+
+
+def _is_stream(script: Script, above: ast.AST) -> bool:
+    """`with torch.cuda.stream(side):`, behind which others do not wait for a fill."""
+    calls = (
+        item.context_expr
+        for item in (
+            above.items if isinstance(above, (ast.With, ast.AsyncWith)) else ()
+        )
+        if isinstance(item.context_expr, ast.Call)
+    )
+    names = (script.index.qualified(call.func) or "" for call in calls)
+    return any(name.rpartition(".")[2].lower() == "stream" for name in names)
 
 
 def _why_not_sooner(script: Script, arrival: Arrival) -> str | None:
@@ -142,7 +158,10 @@ def _why_not_sooner(script: Script, arrival: Arrival) -> str | None:
             return "other statements stand between it and its copy"
         place = like if arrival.move is None else arrival.move.device
         names = [n for n in walk(place) if isinstance(n, ast.Name)] if place else []
-        if not all(means_the_same(script, name, arrival.made.call) for name in names):
+        own = {definition.name for definition in arrival.names}
+        if any(name.id in own for name in names) or not all(
+            means_the_same(script, name, arrival.made.call) for name in names
+        ):
             return "the device may be another one where the tensor is made"
         if _has_comment(script, call):
             return "the copy has comments"
@@ -151,12 +170,12 @@ def _why_not_sooner(script: Script, arrival: Arrival) -> str | None:
 
 
 def _has_comment(script: Script, call: ast.Call) -> bool:
-    """Whether a comment stands behind a statement, or on lines of its own before it."""
+    """Whether a comment stands on a statement's lines, or on its own before it."""
     statement = script.index.statement(call)
     lines = script.source.text.splitlines()
-    end = lines[(statement.end_lineno or 1) - 1].encode()[statement.end_col_offset :]
-    above = lines[statement.lineno - 2] if statement.lineno > 1 else ""
-    return b"#" in end or above.lstrip().startswith("#")
+    before, end = statement.lineno - 1, statement.end_lineno or statement.lineno
+    above = lines[before - 1] if before else ""
+    return "#" in "".join(lines[before:end]) or above.lstrip().startswith("#")
 
 
 def _receiver_text(script: Script, arrival: Arrival) -> str:
@@ -257,9 +276,13 @@ def _device_guard(script: Script, move: Move) -> str | None:
     device = move.device
     if device is None:
         return None
+    if script.where(device) & (Where.HOST | Where.DEVICE):
+        return f"`{script.text(device)}` may be a tensor"
     if any(isinstance(n, (ast.NamedExpr, ast.Await, ast.Yield)) for n in walk(device)):
         return "the device is computed in place"
     if isinstance(move.call.func, ast.Attribute) and move.call.func.attr == "cuda":
+        if script.devices.target(device) is Target.CPU:
+            return f"`.cuda` refuses `{script.text(device)}`"
         its = script.evaluator.values(device)
         known = (
             its.complete

@@ -295,7 +295,9 @@ def is_literal(script: Script, node: ast.expr) -> bool:
     if isinstance(node, ast.Constant):
         return isinstance(node.value, (bool, int, float))
     its = script.evaluator.values(node)
-    numbers = all(isinstance(v.constant, (int, float)) for v in its.known)
+    numbers = all(
+        isinstance(v.constant, (int, float)) and not v.default for v in its.known
+    )  # in place of a default an option may list several
     return bool(its.known) and its.complete and numbers
 
 
@@ -354,9 +356,13 @@ def _casts_only(script: Script, method: ast.Call) -> bool:
     if len(given) != 1 or not script.devices.is_dtype(given[0]):
         return False
     name = script.index.qualified(given[0]) or ""
-    return (
-        _method(method) == "to" or name.startswith("torch.") or name.endswith(".dtype")
-    )
+    if _method(method) == "to" or name.startswith("torch."):
+        return True
+    its = given[0].value if isinstance(given[0], ast.Attribute) else None
+    if its is None or script.modules.is_module(its):
+        return False  # whatever an object calls so
+    known = not script.where(its) & (Where.UNKNOWN | Where.PLAIN)
+    return name.endswith(".dtype") and known
 
 
 def _method(call: ast.Call) -> str:

@@ -175,7 +175,7 @@ def _reads(script: Script, loop: Loop, parts: list[Part], in_module: bool) -> _R
             found.perhaps.append(part)
         for node, value in waiting_in(script, part, loop):
             if part.helper is not None:
-                as_called = as_called or _as_called(script, loop)
+                as_called = as_called or _as_called(script, loop, parts)
                 if as_called is not script and not on_device(as_called, value, loop):
                     continue
             needed = _ends_loop(script, loop, part, node)
@@ -213,12 +213,14 @@ def _may_be_over(
     )
 
 
-def _as_called(script: Script, loop: Loop) -> Script:
+def _as_called(script: Script, loop: Loop, parts: list[Part]) -> Script:
     """The same file, as if the helpers of a loop were called by its steps alone."""
-    around = (loop.node, *loop.helpers)
+    inside = (part.helper for part in parts if part.helper is not None)
+    helpers = dict.fromkeys([*loop.helpers, *inside])
+    around = (loop.node, *helpers)
     known = script.resolver.calls.only
     callers: dict[Function, list[ast.Call]] = {}
-    for helper in loop.helpers:
+    for helper in helpers:
         calls = script.resolver.calls.callers(helper) if helper not in known else []
         mine = [
             call
