@@ -361,8 +361,8 @@ def _casts_only(script: Script, method: ast.Call) -> bool:
     its = given[0].value if isinstance(given[0], ast.Attribute) else None
     if its is None or script.modules.is_module(its):
         return False  # whatever an object calls so
-    known = not script.where(its) & (Where.UNKNOWN | Where.PLAIN)
-    return name.endswith(".dtype") and known
+    imported = isinstance(its, ast.Name) and script.index.is_import(its)
+    return name.endswith(".dtype") and not imported
 
 
 def _method(call: ast.Call) -> str:
