@@ -115,7 +115,7 @@ def hindrance(script: Script, arrival: Arrival) -> str | None:
     drawn = (k.arg for m in made.methods for k in m.keywords)
     if "generator" in keywords or "generator" in drawn:
         return "the generator is the host's"
-    if any(_is_stream(script, above) for above in script.index.ancestors(call)):
+    if any(map(_is_stream, script.index.ancestors(call))):
         return "the copy is done before another stream reads it"
     if None in keywords:
         return "the factory's `**` arguments are not known"
@@ -130,16 +130,11 @@ def hindrance(script: Script, arrival: Arrival) -> str | None:
     return _why_not_there(script, move, made, doubles)
 
 
-def _is_stream(script: Script, above: ast.AST) -> bool:
+def _is_stream(above: ast.AST) -> bool:
     """`with torch.cuda.stream(side):`, behind which others do not wait for a fill."""
-    calls = (
-        item.context_expr
-        for item in (
-            above.items if isinstance(above, (ast.With, ast.AsyncWith)) else ()
-        )
-        if isinstance(item.context_expr, ast.Call)
-    )
-    names = (script.index.qualified(call.func) or "" for call in calls)
+    items = above.items if isinstance(above, (ast.With, ast.AsyncWith)) else ()
+    entered = (item.context_expr for item in items)
+    names = (dotted(e.func) or "" for e in entered if isinstance(e, ast.Call))
     return any(name.rpartition(".")[2].lower() == "stream" for name in names)
 
 

@@ -442,10 +442,8 @@ def _saved(script: Script, node: ast.expr) -> bool:
 
 def _saves(node: ast.AST) -> bool:
     """`numpy.save(…)`, `image.save(…)`, `Image.fromarray(…)`."""
-    func = node.func if isinstance(node, ast.Call) else None
-    return (
-        func is not None and _SAVES.search(_holder(func).rpartition(".")[2]) is not None
-    )
+    called = _holder(node.func) if isinstance(node, ast.Call) else ""
+    return _SAVES.search(called.rpartition(".")[2]) is not None
 
 
 def _is_copy(node: ast.expr) -> bool:
