@@ -69,7 +69,9 @@ iterations that end before the scaler's update, numbers that float16 cannot hold
 logarithms of what a model gives (a sigmoid may round to 0), also in a loss of the
 project, differences of neighbours, checkpoints of another form, functions that the
 setting `protect` names, programs that round their weights to integers while they train
-(of low confidence), codebooks that follow moving averages (`EMAQuantizer`: the sums of
+(of low confidence), kernels of the project's own (`cupy`, `_ext.shift_forward(…)` in an
+`autograd.Function` without `custom_fwd`), many of which know float and double only (of
+low confidence), codebooks that follow moving averages (`EMAQuantizer`: the sums of
 a batch may pass what float16 holds), and programs with recurrent layers (`LSTM`, `GRU`,
 `RNN`): cuDNN runs them in float16 under any autocast, while with bfloat16 no loss would
 be scaled.
@@ -158,6 +160,7 @@ from gpulint.script.neighbours import run_together
 from gpulint.script.numerics.autocast import with_autocast
 from gpulint.script.numerics.half import (
     CODES,
+    KERNELS,
     QUANTIZES,
     RECURS,
     averages_codes,
@@ -165,6 +168,7 @@ from gpulint.script.numerics.half import (
     quantizes,
     recurs,
     scatters,
+    starts_own_kernels,
 )
 from gpulint.script.reaching.doubtful import may_never_run
 from gpulint.script.reaching.old_torch import runs_only_before
@@ -220,6 +224,8 @@ class MissingAMP(Rule):
         withheld = BY_OPTION if halves else withheld
         if withheld is None and quantizes(script):
             withheld = QUANTIZES
+        if withheld is None and starts_own_kernels(script):
+            withheld = KERNELS
         if withheld is None and averages_codes(script):
             withheld = CODES
         if withheld is None and recurs(script):

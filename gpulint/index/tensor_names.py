@@ -36,6 +36,15 @@ PLAIN_METHODS = frozenset(
     "is_contiguous get_device is_pinned storage_offset has_names is_floating_point "
     "state_dict keys format join split strip __len__".split()
 )
+# A method of a tensor that is given sizes, dimensions or numbers: its result lives
+# where the tensor does.
+KEEPING_METHODS = frozenset(
+    "view view_as reshape reshape_as expand expand_as permute transpose movedim t "
+    "squeeze unsqueeze flatten unflatten contiguous repeat repeat_interleave tile "
+    "narrow chunk split unbind unfold roll flip sum mean std var prod argmax argmin "
+    "argsort sort topk cumsum cumprod softmax log_softmax any all norm clone detach "
+    "float double half bfloat16 long int bool".split()
+)
 PLAIN_ATTRIBUTES = frozenset(
     "shape size device dtype ndim requires_grad is_cuda is_leaf grad_fn layout name "
     "is_sparse itemsize nbytes __class__ __name__ training".split()

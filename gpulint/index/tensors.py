@@ -18,6 +18,7 @@ from gpulint.index.plain_numbers import is_number
 from gpulint.index.resolve import Resolver
 from gpulint.index.tensor_names import (
     FACTORIES,
+    KEEPING_METHODS,
     PLAIN_ATTRIBUTES,
     PLAIN_METHODS,
     is_parameter,
@@ -482,7 +483,8 @@ class Tensors:
         receiver = self.where(func.value)
         tensors = receiver & (Where.HOST | Where.DEVICE)
         if tensors and Where.UNKNOWN not in receiver:
-            return _mixed(tensors, self._arguments(call))
+            kept = func.attr in KEEPING_METHODS
+            return _mixed(tensors, Where.NOTHING if kept else self._arguments(call))
         result = self._opaque(call, func.value if func.attr != "forward" else func)
         # Another method of a model may move what it is given.
         return Where.UNKNOWN if result.host and func.attr != "forward" else result

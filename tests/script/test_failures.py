@@ -234,8 +234,19 @@ FAIL = [
     "undefined()",
     "Bare(3)",
     "Bare(width=3)",
+    "if args.evaluate:\n    print(args)\nelse:\n    make()",
+    "if not args.evaluate:\n    make()",
+    "print([1, 2][: args.widths / 2])",
+    "for width in range(args.widths / 2):\n    print(width)",
 ]
 RUN = [
+    "if not args.evaluate:\n    print(args)\nelse:\n    make()",
+    "if args.verbose is None:\n    make()",
+    "if args.widths:\n    if not args.width:\n        make()",
+    "print([1, 2][: args.widths // 2])",
+    "print([1, 2][: int(args.widths / 2)])",
+    "print({0.5: 1}[1 / 2])",
+    "print(range(args.widths // 2))",
     "for width in range(1, 3):\n    if width == 0:\n        make()",
     "for width in range(3):\n    if width == 0 and args.widths:\n        make()",
     "for width in args.widths:\n    if width == 0 or args.folder:\n        make()",
@@ -754,5 +765,61 @@ def test_what_a_block_around_a_place_evaluates_first(
         "engine.py": LOOP,
         "main.py": f"from parts import *\n{text}",
         "parts.py": PARTS + named,
+    }
+    assert confidences(tmp_path, files)[11] is sure
+
+
+@pytest.mark.parametrize(
+    "lines, sure",
+    [
+        ("draw(device)\ndevice = 'cuda'", LOW),
+        ("draw(device)\nimport device", LOW),
+        (
+            "for x in loader:\n    if x:\n        draw(device)\n    device = 'cuda'",
+            HIGH,
+        ),
+        ("device = 'cuda'\ndraw(device)", HIGH),
+        ("if loader:\n    device = 'cuda'\ndraw(device)", HIGH),
+        ("draw(input)\ninput = loader", HIGH),
+        ("set_up()\ndraw(device)\ndevice = 'cuda'", HIGH),
+        ("exec(loader)\ndraw(device)\ndevice = 'cuda'", HIGH),
+        ("print(lambda: draw(device))\ndevice = 'cuda'", HIGH),
+    ],
+)
+def test_names_at_the_top_that_have_no_value_yet(
+    tmp_path: Path, lines: str, sure: Confidence
+) -> None:
+    text = f"from parts import draw\n{MAIN.replace('trainer.fit', f'{lines}{chr(10)}trainer.fit')}"
+    if "set_up" in lines:
+        text = f"def set_up():\n    global device\n    device = 1\n\n\n{text}"
+    parts = "loader = model = optimizer = make_trainer = draw = print\n"
+    files = {"engine.py": LOOP, "main.py": text, "parts.py": parts}
+    assert confidences(tmp_path, files)[11] is sure
+
+
+@pytest.mark.parametrize(
+    "engine, main, sure",
+    [
+        ("", "fit_all(loader)", HIGH),
+        ("", "other(loader)", LOW),
+        ("", "fit_all", HIGH),
+        ("# trainer.fit_all(loader)", "other(loader)", LOW),
+        ("NAMES = ['fit_all']", "other(loader)", HIGH),
+        ("def run(its, name):\n    getattr(its, name)()", "other(loader)", HIGH),
+    ],
+)
+def test_methods_that_only_a_method_calls_which_nobody_names(
+    tmp_path: Path, engine: str, main: str, sure: Confidence
+) -> None:
+    calls = (
+        "    def fit_all(self, loader):\n        self.fit(loader, loader, loader)\n\n"
+    )
+    others = "    def other(self, loader):\n        print(loader)\n"
+    text = LOOP.replace("\n\ndef assess", f"\n{calls}{others}\n\ndef assess")
+    program = MAIN.replace("fit(model, loader, optimizer)", main)
+    files = {
+        "engine.py": f"{text}\n\n{engine}\n",
+        "main.py": program.replace("make_trainer(Trainer, args)", "Trainer()"),
+        "parts.py": "loader = model = optimizer = make_trainer = print\n",
     }
     assert confidences(tmp_path, files)[11] is sure

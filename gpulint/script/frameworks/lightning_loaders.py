@@ -13,7 +13,7 @@ from gpulint.script.frameworks.lightning import (
     is_lightning,
 )
 from gpulint.script.frameworks.trainer_calls import NAMES, Maker
-from gpulint.script.frameworks.trainers import trains_one_epoch
+from gpulint.script.frameworks.trainers import trains_one_epoch, validates_once
 from gpulint.script.neighbours import run_together
 
 if TYPE_CHECKING:
@@ -130,9 +130,11 @@ def _is_trainer(script: Script, func: ast.Attribute) -> bool:
 
 def passes_again(script: Script, loader: Loader, hooks: frozenset[str]) -> bool:
     """Whether the trainer makes more than one pass over a loader that it is given."""
-    if not hooks & AGAIN:
+    again = hooks & AGAIN
+    if not again:
         return False
-    return not trains_one_epoch(script, script.index.owner(loader.call))
+    once = validates_once if again == {"val_dataloader"} else trains_one_epoch
+    return not once(script, script.index.owner(loader.call))
 
 
 def is_cut_short(script: Script, hooks: frozenset[str]) -> bool:

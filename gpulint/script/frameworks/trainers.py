@@ -63,6 +63,11 @@ def trains_one_epoch(script: Script, owner: ast.ClassDef | None) -> bool:
     return _all_trainers(script, _homes(script, owner), _makes_one_pass)
 
 
+def validates_once(script: Script, owner: ast.ClassDef | None) -> bool:
+    """Whether each trainer validates what a class or file gives it but once."""
+    return _all_trainers(script, _homes(script, owner), _makes_one_validation)
+
+
 def _homes(script: Script, owner: ast.ClassDef | None) -> list[FileIndex]:
     """The files that use a class, or this one where none is known."""
     users = _users(script, owner) if owner is not None else None
@@ -102,6 +107,29 @@ def _trainers(script: Script, test: _Test) -> Iterator[bool]:
 def _makes_one_pass(script: Script, call: ast.Call) -> bool:
     """Whether a trainer trains for one epoch, or is only asked to evaluate."""
     return _has_one_epoch(script, call) or _only_evaluates(script, call)
+
+
+def _makes_one_validation(script: Script, call: ast.Call) -> bool:
+    """`Trainer(max_epochs=n, check_val_every_n_epoch=n)`: behind the last epoch."""
+    if _makes_one_pass(script, call):
+        return True
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    every, most = given.get("check_val_every_n_epoch"), given.get("max_epochs")
+    if every is None or most is None:
+        return False
+    if ast.dump(every) == ast.dump(most):
+        return True
+    first, last = (_number(script, node) for node in (every, most))
+    return first is not None and last is not None and 2 * first > last
+
+
+def _number(script: Script, node: ast.expr) -> int | None:
+    """What an expression always is, whatever a user asks for, if that is a number."""
+    known = script.evaluator.values(node).known
+    number = known[0].constant if known else None
+    if not isinstance(number, int) or not _is_always(script, [node], number):
+        return None
+    return number
 
 
 def _only_evaluates(script: Script, call: ast.Call) -> bool:

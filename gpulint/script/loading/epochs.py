@@ -11,6 +11,7 @@ from gpulint.index import Function, Resolver
 from gpulint.index.walk import FUNCTIONS, LOOPS, walk
 from gpulint.script.branches import branches_of
 from gpulint.script.call_modes import Way, may_lead_through
+from gpulint.script.loops import iterated
 from gpulint.script.runs import holds_runs
 
 if TYPE_CHECKING:
@@ -175,6 +176,6 @@ def overridden(resolver: Resolver, method: Function) -> list[Function]:
 
 
 def _is_given(loader: Loader, call: ast.Call) -> bool:
-    origins = loader.evaluator.resolver.origins
+    resolver = loader.evaluator.resolver
     values = [*call.args, *(k.value for k in call.keywords)]
-    return any(loader.is_made_by(o.node) for v in values for o in origins(v))
+    return any(loader.is_made_by(o.node) for v in values for o in iterated(resolver, v))

@@ -86,6 +86,16 @@ _AVERAGED = re.compile(
 _CODES = (re.compile(r"\bcluster_size\b"), re.compile(r"\b(embed_(avg|sum)|ema_w)\b"))
 _OF_MONAI = re.compile(r"\bmonai\.\w[\w.]* import [^\n]*\bVQVAE\b|\bnets\.VQVAE\b")
 CODES = "a codebook sums what it is given for each code, and float16 may not hold it"
+# A function with a gradient of its own that starts kernels: compiled at run time, or of
+# an extension (`_ext.deform_forward(…)`).
+_OWN_FUNCTION = re.compile(r"\bFunction\)\s*:")
+_STARTS_KERNEL = re.compile(
+    r"^\s*(import|from) cupy\b|\.data_ptr\(\)|\b_C\.\w+\("
+    r"|\b(?!self\b|cls\b|ctx\b|super\b)\w+\.(\w+_forward|forward_|\w+_fwd|\w+_cuda)\w*\(",
+    re.MULTILINE,
+)
+_CASTS_INPUTS = re.compile(r"\bcustom_fwd\b|\bfloat_function\b")
+KERNELS = "the project's own kernels are not known to take half precision"
 RECURS = (
     "recurrent layers compute in float16 under any autocast, and the loss is scaled "
     "only where that is asked for"
@@ -99,6 +109,20 @@ def recurs(script: Script) -> bool:
     for which no loss is scaled (`_cudnn_rnn_cast_reflatten` in ATen's AutocastRNN.cpp).
     """
     return any(index.source.has(_RECURRENT) for index in run_together(script))
+
+
+def starts_own_kernels(script: Script) -> bool:
+    """Whether a program's files start kernels of their own on what a model computes.
+
+    Many know float and double only (`AT_DISPATCH_FLOATING_TYPES`), and raise under an
+    autocast, which does not cast what they are given.
+    """
+    return any(
+        index.source.has(_OWN_FUNCTION)
+        and index.source.has(_STARTS_KERNEL)
+        and not index.source.has(_CASTS_INPUTS)
+        for index in run_together(script)
+    )
 
 
 def quantizes(script: Script) -> bool:

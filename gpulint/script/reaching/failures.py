@@ -10,6 +10,7 @@ each cell runs alone, such names count for their own cell.
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -173,6 +174,9 @@ def _must_raise(script: Script, statement: ast.stmt, depth: int, names: bool) ->
         body = until_left(statement.body)  # type: ignore[attr-defined]
         if any(_raises(script, inner, depth, names) for inner in body):
             return True
+    side = _by_default(script, statement) if isinstance(statement, ast.If) else ()
+    if any(_raises(script, inner, depth, names) for inner in until_left(list(side))):
+        return True  # for all but those who ask for the other side
     if isinstance(statement, ast.ImportFrom):
         return is_missing(script.index, statement)
     if _unpacks_another_number(script, statement):
@@ -182,16 +186,41 @@ def _must_raise(script: Script, statement: ast.stmt, depth: int, names: bool) ->
     return _head_raises(script, statement, depth, names)
 
 
+def _by_default(script: Script, branch: ast.If) -> list[ast.stmt]:
+    """The side of `if args.resume:` that runs unless a user gives the option."""
+    test, off, on = branch.test, branch.orelse, branch.body
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, off, on = test.operand, on, off
+    if not isinstance(test, (ast.Name, ast.Attribute)):
+        return []
+    values = script.evaluator.values(test)
+    if values.all_in(False, None, 0, ""):
+        return off
+    return on if values.all_in(True) else []
+
+
 def _head_raises(script: Script, statement: ast.stmt, depth: int, names: bool) -> bool:
     """Whether what a statement evaluates first raises: of an `if`, its condition."""
     return any(
         (isinstance(node, ast.Call) and _call_raises(script, node, depth))
         or (isinstance(node, ast.Attribute) and raises_by_reading(script, node))
-        or (isinstance(node, ast.Name) and _is_read_too_early(script, node))
+        or (isinstance(node, ast.Subscript) and _slices_by_quotient(node))
+        or (isinstance(node, ast.Name) and _is_read_too_early(script, node, names))
         or (names and isinstance(node, ast.Name) and _is_unbound(script, node))
         for head in heads(statement)
         for node in evaluated(head)
     )
+
+
+def _slices_by_quotient(taken: ast.Subscript) -> bool:
+    """`rows[: n / folds]`, which Python 2 divided without a remainder."""
+    part = taken.slice
+    bounds = (part.lower, part.upper, part.step) if isinstance(part, ast.Slice) else ()
+    return any(map(_is_quotient, bounds))
+
+
+def _is_quotient(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
 
 
 def _is_unbound(script: Script, name: ast.Name) -> bool:
@@ -206,10 +235,19 @@ def _is_unbound(script: Script, name: ast.Name) -> bool:
     return name.id in unbound and len(unbound) <= most
 
 
-def _is_read_too_early(script: Script, name: ast.Name) -> bool:
-    """`folder = join(folder, "train")`, of a local name that has no value yet."""
+def _is_read_too_early(script: Script, name: ast.Name, top: bool) -> bool:
+    """`folder = join(folder, "train")`, of a name that has no value yet.
+
+    A local one, or with `top` one at the top of the file, which nothing else may set.
+    """
     scope = script.index.scope(name)
-    if not isinstance(name.ctx, ast.Load) or not isinstance(scope, Function):
+    if not isinstance(name.ctx, ast.Load):
+        return False
+    if isinstance(scope, ast.Module):
+        its = script.index
+        if not top or its.stars or its.makes_names or hasattr(builtins, name.id):
+            return False
+    elif not isinstance(scope, Function):
         return False
     flow = script.resolver.flow(scope)
     bound = flow.definitions.get(name.id, ())
@@ -270,6 +308,9 @@ def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:
     if _opens_text_unbuffered(script, call) or _launches_in_notebook(script, call):
         return True
     if has_no_method(script, call.func) or _is_in_no_module(script, call.func):
+        return True
+    named = script.index.qualified(call.func)
+    if named == "range" and any(map(_is_quotient, call.args)):
         return True
     found = surely_called(script, call)
     if not found:

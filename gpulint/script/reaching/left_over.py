@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpulint.index import FileIndex
+from gpulint.index import FileIndex, Project
 from gpulint.index.targets import qualified_name
 from gpulint.index.walk import walk
 from gpulint.script.by_name import (
@@ -28,7 +29,6 @@ _OF_OBJECT = re.compile(r"\bgetattr\(\s*([\w.]+)\s*,(?!\s*['\"])")
 # Bases that call no method of a class but these.
 _PLAIN = ("object", "torch.nn.Module", "abc.ABC", "ABC")
 _OF_MODULES = ("forward", "extra_repr")
-_COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)  # a line of its own
 
 
 def left_over(script: Script, rows: Iterable[int]) -> set[int]:
@@ -40,7 +40,7 @@ def left_over(script: Script, rows: Iterable[int]) -> set[int]:
     around = {row: _around(script.index, row) for row in rows}
     unused = {kept for kept in set(around.values()) if _is_left_over(script, kept)}
     methods = {row: _method(kept, row) for row, kept in around.items()}
-    idle = {m for m in set(methods.values()) if m and _is_never_called(script, m)}
+    idle = {m for m in set(methods.values()) if m and is_never_called(script, m)}
     return {r for r in around if around[r] in unused or methods[r] in idle}
 
 
@@ -80,7 +80,7 @@ def _method(kept: Kept | None, row: int) -> Kept | None:
     return None
 
 
-def _is_never_called(script: Script, method: Kept) -> bool:
+def is_never_called(script: Script, method: Kept) -> bool:
     """Whether nothing names a method of a class that is used and no framework calls.
 
     Its bases are classes of the project, whose callers are seen, or `nn.Module`, which
@@ -107,9 +107,19 @@ def _is_never_called(script: Script, method: Kept) -> bool:
     used = len(users) > 1 or _named_in(script.index, owner)
     if not used or any(map(asks_objects, users)):
         return False
-    texts = (_COMMENT.sub("", text) for text in project.texts(name))
-    named = re.compile(rf"(?<!\bdef )\b{name}\b")  # others may define the same
-    return not any(map(named.search, texts))
+    return not any(_names(project, path, name) for path in project.saying(name))
+
+
+def _names(project: Project, path: Path, name: str) -> bool:
+    """Whether a file has a name, other than where something of that name is defined.
+
+    What its texts and comments say with the word counts for nothing.
+    """
+    index = project.index(path)
+    if index is None:
+        named = re.compile(rf"(?<!\bdef )\b{name}\b")
+        return named.search(project.text(path) or "") is not None
+    return any(_name(node) == name for node in walk(index.tree))
 
 
 def asks_objects(index: FileIndex) -> bool:

@@ -55,7 +55,29 @@ def on_device(script: Script, value: ast.expr, loop: Loop) -> bool:
 
 
 def _is_one_given(script: Script, value: ast.expr, loop: Loop) -> bool:
-    """Whether it goes through what a step gives by name, and one of that is there.
+    """Whether it goes through what a step gives by name, and one of that is there."""
+    return any(
+        script.where(keyword.value).device
+        for given in _given_by_name(script, value, loop)
+        for keyword in given
+    )
+
+
+def is_given_alone(script: Script, value: ast.expr, loop: Loop) -> bool:
+    """Whether it goes through what each call of a step gives by name: one value.
+
+    `meters.update(loss=loss)`, whose loop over them makes one round.
+    """
+    given = _given_by_name(script, value, loop)
+    return bool(given) and all(
+        len(one) == 1 and one[0].arg is not None for one in given
+    )
+
+
+def _given_by_name(
+    script: Script, value: ast.expr, loop: Loop
+) -> list[list[ast.keyword]]:
+    """For each call of a step, what it gives by name to what goes through that.
 
     `v` of `for k, v in kwargs.items()`, where a step calls `update(lr=lr, **losses)`.
     """
@@ -64,22 +86,22 @@ def _is_one_given(script: Script, value: ast.expr, loop: Loop) -> bool:
         function = its.index.function(value)
         over = made.value if made.kind == "for" else None
         if not isinstance(over, ast.Call) or not isinstance(over.func, ast.Attribute):
-            return False
+            return []
         rest = function.args.kwarg if function is not None else None
         if rest is None or dotted(over.func.value) != rest.arg:
-            return False
+            return []
         assert function is not None
         args = function.args
         own = {a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
-        return not _asks_for_name(its, made) and any(
-            script.where(keyword.value).device
+        if _asks_for_name(its, made):
+            return []
+        return [
+            [keyword for keyword in call.keywords if keyword.arg not in own]
             for call in script.resolver.calls.callers(function)
             if script.index.inside(call, loop.node)
             and not script.runners.is_rare(call, loop.node)
-            for keyword in call.keywords
-            if keyword.arg not in own
-        )
-    return False
+        ]
+    return []
 
 
 def _asks_for_name(script: Script, made: Definition) -> bool:

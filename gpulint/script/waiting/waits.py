@@ -24,7 +24,7 @@ from gpulint.script.waiting.drained import (
     precedes_stop,
     stands_clear,
 )
-from gpulint.script.waiting.located import on_device
+from gpulint.script.waiting.located import is_given_alone, on_device
 from gpulint.script.waiting.metric_checks import reads_values
 from gpulint.script.waiting.module_parts import is_asked, module_parts
 from gpulint.script.waiting.reading import READS, read_on, waiting_in
@@ -137,6 +137,8 @@ def _among(
         over = over or follows_stop(script, parts, number, reads.stopping)
         over = over or precedes_stop(script, parts, number, reads.asking)
         over = over or follows_own_read(script, parts, number)
+        if over:
+            reads.collected.append(part)  # it stays, and drains for those behind it
         if over or node in found or _saved(script, node):
             continue
         if loop.train and _is_of_evaluation(part.branches):
@@ -145,8 +147,9 @@ def _among(
         perhaps = is_drained(script, loop, parts, number, value, reads.perhaps)
         sure = not perhaps and not _may_be_over(script, parts, number, reads.perhaps)
         clear = stands_clear(script, parts, number)
+        inner = part.inner and not is_given_alone(script, value, loop)
         found[node] = wait = Wait(
-            node, value, at, part.inner, part.helper, part.branches, sure, clear
+            node, value, at, inner, part.helper, part.branches, sure, clear
         )
         for call, at in forced_beside(script, parts, number):
             found[call] = wait._replace(node=call, value=call, at=at, sure=True)
