@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from gpulint.index.build import Function
+from gpulint.index.build import FileIndex, Function
 from gpulint.index.flow import enclosing_function
 from gpulint.index.known import Value
 from gpulint.index.resolve import Origin, Resolver
@@ -234,7 +234,7 @@ class Devices:
         if isinstance(node, ast.expr):
             its = self.evaluator.values(node)
             if its.known:
-                return _one_target(its.known)
+                return self._one_target(its.known)
         return Target.UNKNOWN
 
     def _is_meant(self, origin: Origin) -> bool:
@@ -280,6 +280,18 @@ class Devices:
         function = enclosing_function(self.index, origin.definition)
         return function if isinstance(function, Function) else None
 
+    def _one_target(self, values: Iterable[Value]) -> Target:
+        """The target of all these values; a user may replace an option's `"cpu"`."""
+        targets = set()
+        for value in values:
+            named = _named_target(value.constant)
+            if named is Target.CPU:
+                home = self.index.home(value.node)
+                other = _written_otherwise(home, value.node)
+                named = Target.ANY if value.default or other is not None else named
+            targets.add(named)
+        return targets.pop() if len(targets) == 1 else Target.ANY
+
     def _called_target(self, call: ast.Call) -> Target:
         name = self.index.qualified(call.func) or ""
         if name == "torch.device" and (call.args or call.keywords):
@@ -292,7 +304,7 @@ class Devices:
             return Target.ANY
         its = self.evaluator.values(call)
         if its.known:
-            return _one_target(its.known)
+            return self._one_target(its.known)
         if name.rpartition(".")[2] in ("zeros", "ones", "tensor", "stack", "cat"):
             return Target.NOT_A_DEVICE
         return Target.UNKNOWN
@@ -319,10 +331,18 @@ def _asks_for_gloo(test: ast.expr) -> bool:
     return "gloo" in constants
 
 
-def _one_target(values: Iterable[Value]) -> Target:
-    """The target of all these values; a user may replace an option's `"cpu"`."""
-    targets = {
-        Target.ANY if v.default and v.constant == "cpu" else _named_target(v.constant)
-        for v in values
-    }
-    return targets.pop() if len(targets) == 1 else Target.ANY
+def _written_otherwise(index: FileIndex, value: ast.AST) -> ast.expr | None:
+    """What the other side of a branch stores where one stores a constant.
+
+    `if use_cuda: config["device"] = torch.device(0)`, `else: config["device"] = "cpu"`.
+    """
+    statement = index.parent(value)
+    branch = index.parent(statement) if isinstance(statement, ast.Assign) else None
+    if not isinstance(statement, ast.Assign) or not isinstance(branch, ast.If):
+        return None
+    other = branch.body if statement in branch.orelse else branch.orelse
+    wanted = [ast.dump(target) for target in statement.targets]
+    for its in other:
+        if isinstance(its, ast.Assign) and list(map(ast.dump, its.targets)) == wanted:
+            return its.value
+    return None

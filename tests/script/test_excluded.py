@@ -162,7 +162,7 @@ def parse():
         ("", "args.sizes = [1]\n    setattr(args, 'sizes', parser)", HIGH),
         ("", "args.sizes = [1]\n    # of self.sizes", LOW),
         ("", "args.other = [1]", HIGH),
-        ("print(runner)", "", HIGH),
+        ("print(runner)", "", LOW),
         ("runner.wrap(loader, args.sizes)\nrunner.wrap(loader, None)", "", HIGH),
         ("runner.wrap(loader, args.sizes)\nrunner.wrap()", "", LOW),
     ],

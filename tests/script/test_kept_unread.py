@@ -36,6 +36,8 @@ class Loss:
 USED = (
     "from losses import Loss\nfrom parts import loader, model\n\nLoss(loader)(model)\n"
 )
+# Somebody calls methods of these names, of what is not known.
+NAMED = "\n\ndef ask(found):\n    found.of(found.train())\n"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ def test_objects_that_are_kept_and_never_asked(
 ) -> None:
     assert old in LOSS
     loss = LOSS.replace(old, new) if old else LOSS
-    files = {"penalties.py": PENALTY, "losses.py": loss, "main.py": USED}
+    files = {"penalties.py": PENALTY, "losses.py": loss, "main.py": USED + NAMED}
     assert confidences(tmp_path, {"engine.py": LOOP, **files})[19] is sure
 
 
@@ -102,7 +104,7 @@ def test_objects_that_act_by_themselves(
 ) -> None:
     assert old in PENALTY
     penalty = f"import threading\n\nimport torch\n\n{PENALTY.replace(old, new)}"
-    files = {"penalties.py": penalty, "losses.py": LOSS, "main.py": USED}
+    files = {"penalties.py": penalty, "losses.py": LOSS, "main.py": USED + NAMED}
     assert confidences(tmp_path, {"engine.py": LOOP, **files})[19] is sure
 
 
