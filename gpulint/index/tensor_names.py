@@ -45,6 +45,12 @@ KEEPING_METHODS = frozenset(
     "argsort sort topk cumsum cumprod softmax log_softmax any all norm clone detach "
     "float double half bfloat16 long int bool".split()
 )
+# One whose other tensor must lie where it does itself.
+JOINING_METHODS = frozenset(
+    "eq ne gt ge lt le add sub mul div matmul mm bmm mv dot maximum minimum "
+    "logical_and logical_or logical_xor masked_fill masked_select gather index_select "
+    "scatter scatter_add".split()
+)
 PLAIN_ATTRIBUTES = frozenset(
     "shape size device dtype ndim requires_grad is_cuda is_leaf grad_fn layout name "
     "is_sparse itemsize nbytes __class__ __name__ training".split()

@@ -18,6 +18,7 @@ from gpulint.index.plain_numbers import is_number
 from gpulint.index.resolve import Resolver
 from gpulint.index.tensor_names import (
     FACTORIES,
+    JOINING_METHODS,
     KEEPING_METHODS,
     PLAIN_ATTRIBUTES,
     PLAIN_METHODS,
@@ -485,6 +486,8 @@ class Tensors:
         if tensors and Where.UNKNOWN not in receiver:
             kept = func.attr in KEEPING_METHODS
             return _mixed(tensors, Where.NOTHING if kept else self._arguments(call))
+        if func.attr in JOINING_METHODS and self._arguments(call) is Where.DEVICE:
+            return Where.DEVICE
         result = self._opaque(call, func.value if func.attr != "forward" else func)
         # Another method of a model may move what it is given.
         return Where.UNKNOWN if result.host and func.attr != "forward" else result
