@@ -23,6 +23,7 @@ _SIDES: dict[str, int | None] = {
     "EuroSAT": 64,
     "STL10": 96,
     "PCAM": 96,
+    "Omniglot": 105,
     **dict.fromkeys(
         "ImageFolder Flowers102 Food101 StanfordCars FGVCAircraft DTD GTSRB Caltech101 "
         "Caltech256 CelebA ImageNet Places365 SUN397 Country211 Imagenette".split()

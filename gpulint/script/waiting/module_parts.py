@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 _LIBRARIES = ("torch.", "numpy.", "scipy.")
 MAX_DEPTH = 2  # modules that a module runs, and those that they do
-_READS = re.compile(r"\.(item|tolist|cpu)\(|\b(float|int|bool)\(")  # a cheap look
+_READS = re.compile(  # a cheap look
+    r"\.(item|tolist|cpu)\(|\b(float|int|bool)\(|\bis(nan|inf|finite)\("
+)
 
 
 def module_parts(

@@ -187,6 +187,7 @@ def _reads(script: Script, loop: Loop, parts: list[Part], in_module: bool) -> _R
                 in_module
                 and is_asked(script, node)
                 and not _is_one_of_many(script, part, value)
+                and not _looks_for_none(script, node)
             )
             if needed or _is_agreed(script, node, value):
                 found.collected.append(part)  # needed, as what an evaluation collects
@@ -309,6 +310,21 @@ def _asks_to_train(script: Script, node: ast.expr) -> bool:
     calls = (inner for inner in below if isinstance(inner, ast.Call))
     decides = isinstance(test, ast.Compare) or _asks_a_mask(script, node)
     return decides and any(is_backward(call) or is_step(call) for call in calls)
+
+
+def _looks_for_none(script: Script, node: ast.expr) -> bool:
+    """`assert not torch.isnan(x).any()`: a test for numbers that are none.
+
+    Or `if torch.isnan(loss): …`, which the rest of the pass does without as a rule.
+    """
+    index = script.of(node).index
+    child: ast.AST = node
+    above = index.parent(node)
+    while isinstance(above, (ast.UnaryOp, ast.Compare)):
+        child, above = above, index.parent(above)
+    if not isinstance(above, (ast.If, ast.Assert)) or above.test is not child:
+        return False
+    return _NONE.search(ast.unparse(child)) is not None
 
 
 def _asks_a_mask(script: Script, node: ast.expr) -> bool:
