@@ -42,7 +42,9 @@ would draw there what all others do. A type that `zeros`, `ones` or `empty` is c
 goes into the factory as well; `.to(other)`, `.type_as(other)` and `.type(other.type())`
 mean `other.device`. Names that the tensor gets before it is copied are followed through
 one block: withheld where other statements stand between, or the copy under a condition
-(`if cuda: x = x.cuda()`). Withheld where the copy has comments.
+(`if cuda: x = x.cuda()`). Withheld where the copy has comments. What a function of the
+project makes from numbers alone (`grid = mesh(h, w).type_as(x)`) is reported without a
+fix: it could be told the device, or keep what it made.
 
 ## When not
 Tensors made from data of the script or of different numbers (a list that is made for
@@ -84,6 +86,7 @@ from gpulint.script.branches import asks_for_data
 from gpulint.script.copying.arrivals import Arrival, arrivals
 from gpulint.script.copying.at_creation import at_creation, effect_of, hindrance
 from gpulint.script.copying.creations import Creation, is_numpy_factory, made_of_list
+from gpulint.script.copying.helper_creations import helper_creations
 from gpulint.script.copying.named_devices import is_of_host
 from gpulint.script.modelling.surely_made import is_surely_made
 from gpulint.script.neighbours import (
@@ -130,6 +133,7 @@ class CreatedOnHost(Rule):
         *(f"<move> {name}(" for name in _SPELLINGS.split()),
         *(f"{as_other} {name}(" for name in _SPELLINGS.split() for as_other in _TYPES),
         "torch.cuda Tensor( np.",
+        *(f"{sends} torch" for sends in ("<move>", "type_as(")),  # made elsewhere
     )
 
     def check(self, script: Script) -> Iterator[Finding]:
@@ -138,6 +142,7 @@ class CreatedOnHost(Rule):
             return
         for arrival in arrivals(script):
             yield from self._arrived(script, arrival)
+        yield from self._by_helpers(script)
         yield from self._of_lists(script)
         yield from self._converted(script)
 
@@ -167,6 +172,30 @@ class CreatedOnHost(Rule):
             effect=effect_of(script, made),
             confidence=None if sure and not in_some_steps else Confidence.LOW,
         )
+
+    def _by_helpers(self, script: Script) -> Iterator[Finding]:
+        """`make_grid(height, width).cuda()`, of a function that fills it."""
+        for found in helper_creations(script):
+            runner = script.runners.of(found.sent)
+            if runner is None or script.runners.of(found.call) is None:
+                continue
+            if serves_single_inputs(script) or is_left_behind(script):
+                continue
+            if _shows_one_input(script):
+                continue
+            called = isinstance(runner, Function) and runner.name in _CALLED
+            sure = not called or is_surely_made(script, runner)
+            sure = sure and not asks_for_data(script, found.call)
+            yield self.finding(
+                script,
+                found.call.func,
+                f"`{script.text(found.call.func)}` makes its tensor on the host, which "
+                "is copied to the device in every step",
+                withheld="a function of its own makes it, which is told no device",
+                related=[(found.function, "makes it")],
+                evidence=[(runner, "runs in every step")],
+                confidence=None if sure else Confidence.LOW,
+            )
 
     def _of_lists(self, script: Script) -> Iterator[Finding]:
         """`torch.tensor([…]).to(device)` of a list of Python's."""

@@ -62,7 +62,8 @@ Where Accelerate moves models and batches, the sum starts on `accelerator.device
 Waits are looked for in all that a step runs: functions and methods of other files,
 hooks that a class leaves to one heir (`raise NotImplementedError`), meters that keep
 tensors (`losses.avg.item()`), and in training the `forward` of models and losses of
-known classes, but for what these ask for to go on (`if mask.sum().item() == 0:`). All
+known classes, but for what these ask for to go on (`if mask.sum().item() == 0:`), other
+than whether a number is none (`if torch.isnan(loss): …`). All
 waits of the loop go, or none: with one left the host waits as before. None goes
 from a step that takes its own time around them, which would no longer be that of the
 device's work. A list of losses stays a list (from Python 3.12 on, `sum()` adds floats
@@ -87,7 +88,8 @@ one read behind `engine.step()` of DeepSpeed, whose throughput timer waits,
 `hvd.allgather(x)` of Horovod, nor one behind or before what asks for the number of
 values (`mask.nonzero()`, `losses[labels > 0]`), whether it went well
 (`torch.linalg.inv`) or copies from a list (`Normalize` of torchvision), where only
-single operations are queued in between. So it is beside the update of an average
+single operations are queued in between, nor what is read behind such reads, which
+stay. So it is beside the update of an average
 (`AveragedModel`, ema-pytorch), a tensor that is made of a list of tensors, metrics of
 torchmetrics that look at values (of two classes, several labels or each class, unless
 `validate_args=False`), and the `step()` of bitsandbytes, which wait as long, and before

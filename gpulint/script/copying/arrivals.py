@@ -69,7 +69,7 @@ def arrivals(script: Script) -> Iterator[Arrival]:
         arrival = Arrival(call, made, move, like, tuple(names))
         if not (move or like) or _is_there(arrival):
             continue
-        if like is not None and not _has_device(script):
+        if like is not None and not has_device(script):
             continue
         if not names or _is_led_straight(script, arrival):
             yield arrival
@@ -95,7 +95,7 @@ def _made(script: Script, node: ast.expr, names: list[Definition]) -> Creation |
     return creation(script, node, named)
 
 
-def _has_device(script: Script) -> bool:
+def has_device(script: Script) -> bool:
     """Whether a file of the programs sends anything to a device: others are there."""
     return any(script.of(file.tree).uses_gpu for file in run_together(script))
 

@@ -108,10 +108,8 @@ def creation(
         name = script.index.qualified(node.func) or ""
         head, _, last = name.rpartition(".")
         if name == "torch.autograd.Variable" and node.args:
-            if len(node.args) > 1 or any(
-                k.arg == "requires_grad" for k in node.keywords
-            ):
-                return None  # a leaf that takes the gradient
+            if _is_leaf(node):
+                return None
             node = node.args[0]
             continue
         converts = head == "torch" and last in _CONVERT and bool(node.args)
@@ -127,6 +125,15 @@ def creation(
             return None
         methods.append(node)
         node = node.func.value
+
+
+def _is_leaf(variable: ast.Call) -> bool:
+    """Whether a `Variable` may take the gradient, other than what it is made of."""
+    asked = [k.value for k in variable.keywords if k.arg == "requires_grad"]
+    return any(
+        not isinstance(value, ast.Constant) or value.value is not False
+        for value in (*variable.args[1:2], *asked)
+    )
 
 
 def _computed_with(script: Script, node: ast.expr) -> ast.expr | None:

@@ -33,7 +33,9 @@ _SIZED = frozenset("Resize CenterCrop RandomCrop RandomResizedCrop FiveCrop".spl
 _LISTS = frozenset("Compose Sequential".split())
 _TRANSFORMS = ("torchvision.transforms", "torch.nn")
 # What may change the size, of those that are not told one.
-_OTHER_SIZE = re.compile(r"resiz|(?<!gray)scale|crop|patch|interpol|zoom", re.IGNORECASE)
+_OTHER_SIZE = re.compile(
+    r"resiz|(?<!gray)scale|crop|patch|interpol|zoom", re.IGNORECASE
+)
 
 
 def known_side(script: Script, dataset: ast.Call) -> int | None:
