@@ -148,12 +148,10 @@ class CreatedOnHost(Rule):
 
     def _arrived(self, script: Script, arrival: Arrival) -> Iterator[Finding]:
         made = arrival.made
-        runner = script.runners.of(made.call)
-        if runner is None or serves_single_inputs(script) or is_left_behind(script):
+        runner = _runner(script, made.call)
+        if runner is None or _draws_on_host(script, made.call):
             return
         if arrival.names and script.runners.of(arrival.call) is None:
-            return
-        if _shows_one_input(script) or _draws_on_host(script, made.call):
             return
         withheld = hindrance(script, arrival)
         in_some_steps = asks_for_data(script, made.call) or _stands_in(script, made)
@@ -176,12 +174,8 @@ class CreatedOnHost(Rule):
     def _by_helpers(self, script: Script) -> Iterator[Finding]:
         """`make_grid(height, width).cuda()`, of a function that fills it."""
         for found in helper_creations(script):
-            runner = script.runners.of(found.sent)
+            runner = _runner(script, found.sent)
             if runner is None or script.runners.of(found.call) is None:
-                continue
-            if serves_single_inputs(script) or is_left_behind(script):
-                continue
-            if _shows_one_input(script):
                 continue
             called = isinstance(runner, Function) and runner.name in _CALLED
             sure = not called or is_surely_made(script, runner)
@@ -211,8 +205,8 @@ class CreatedOnHost(Rule):
                 yield from self._listed(script, listed)
 
     def _listed(self, script: Script, made: ast.Call) -> Iterator[Finding]:
-        runner = script.runners.of(made)
-        if runner is None or serves_single_inputs(script) or is_left_behind(script):
+        runner = _runner(script, made)
+        if runner is None:
             return
         yield self.finding(
             script,
@@ -246,6 +240,13 @@ class CreatedOnHost(Rule):
                 withheld="NumPy has no device",
                 evidence=[(runner, "runs in every step")],
             )
+
+
+def _runner(script: Script, node: ast.AST) -> ast.AST | None:
+    """What runs a place in every step, in a program that makes many."""
+    if serves_single_inputs(script) or is_left_behind(script):
+        return None
+    return None if _shows_one_input(script) else script.runners.of(node)
 
 
 def _shows_one_input(script: Script) -> bool:

@@ -43,10 +43,7 @@ def starts_workers_anew(script: Script, loader: Loader) -> bool:
         return _ends_by_runtime(loader.runtime_call)
     if not loader.argument("num_workers").given:
         return False
-    values = loader.values("num_workers")
-    known = values_given(script, values.known)
-    if not values.complete:  # what is read later takes the place of a None
-        known = [value for value in known if value.constant is not None]
+    known = values_given(script, loader.values("num_workers").known)
     if known and all(value.constant in (0, None) for value in known):
         return False  # none where nothing else is asked for
     return ends_workers(script, loader)
