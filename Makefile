@@ -33,10 +33,14 @@ $(STAMP): pyproject.toml gpulint/__init__.py
 demo: $(STAMP)
 	$(BIN)/python benchmarks/demo.py
 
+# Tests start hundreds of processes, for which the modules are compiled but once, whatever
+# the environment says.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS)
 
 # The same, with what of the code they run: that takes three times as long.
+coverage: export PYTHONDONTWRITEBYTECODE =
 coverage: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) --cov
 
