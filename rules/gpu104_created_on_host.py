@@ -43,8 +43,8 @@ goes into the factory as well; `.to(other)`, `.type_as(other)` and `.type(other.
 mean `other.device`. Names that the tensor gets before it is copied are followed through
 one block: withheld where other statements stand between, or the copy under a condition
 (`if cuda: x = x.cuda()`). Withheld where the copy has comments. What a function of the
-project makes from numbers alone (`grid = mesh(h, w).type_as(x)`) is reported without a
-fix: it could be told the device, or keep what it made.
+project makes from sizes alone, without a loop (`grid = mesh(h, w).type_as(x)`), is
+reported without a fix: it could be told the device, or keep what it made.
 
 ## When not
 Tensors made from data of the script or of different numbers (a list that is made for

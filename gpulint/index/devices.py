@@ -72,6 +72,7 @@ DTYPES = frozenset(
     "uint64".split()
 )
 _OTHERS = frozenset("hpu npu xpu mlu xla tpu ipu".split())
+_OF_GPUS = re.compile(r"gpu|cuda", re.IGNORECASE)  # what a branch asks for
 _DEVICE_NAME = re.compile(
     r"^_?(dev|gpu|gpus|cuda|rank|local_rank|gpu_id|device_id|devices|.*device|.*_dev|"
     r"device.*|.*_gpu|.*local_rank|cuda_.*)$",
@@ -340,9 +341,11 @@ def _written_otherwise(index: FileIndex, value: ast.AST) -> ast.expr | None:
     branch = index.parent(statement) if isinstance(statement, ast.Assign) else None
     if not isinstance(statement, ast.Assign) or not isinstance(branch, ast.If):
         return None
+    if not _OF_GPUS.search(ast.unparse(branch.test)):
+        return None
     other = branch.body if statement in branch.orelse else branch.orelse
     wanted = [ast.dump(target) for target in statement.targets]
     for its in other:
         if isinstance(its, ast.Assign) and list(map(ast.dump, its.targets)) == wanted:
-            return its.value
+            return None if isinstance(its.value, ast.Constant) else its.value
     return None

@@ -47,9 +47,8 @@ KEEPING_METHODS = frozenset(
 )
 # One whose other tensor must lie where it does itself.
 JOINING_METHODS = frozenset(
-    "eq ne gt ge lt le add sub mul div matmul mm bmm mv dot maximum minimum "
-    "logical_and logical_or logical_xor masked_fill masked_select gather index_select "
-    "scatter scatter_add".split()
+    "eq ne gt ge lt le matmul mm bmm logical_and logical_or logical_xor masked_fill "
+    "masked_select".split()
 )
 PLAIN_ATTRIBUTES = frozenset(
     "shape size device dtype ndim requires_grad is_cuda is_leaf grad_fn layout name "

@@ -246,6 +246,7 @@ RUN = [
     "print([1, 2][: args.widths // 2])",
     "print([1, 2][: int(args.widths / 2)])",
     "print({0.5: 1}[1 / 2])",
+    "import numpy as np\nprint(np.r_[0 : 1 : 1 / 3], np.mgrid[-1 : 1 : 2 / 3])",
     "print(range(args.widths // 2))",
     "for width in range(1, 3):\n    if width == 0:\n        make()",
     "for width in range(3):\n    if width == 0 and args.widths:\n        make()",
@@ -781,6 +782,7 @@ def test_what_a_block_around_a_place_evaluates_first(
         ("device = 'cuda'\ndraw(device)", HIGH),
         ("if loader:\n    device = 'cuda'\ndraw(device)", HIGH),
         ("draw(input)\ninput = loader", HIGH),
+        ("__file__ = draw(__file__)", HIGH),
         ("set_up()\ndraw(device)\ndevice = 'cuda'", HIGH),
         ("exec(loader)\ndraw(device)\ndevice = 'cuda'", HIGH),
         ("print(lambda: draw(device))\ndevice = 'cuda'", HIGH),
@@ -806,6 +808,8 @@ def test_names_at_the_top_that_have_no_value_yet(
         ("# trainer.fit_all(loader)", "other(loader)", LOW),
         ("NAMES = ['fit_all']", "other(loader)", HIGH),
         ("def run(its, name):\n    getattr(its, name)()", "other(loader)", HIGH),
+        ("def run(its, by):\n    getattr(its, 'fit_' + by)()", "other(loader)", HIGH),
+        ("import fire\n\nfire.Fire(Trainer)", "other(loader)", HIGH),
     ],
 )
 def test_methods_that_only_a_method_calls_which_nobody_names(

@@ -115,12 +115,14 @@ def _makes_one_validation(script: Script, call: ast.Call) -> bool:
         return True
     given = {keyword.arg: keyword.value for keyword in call.keywords}
     every, most = given.get("check_val_every_n_epoch"), given.get("max_epochs")
-    if every is None or most is None:
+    if every is None or most is None or "val_check_interval" in given:
+        return False
+    if isinstance(every, ast.Constant) and not isinstance(every.value, int):
         return False
     if ast.dump(every) == ast.dump(most):
         return True
     first, last = (_number(script, node) for node in (every, most))
-    return first is not None and last is not None and 2 * first > last
+    return first is not None and last is not None and 2 * first > last > 0
 
 
 def _number(script: Script, node: ast.expr) -> int | None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gpulint.index import Function
+from gpulint.index import FileIndex, Function
 from gpulint.index.walk import dotted, walk
 from gpulint.script.neighbours import run_together
 from gpulint.script.numerics.reached import reached_from
@@ -86,15 +86,86 @@ _AVERAGED = re.compile(
 _CODES = (re.compile(r"\bcluster_size\b"), re.compile(r"\b(embed_(avg|sum)|ema_w)\b"))
 _OF_MONAI = re.compile(r"\bmonai\.\w[\w.]* import [^\n]*\bVQVAE\b|\bnets\.VQVAE\b")
 CODES = "a codebook sums what it is given for each code, and float16 may not hold it"
-# A function with a gradient of its own that starts kernels: compiled at run time, or of
-# an extension (`_ext.deform_forward(…)`).
+# What starts a kernel, by the name of it: `_ext.deform_forward(…)`.
+_KERNEL = re.compile(r"forward|fwd|cuda|kernel")
+_LIBRARIES = frozenset("torch torchvision numpy math".split())
+_OWN_FUNCTION = re.compile(r"\bFunction\)\s*:")
+KERNELS = "MinkowskiEngine"
+# Circuits whose weights are angles: bfloat16 goes from 6 radians on in steps of 0.03.
+_CIRCUITS = frozenset("pennylane torchquantum qiskit_machine_learning".split())
+_FLOAT32 = frozenset({"torch.float32", "torch.float"})
+_ASSERTS_FORMAT = re.compile(r"\bassert\b.*\.dtype\b")
+# Losses that autocast computes in float32 on CUDA (its operator reference).
+SAFE_LOSSES = frozenset(
+    "CrossEntropy NLL MSE L1 SmoothL1 Huber BCEWithLogits KLDiv PoissonNLL SoftMargin "
+    "MultiLabelSoftMargin MultiMargin MultiLabelMargin HingeEmbedding MarginRanking "
+    "TripletMargin CosineEmbedding".split()
+)
+_SAFE_FUNCTIONS = frozenset(
+    "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div "
+    "binary_cross_entropy_with_logits poisson_nll_loss soft_margin_loss "
+    "multilabel_soft_margin_loss multi_margin_loss multilabel_margin_loss "
+    "hinge_embedding_loss margin_ranking_loss triplet_margin_loss "
+    "cosine_embedding_loss log_softmax softmax cosine_similarity".split()
+)
+# Functions and methods whose result is float32 under autocast whatever comes in.
+_TO_FLOAT32 = frozenset(
+    "sum exp log log2 log10 log1p pow norm cumsum cumprod prod softmax log_softmax "
+    "cosh sinh reciprocal rsqrt float dist cdist cosine_similarity".split()
+)
+_KEEPS = frozenset(
+    "mean squeeze unsqueeze view reshape flatten detach clone abs sqrt div mul add "
+    "neg max min amax amin clamp permute transpose contiguous expand stack cat".split()
+)
+EXACT = re.compile(
+    r"^torch\.(linalg\.|fft\.|complex|inverse$|svd|qr$|eig$|symeig$|cholesky|det$|"
+    r"logdet$|slogdet$|pinverse$|solve$|lstsq$|lu$|lu_|stft$|istft$|rfft$|irfft$|fft$|"
+    r"matrix_exp$|matrix_power$|triangular_solve$|pca_lowrank$|lobpcg$|geqrf$|"
+    r"view_as_complex|polar$|"
+    r"distributions\.(\w+\.)?((LowRank)?MultivariateNormal|Wishart)$)"
+    # Adaptive solvers take more and shorter steps where the function is rounded.
+    r"|^torch(diffeq|sde|dyn|ode)\.([\w.]*\.)?(odeint|sdeint|NeuralODE|AutoDiffAdjoint)"
+    # Products of three or four numbers that say where a point is, or is seen.
+    r"|^(pytorch3d\.(renderer|transforms)|kornia\.geometry|lietorch|theseus|roma)\."
+)
+# Methods of tensors that do the same, whatever holds the tensor.
+_EXACT_METHODS = frozenset(
+    "cholesky cholesky_inverse cholesky_solve det inverse logdet lu matrix_exp "
+    "matrix_power pinverse qr slogdet svd triangular_solve".split()
+)
+COMPLEX = frozenset(
+    f"torch.{n}" for n in "cfloat cdouble complex32 complex64 complex128".split()
+)
+# By any way to make them: `nn.LSTM(…)`, a class of that base, `getattr(nn, "GRU")`.
+_RECURRENT = re.compile(r"\b(LSTM|GRU|RNN)\b")
+_SCATTERS = re.compile(r"\.(scatter_(add_|reduce_)?|index_(add|copy|put)_)\(")
+_QUANTIZES = re.compile(
+    r"\bprepare_qat|\bFakeQuantize\b|\bpytorch_quantization\b|\bbrevitas\b|QuantStub\("
+    r"|\baihwkit\b|\baimet_torch\b|\bnncf\b"
+)
+_ROUNDS = (
+    re.compile(r"\b(autograd\.)?Function\)\s*:"),
+    re.compile(r"\bround_?\("),
+    re.compile(r"(?i)quanti[sz]"),
+)
+QUANTIZES = (
+    "weights are rounded to integers, which half precision does not hold exactly"
+)
+# Codes are counted and summed over a batch for their moving averages (VQ-VAE).
+_AVERAGED = re.compile(
+    r"\b(EMAQuantizer|VectorQuantizer2?EMA|EMAVectorQuantizer|ema_cluster_size)\b"
+)
+_CODES = (re.compile(r"\bcluster_size\b"), re.compile(r"\b(embed_(avg|sum)|ema_w)\b"))
+_OF_MONAI = re.compile(r"\bmonai\.\w[\w.]* import [^\n]*\bVQVAE\b|\bnets\.VQVAE\b")
+CODES = "a codebook sums what it is given for each code, and float16 may not hold it"
+# What starts a kernel, by the name of it: `_ext.deform_forward(…)`.
+_KERNEL = re.compile(r"forward|fwd|cuda|kernel")
 _OWN_FUNCTION = re.compile(r"\bFunction\)\s*:")
 _STARTS_KERNEL = re.compile(
     r"^\s*(import|from) cupy\b|\.data_ptr\(\)|\b_C\.\w+\("
     r"|\b(?!self\b|cls\b|ctx\b|super\b)\w+\.(\w+_forward|forward_|\w+_fwd|\w+_cuda)\w*\(",
     re.MULTILINE,
 )
-_CASTS_INPUTS = re.compile(r"\bcustom_fwd\b|\bfloat_function\b")
 KERNELS = "the project's own kernels are not known to take half precision"
 RECURS = (
     "recurrent layers compute in float16 under any autocast, and the loss is scaled "
@@ -119,10 +190,36 @@ def starts_own_kernels(script: Script) -> bool:
     """
     return any(
         index.source.has(_OWN_FUNCTION)
-        and index.source.has(_STARTS_KERNEL)
-        and not index.source.has(_CASTS_INPUTS)
+        and any(_starts_kernel(index, owner) for owner in index.all(ast.ClassDef))
         for index in run_together(script)
     )
+
+
+def _starts_kernel(index: FileIndex, owner: ast.ClassDef) -> bool:
+    """Whether the `forward` of an `autograd.Function` hands memory to a kernel.
+
+    By its address, or to a function of a module that is called so: an extension's. Not
+    under `custom_fwd`, which can cast what it is given.
+    """
+    if not any((dotted(base) or "").endswith("Function") for base in owner.bases):
+        return False
+    for method in owner.body:
+        if not isinstance(method, ast.FunctionDef) or method.name != "forward":
+            continue
+        if any("custom_fwd" in ast.dump(d) for d in method.decorator_list):
+            continue
+        for func in (n.func for n in walk(method) if isinstance(n, ast.Call)):
+            if not isinstance(func, ast.Attribute):
+                continue
+            if func.attr == "data_ptr":
+                return True
+            module = dotted(func.value)
+            its = index.imports.get(module or "")
+            if its is None or its.partition(".")[0] in _LIBRARIES:
+                continue
+            if _KERNEL.search(func.attr):
+                return True
+    return False
 
 
 def quantizes(script: Script) -> bool:

@@ -62,6 +62,8 @@ _TRAINERS = frozenset(
     for package in "lightning lightning.pytorch pytorch_lightning".split()
 )
 _LAUNCHED = re.compile(r"(ddp|fsdp|deepspeed)(?!_notebook|_fork)")
+# What is sliced by floats: NumPy's grids, and pandas' labels.
+_OF_FLOATS = frozenset("r_ c_ s_ mgrid ogrid index_exp loc".split())
 _GOES_ON = (ast.Continue, ast.Break, ast.Return)
 _OPEN = ("open", "io.open", "os.fdopen")
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
@@ -214,6 +216,8 @@ def _head_raises(script: Script, statement: ast.stmt, depth: int, names: bool) -
 
 def _slices_by_quotient(taken: ast.Subscript) -> bool:
     """`rows[: n / folds]`, which Python 2 divided without a remainder."""
+    if (dotted(taken.value) or "").rpartition(".")[2] in _OF_FLOATS:
+        return False
     part = taken.slice
     bounds = (part.lower, part.upper, part.step) if isinstance(part, ast.Slice) else ()
     return any(map(_is_quotient, bounds))
@@ -245,7 +249,9 @@ def _is_read_too_early(script: Script, name: ast.Name, top: bool) -> bool:
         return False
     if isinstance(scope, ast.Module):
         its = script.index
-        if not top or its.stars or its.makes_names or hasattr(builtins, name.id):
+        if not top or its.stars or its.makes_names or name.id.startswith("__"):
+            return False
+        if hasattr(builtins, name.id):
             return False
     elif not isinstance(scope, Function):
         return False

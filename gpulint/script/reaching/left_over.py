@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 _OF_OBJECT = re.compile(r"\bgetattr\(\s*([\w.]+)\s*,(?!\s*['\"])")
+# Names that are put together, and what takes any method of an object.
+_CHOOSES = re.compile(
+    r"\bgetattr\([^,()]+,\s*['\"][^'\"]*['\"]\s*(\+|%|\.format)"
+    r"|\b(__getattribute__|methodcaller|getmembers|Fire|CLI)\("
+    r"|(?<![.\w])(eval|exec)\("
+    r"|__dict__\["
+)
 # Bases that call no method of a class but these.
 _PLAIN = ("object", "torch.nn.Module", "abc.ABC", "ABC")
 _OF_MODULES = ("forward", "extra_repr")
@@ -124,6 +131,8 @@ def _names(project: Project, path: Path, name: str) -> bool:
 
 def asks_objects(index: FileIndex) -> bool:
     """Whether a file chooses among the attributes of an object, no imported module."""
+    if index.source.has(_CHOOSES):
+        return True
     asked = (its[1] for its in _OF_OBJECT.finditer(index.source.text))
     modules = {*index.imports, "torch"}
     return any(name.partition(".")[0] not in modules for name in asked)

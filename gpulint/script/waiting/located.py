@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import Definition, Where
 from gpulint.index.build import last_name
 from gpulint.index.tensor_names import NORMS
-from gpulint.index.walk import dotted, is_text, walk
+from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, is_text, walk
 from gpulint.script.branches import branches_of
 from gpulint.script.loading.prepared import sends_models
 from gpulint.script.neighbours import run_together
@@ -58,7 +58,7 @@ def _is_one_given(script: Script, value: ast.expr, loop: Loop) -> bool:
     """Whether it goes through what a step gives by name, and one of that is there."""
     return any(
         script.where(keyword.value).device
-        for given in _given_by_name(script, value, loop)
+        for _, given in _given_by_name(script, value, loop)
         for keyword in given
     )
 
@@ -66,17 +66,30 @@ def _is_one_given(script: Script, value: ast.expr, loop: Loop) -> bool:
 def is_given_alone(script: Script, value: ast.expr, loop: Loop) -> bool:
     """Whether it goes through what each call of a step gives by name: one value.
 
-    `meters.update(loss=loss)`, whose loop over them makes one round.
+    `meters.update(loss=loss)`, whose loop over them makes one round, in no other loop.
     """
     given = _given_by_name(script, value, loop)
     return bool(given) and all(
-        len(one) == 1 and one[0].arg is not None for one in given
+        len(one) == 1
+        and one[0].arg is not None
+        and not _is_repeated(script, call, loop)
+        for call, one in given
+    )
+
+
+def _is_repeated(script: Script, call: ast.Call, loop: Loop) -> bool:
+    """Whether a call stands in a loop of its own in a step."""
+    return any(
+        isinstance(above, (*LOOPS, *COMPREHENSIONS))
+        and script.index.inside(above, loop.node)
+        and above is not loop.node
+        for above in script.index.ancestors(call)
     )
 
 
 def _given_by_name(
     script: Script, value: ast.expr, loop: Loop
-) -> list[list[ast.keyword]]:
+) -> list[tuple[ast.Call, list[ast.keyword]]]:
     """For each call of a step, what it gives by name to what goes through that.
 
     `v` of `for k, v in kwargs.items()`, where a step calls `update(lr=lr, **losses)`.
@@ -96,7 +109,7 @@ def _given_by_name(
         if _asks_for_name(its, made):
             return []
         return [
-            [keyword for keyword in call.keywords if keyword.arg not in own]
+            (call, [keyword for keyword in call.keywords if keyword.arg not in own])
             for call in script.resolver.calls.callers(function)
             if script.index.inside(call, loop.node)
             and not script.runners.is_rare(call, loop.node)

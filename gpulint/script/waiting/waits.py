@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 _PHASE = re.compile(r"(^|[._])(phase|mode|stage|split)$")
 _PHASES = re.compile(r"(train)|val|test|eval|infer", re.IGNORECASE)
+_ASKS_FOR_NONE = re.compile(r"\bis(nan|inf|finite)\(")
 _NONE = re.compile(r"nan|inf\b|finite", re.IGNORECASE)
 SHOWN = 3  # waits named in a message
 MAX_NAMES = 3  # between a wait and a test of what it reads
@@ -129,16 +130,18 @@ def _among(
     """The waits among parts that run one after another."""
     reads = _reads(script, loop, parts, in_module)
     found: dict[ast.AST, Wait] = {}
+    stayed: list[Part] = []  # not reported, so that nobody takes them away
     for number, node, value in reads.waiting:
         part = parts[number]
-        over = is_drained(script, loop, parts, number, value, reads.collected)
+        before = [*reads.collected, *stayed]
+        over = is_drained(script, loop, parts, number, value, before)
         over = over or is_read_again(script, parts, number, reads.collected)
         over = over or is_all_but_drained(script, parts, number, reads.collected)
         over = over or follows_stop(script, parts, number, reads.stopping)
         over = over or precedes_stop(script, parts, number, reads.asking)
         over = over or follows_own_read(script, parts, number)
         if over:
-            reads.collected.append(part)  # it stays, and drains for those behind it
+            stayed.append(part)  # and drains for those behind it
         if over or node in found or _saved(script, node):
             continue
         if loop.train and _is_of_evaluation(part.branches):
@@ -315,16 +318,20 @@ def _asks_to_train(script: Script, node: ast.expr) -> bool:
 def _looks_for_none(script: Script, node: ast.expr) -> bool:
     """`assert not torch.isnan(x).any()`: a test for numbers that are none.
 
-    Or `if torch.isnan(loss): …`, which the rest of the pass does without as a rule.
+    Or `if torch.isnan(loss): print(…)`, without which the pass computes the same.
     """
     index = script.of(node).index
     child: ast.AST = node
     above = index.parent(node)
-    while isinstance(above, (ast.UnaryOp, ast.Compare)):
+    while isinstance(above, ast.UnaryOp):
         child, above = above, index.parent(above)
     if not isinstance(above, (ast.If, ast.Assert)) or above.test is not child:
         return False
-    return _NONE.search(ast.unparse(child)) is not None
+    if isinstance(above, ast.If):
+        told = all(isinstance(s, (ast.Expr, ast.Raise)) for s in above.body)
+        if above.orelse or not told:
+            return False
+    return _ASKS_FOR_NONE.search(ast.unparse(child)) is not None
 
 
 def _asks_a_mask(script: Script, node: ast.expr) -> bool:
