@@ -54,9 +54,11 @@ def may_be_none(script: Script, device: ast.expr) -> bool:
     A question counts for nothing under a condition that the use is not under.
     """
     name = dotted(device)
-    if name is None or not any(
-        _is_none(script, origin) for origin in script.resolver.origins(device)
-    ):
+    none = any(_is_none(script, o) for o in script.resolver.origins(device))
+    if name is None:  # `config["device"]`, of which it is not looked who asks
+        known = script.evaluator.values(device).known
+        return none or any(value.constant is None for value in known)
+    if not none:
         return False
     scope = script.index.scope(device)
     around = set(script.index.ancestors(device))
