@@ -806,6 +806,8 @@ def test_names_at_the_top_that_have_no_value_yet(
         ("", "other(loader)", LOW),
         ("", "fit_all", HIGH),
         ("# trainer.fit_all(loader)", "other(loader)", LOW),
+        ("'''Calls fit_all of all.'''", "other(loader)", LOW),
+        ("METHOD = 'engine.Trainer.fit_all'", "other(loader)", HIGH),
         ("NAMES = ['fit_all']", "other(loader)", HIGH),
         ("def run(its, name):\n    getattr(its, name)()", "other(loader)", HIGH),
         ("def run(its, by):\n    getattr(its, 'fit_' + by)()", "other(loader)", HIGH),

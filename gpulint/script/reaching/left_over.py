@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import FileIndex, Project
 from gpulint.index.targets import qualified_name
 from gpulint.index.walk import walk
+from gpulint.index.words import has_word
 from gpulint.script.by_name import (
     IMPORTS,
     Kept,
@@ -120,13 +121,22 @@ def is_never_called(script: Script, method: Kept) -> bool:
 def _names(project: Project, path: Path, name: str) -> bool:
     """Whether a file has a name, other than where something of that name is defined.
 
-    What its texts and comments say with the word counts for nothing.
+    Also as a word of a text; what docstrings and comments say counts for nothing.
     """
     index = project.index(path)
     if index is None:
         named = re.compile(rf"(?<!\bdef )\b{name}\b")
         return named.search(project.text(path) or "") is not None
-    return any(_name(node) == name for node in walk(index.tree))
+    return any(
+        _name(node) == name
+        or (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and has_word(node.value, name)
+            and not isinstance(index.parent(node), ast.Expr)
+        )
+        for node in walk(index.tree)
+    )
 
 
 def asks_objects(index: FileIndex) -> bool:
