@@ -44,7 +44,8 @@ from the batch; a model that is made in the loop or moved back to the host; move
 `if step % n`, and to the device of a tensor that is on the host. Of low confidence: a
 model that is moved once an epoch, which looks at each weight and copies none. Without a
 fix: attributes, moves in a function that the loop calls, a device that is known only in
-the loop.
+the loop, tensors that are made of an array or a list that stays (`torch.from_numpy(TABLE)
+.to(device)`, `torch.tensor(self.mask, device=device)`, `self.bands[None].to(x)`).
 
 ## Source
 PyTorch performance tuning guide, "Avoid unnecessary CPU-GPU synchronization";
@@ -68,7 +69,7 @@ class LoopInvariantTransfer(Rule):
     effect = Effect.EXACT
     severity = Severity.ERROR
     hardware = Hardware.GPU
-    needs = Words("<move> for", "<move> while")
+    needs = Words("<move>")
 
     def check(self, script: Script) -> Iterator[Finding]:
         """One finding for each value and loop; other places are related."""

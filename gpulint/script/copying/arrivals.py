@@ -63,13 +63,11 @@ def arrivals(script: Script) -> Iterator[Arrival]:
             continue
         move, like = script.devices.move(call), None
         if move is None:
-            like = _like(script, call)
+            like = sent_like(script, call)
         elif move.target in NOT_CUDA or is_of_host(script, move.device):
             continue
         arrival = Arrival(call, made, move, like, tuple(names))
         if not (move or like) or _is_there(arrival):
-            continue
-        if like is not None and not has_device(script):
             continue
         if not names or _is_led_straight(script, arrival):
             yield arrival
@@ -103,7 +101,7 @@ def has_device(script: Script) -> bool:
 # Other tensors
 
 
-def _like(script: Script, call: ast.Call) -> ast.expr | None:
+def sent_like(script: Script, call: ast.Call) -> ast.expr | None:
     """The tensor of `.to(x)`, `.type_as(x)` and `.type(x.type())`, on the device."""
     func = call.func
     if not isinstance(func, ast.Attribute) or call.keywords or len(call.args) != 1:
@@ -115,7 +113,9 @@ def _like(script: Script, call: ast.Call) -> ast.expr | None:
         like = given
     else:
         like = _typed(script, given) if func.attr == "type" else None
-    return None if like is None or script.where(like).host else like
+    if like is None or script.where(like).host or not has_device(script):
+        return None
+    return like
 
 
 def _is_tensor(script: Script, node: ast.expr, call: ast.Call) -> bool:

@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import NOT_CUDA, Move
 from gpulint.index.walk import dotted
+from gpulint.script.copying.constants import (
+    constant_copies,
+    is_constant,
+    is_made_here,
+    same_in_calls,
+)
 from gpulint.script.copying.module_moves import Hoist, module_hoist, module_loop
 from gpulint.script.copying.named_devices import is_of_host
 from gpulint.script.invariants import names_in
@@ -51,7 +57,7 @@ def find_hoists(script: Script) -> Iterator[Hoist]:
         if loop is not None:
             yield module_hoist(script, move, loop)
             continue
-        if not _is_constant(script, move.receiver):
+        if not is_constant(script, move.receiver):
             continue
         runner = script.runners.of(move.call)
         loop = next(
@@ -60,14 +66,17 @@ def find_hoists(script: Script) -> Iterator[Hoist]:
         if runner is None:
             continue
         if loop is None:
-            made_here = _is_made_here(script, move.call)
-            if not made_here and _same_in_calls(script, move.receiver):
+            made_here = is_made_here(script, move.call, move.receiver)
+            if not made_here and same_in_calls(script, move.receiver):
                 reason = "another function runs the loop"
                 yield Hoist((move,), runner, False, withheld=reason)
         elif script.invariants.holds(move.receiver, loop):
             groups.setdefault((loop.node, name), (loop, []))[1].append(move)
     for loop, moves in groups.values():
         yield _TensorHoist(script, loop, moves).result()
+    for move, node in constant_copies(script):
+        made = script.text(move.call)
+        yield Hoist((move,), node, False, withheld=f"`{made}` makes another tensor")
 
 
 def _is_repeated(script: Script, call: ast.Call) -> bool:
@@ -77,44 +86,9 @@ def _is_repeated(script: Script, call: ast.Call) -> bool:
         return False
     if script.loops_around(call):
         return True
-    if _is_made_here(script, call) or not _same_in_calls(script, receiver):
+    if is_made_here(script, call, receiver) or not same_in_calls(script, receiver):
         return False
     return script.runners.of(call) is not None
-
-
-def _is_made_here(script: Script, call: ast.Call) -> bool:
-    """Whether a function makes what it moves: it is another one in each call."""
-    receiver, scope = call.func.value, script.index.scope(call)  # type: ignore[attr-defined]
-    return isinstance(receiver, ast.Name) and any(
-        d.kind != "parameter" and script.index.scope(d.node) is scope
-        for d in script.definitions(receiver)
-    )
-
-
-def _is_constant(script: Script, node: ast.expr) -> bool:
-    return script.where(node).host and script.invariants.is_host_constant(node)
-
-
-def _same_in_calls(script: Script, node: ast.expr) -> bool:
-    """Whether a step function gets the same tensor in every step."""
-    if isinstance(node, ast.Attribute):
-        return script.invariants.is_constant_attribute(node)
-    definitions = script.definitions(node)
-    assert isinstance(node, ast.Name)
-    if all(d.kind == "assign" for d in definitions):
-        return script.invariants.is_constant_name(node.id, definitions)
-    function = script.index.function(node)
-    if function is None or any(d.kind != "parameter" for d in definitions):
-        return False
-    given = script.resolver.calls.arguments(function, node.id)
-    return bool(given) and all(_same_argument(script, a) for a in given or ())
-
-
-def _same_argument(script: Script, node: ast.expr) -> bool:
-    loops = [x for x in script.loops_around(node) if x.train or x.eval]
-    return bool(loops) and _is_constant(script, node) and all(
-        script.invariants.holds(node, loop) for loop in loops[:1]
-    )  # fmt: skip
 
 
 # Tensors
