@@ -58,16 +58,17 @@ int = 32` is a note without a fix: a file or command line may say otherwise.
 ## When not
 `precision` or `plugins` is given or may be. The accelerator is not a GPU, or the
 trainer is of a release before 2, which used the CPU unless told otherwise; the strategy
-is one with a configuration of its own (DeepSpeed, FSDP). Nothing is trained in this
-file, or the trainer only tests and predicts. No large network is seen in the module
-that it trains, or in what this is given; in the program, where the module is not known.
-The file sets formats itself or says in a comment why not, is for TPUs, trains in
-float64, or acts in an environment. The project uses MinkowskiEngine, whose kernels know
-float32 only, or a module whose `forward` asserts that format. Graph networks, whose
-steps are gathers and scatters, are of low confidence, as programs in which neither wide
-layers nor a large model by its name are seen, or that write sizes of 64 features and
-fewer alone, those with an optimizer of their own that asks for no gradients, and steps
-of a single sample, which wait for the host.
+is one with a configuration of its own (DeepSpeed, FSDP), or `fast_dev_run` asks for a
+single batch. Nothing is trained in this file, or the trainer only tests and predicts.
+No large network is seen in the module that it trains, or in what this is given; in the
+program, where the module is not known. The file sets formats itself or says in a
+comment why not, is for TPUs, trains in float64, or acts in an environment. The project
+uses MinkowskiEngine, whose kernels know float32 only, or a module whose `forward`
+asserts that format. Graph networks, whose steps are gathers and scatters, are of low
+confidence, as programs in which neither wide layers nor a large model by its name are
+seen, or that write sizes of 64 features and fewer alone, those with an optimizer of
+their own that asks for no gradients, and steps of a single sample, which wait for the
+host.
 
 ## Source
 Lightning documentation, "N-Bit Precision". The values are those that Lightning 2.6

@@ -26,6 +26,15 @@ def _is_one_number(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) or _is_length(node)
 
 
+def is_computed_number(node: ast.expr | None) -> bool:
+    """`loss.item() / float(len(losses))`: numbers alone, and what they give."""
+    if isinstance(node, ast.BinOp):
+        return is_computed_number(node.left) and is_computed_number(node.right)
+    if isinstance(node, ast.UnaryOp):
+        return is_computed_number(node.operand)
+    return node is not None and _is_one_number(node)
+
+
 def _is_length(node: ast.expr | None) -> bool:
     """`images.size(0)`, `images.shape[0]`."""
     if isinstance(node, ast.Call):

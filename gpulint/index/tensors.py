@@ -14,7 +14,7 @@ from gpulint.index.flow import Definition
 from gpulint.index.measured import measured
 from gpulint.index.modules import Modules
 from gpulint.index.objects import Callers, Made, callers_of, made_by
-from gpulint.index.plain_numbers import is_number
+from gpulint.index.plain_numbers import is_computed_number, is_number
 from gpulint.index.resolve import Resolver
 from gpulint.index.tensor_names import (
     FACTORIES,
@@ -225,7 +225,10 @@ class Tensors:
         known = [part for part in parts if part is not None]
         if not known or len(known) < len(parts):
             return None
-        numbers = (is_number(self.resolver.origins(part)) for part in known)
+        numbers = (
+            is_number(self.resolver.origins(part)) or self._is_added_up(part)
+            for part in known
+        )
         if all(numbers) and not any(self._is_filled(part) for part in known):
             return Where.PLAIN
         its = _union(map(self.where, known)) if function is not None else Where.PLAIN
@@ -242,6 +245,16 @@ class Tensors:
             passed = inner is not None and depth > 0
             found += self._returned(inner, depth - 1) if inner and passed else [value]
         return found
+
+    def _is_added_up(self, node: ast.expr) -> bool:
+        """`total = 0.0`, `total += loss.item()`: a number, and numbers are added."""
+        made = self.resolver.definitions(node) if isinstance(node, ast.Name) else ()
+        return bool(made) and all(
+            d.kind in ("assign", "augment")
+            and not d.path
+            and is_computed_number(d.value)
+            for d in made
+        )
 
     def _is_passed_on(self, node: ast.expr) -> bool:
         """Whether a function gives back what it was given, or has counted up."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LoopNode = ast.For | ast.AsyncFor | ast.While
 
 MAX_HELPERS = 12  # functions that one iteration is followed into
+MAX_NAMES = 3  # of one iterable, one after another
 LOADER_NAME = re.compile(
     r"(^|[._])(loader|loaders|dataloader|dataloaders|dl|train_iter|test_iter|val_iter|"
     r"data_iter|valid_iter|dev_iter|batches|data_loader|iterator|train_loader\w*|"
@@ -97,11 +98,26 @@ class Iterations:
         calls = (
             call
             for loop in self._loops_of(function)
-            if any(LOADER_NAME.search(dotted(n) or "") for n in walk(loop.iter))
-            or _draws_batches(home, loop)
+            if self._names_loader(loop.iter) or _draws_batches(home, loop)
             for call in home.calls_below(loop)
         )
         return any(map(is_backward, self._below(calls)))
+
+    def _names_loader(self, iterable: ast.expr, depth: int = MAX_NAMES) -> bool:
+        """Whether a loop is over what has a loader's name, or is made of that.
+
+        `batches = enumerate(train_loader)`, `batches = tqdm(batches)`.
+        """
+        parts = list(walk(iterable))
+        if any(LOADER_NAME.search(dotted(part) or "") for part in parts):
+            return True
+        return depth > 0 and any(
+            d.value is not None and self._names_loader(d.value, depth - 1)
+            for part in parts
+            if isinstance(part, ast.Name)
+            for d in self.resolver.definitions(part)
+            if d.kind == "assign"
+        )
 
     def counts_steps(self, function: Function) -> bool:
         """`for _ in range(batches): train_batch(model, optimizer)`, a step for each.

@@ -94,6 +94,7 @@ def test_on_the_host(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "def f(x):\n  n = 0.0\n  for y in x:\n    n += y.item()\n  n /= len(x)\n  return x, n\n_, a = f(d)\nuse(a)",
         "use(1)", "use(d.item())", "use(d.shape[0])", "use(len(d))", "use(f'{d}')",
         "use(d.size(0))", "use(d.device)", "use(float(d))", "use(d is None)",
         "for i, x in enumerate(d):\n  use(i)", "for i in range(3):\n  use(i)",

@@ -110,6 +110,56 @@ def test_intervals_that_never_meet(
         assert sure_of(tmp_path / "several", several) is HIGH
 
 
+HANDED = """\
+from engine import assess
+from parts import loader, model
+
+
+def look(count):
+    if {test}:
+        assess(model, loader)
+
+
+for step in range(9000):
+    {calls}
+"""
+
+
+@pytest.mark.parametrize(
+    "test, calls, sure",
+    [
+        ("count > 0", "look(-1)", LOW),
+        ("count > 0", "look(1)", HIGH),
+        ("count > 0", "look(-1)\n    look(3)", HIGH),
+        ("count >= 2", "look(0)\n    look(1.5)", LOW),
+        ("count == 2", "look(3)", LOW),
+        ("count != 2", "look(2)", LOW),
+        ("count < 0", "look(step)", HIGH),
+        ("count > 0", "look(True)", HIGH),
+        ("count > step", "look(-1)", HIGH),
+        ("0 < count < 5", "look(-1)", HIGH),
+    ],
+)
+def test_numbers_that_all_calls_write_out(
+    tmp_path: Path, test: str, calls: str, sure: Confidence
+) -> None:
+    main = HANDED.format(test=test, calls=calls)
+    files = {"engine.py": LOOP, "main.py": main}
+    assert confidences(tmp_path, files)[19] is sure
+
+
+def test_numbers_of_an_option(tmp_path: Path) -> None:
+    """Users give others, and so do callers of a library."""
+    start = "import argparse\nparser = argparse.ArgumentParser()\n"
+    option = 'parser.add_argument("--count", type=int, default=-1)\n'
+    main = start + option + HANDED.format(test="count > 0", calls="look(args.count)")
+    main = main.replace("for step", "args = parser.parse_args()\nfor step")
+    assert confidences(tmp_path, {"engine.py": LOOP, "main.py": main})[19] is HIGH
+    files = {"engine.py": LOOP, "pyproject.toml": "[project]\nname = 'looks'\n"}
+    files["main.py"] = HANDED.format(test="count > 0", calls="look(-1)")
+    assert confidences(tmp_path / "library", files)[19] is HIGH
+
+
 WRAP = """\
 import argparse
 

@@ -156,10 +156,12 @@ for epoch in range(9):
     "old, new, sure",
     [
         ("    metrics(model, loader)\n", "", LOW),
+        ("metrics(model, loader)", "print(len(loader), len(loader.dataset))", LOW),
+        ("metrics(model, loader)", "metrics(model, loader.sampler)", HIGH),
         ("", "", HIGH),
         ("for epoch in range(9):\n    ", "if model:\n    epoch = 9\n    ", HIGH),
     ],
-    ids=["not read", "read", "no program"],
+    ids=["not read", "only asked", "its sampler", "read", "no program"],
 )
 def test_loaders_that_nobody_reads(
     tmp_path: Path, old: str, new: str, sure: Confidence

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.index import build_index
+from gpulint.index import Projects, build_index
 from gpulint.script import Script
 from gpulint.script.set_before import is_set_at
 from gpulint.source import Source
@@ -306,6 +306,45 @@ def test_a_run_for_each_sample_in_a_function() -> None:
     loops = script_of(fit + "for x in loader:\n  fit(x, model)\n").loops
     assert [loop.kind for loop in loops] == ["train", "epoch"]
     assert not loops[1].batches
+
+
+STEPS = """
+def step(model, optimizer, batch):
+    loss = model(batch).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def epoch(model, optimizer, train_loader, quiet):
+    {pairs}
+    for i, batch in pairs:
+        step(model, optimizer, batch)
+"""
+
+
+@pytest.mark.parametrize(
+    "pairs, kind",
+    [
+        ("pairs = enumerate(train_loader)", "epoch"),
+        ("rows = enumerate(train_loader); pairs = tqdm(rows)", "epoch"),
+        ("pairs = enumerate(quiet)", "train"),
+    ],
+)
+def test_epochs_of_another_file(tmp_path: Path, pairs: str, kind: str) -> None:
+    """A loop there is over batches if what it is made of has a loader's name."""
+    files = {
+        "steps.py": STEPS.format(pairs=pairs.replace("; ", "\n    ")),
+        "main.py": "from steps import epoch\nfor number in range(9):\n"
+        "    epoch(model, optimizer, rows, True)\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    path = tmp_path / "main.py"
+    project = Projects(lambda root: sorted(root.rglob("*.py"))).enter(path)
+    index = project.index(path)
+    assert index is not None
+    assert [loop.kind for loop in Script(index.source, index).loops] == [kind]
 
 
 def test_a_monitor_hides_neither_epochs_nor_batches() -> None:

@@ -62,11 +62,21 @@ def is_keras_model(script: Script, node: ast.expr) -> bool:
         its = call.func.value if isinstance(call.func, ast.Attribute) else None
         known = its is not None and bool(given & {"loss", "optimizer"})
         if known and its is not None and script.text(its) == text:
-            return True
+            return not _takes_torch(script, call)
     return any(
         origin.call is not None and makes_model(script, origin.call)
         for origin in script.resolver.origins(node)
     )
+
+
+def _takes_torch(script: Script, compiled: ast.Call) -> bool:
+    """Whether a model is compiled with an optimizer or a loss of torch's.
+
+    Trainers in the manner of Keras for torch have the same methods.
+    """
+    origins = (o for k in compiled.keywords for o in script.resolver.origins(k.value))
+    names = (script.index.qualified(o.call.func) or "" for o in origins if o.call)
+    return any(name.startswith("torch.") for name in names)
 
 
 def makes_model(script: Script, call: ast.Call) -> bool:

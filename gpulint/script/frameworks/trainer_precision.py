@@ -63,9 +63,11 @@ _CLIPS = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_")
 def may_train_on_gpu(made: TrainerCall) -> bool:
     """Whether a trainer of Lightning's trains here, and takes a GPU where there is one.
 
-    Not with a strategy that has a configuration of its own.
+    Not with a strategy that has a configuration of its own, nor for a single batch.
     """
     if _TRAINS[made.maker] not in made.script.source.text or _only_evaluates(made):
+        return False
+    if made.values("fast_dev_run").all_in(True, 1):
         return False
     if uses_cpu(made.script, made.call):
         return False

@@ -161,9 +161,12 @@ def _same(
         return script.invariants.holds(name, loop)
     function = script.index.function(name)
     if function is not None and script.resolver.self_name(function) == head.id:
+        made_anew = any(step.name == "__init__" for step in way)
         attribute = name if isinstance(name, ast.Attribute) else None
-        return attribute is not None and script.invariants.is_constant_attribute(
-            attribute
+        return (
+            attribute is not None
+            and not made_anew
+            and script.invariants.is_constant_attribute(attribute)
         )
     if not definitions:
         return head.id in script.index.imports

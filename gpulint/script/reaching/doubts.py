@@ -17,7 +17,7 @@ from gpulint.script.copying.one_card import is_visible_devices
 from gpulint.script.copying.unmoved import stays_behind
 from gpulint.script.decorators import has_plain_decorators
 from gpulint.script.given import values_given
-from gpulint.script.loading.batches_taken import places
+from gpulint.script.loading.batches_taken import is_looked_at, places
 from gpulint.script.loading.collation import collators
 from gpulint.script.loading.few_batches import stops_early
 from gpulint.script.loading.unread import is_handed_to_none
@@ -33,6 +33,7 @@ from gpulint.script.reaching.remainders import never_meet
 from gpulint.script.reaching.set_aside import is_set_aside
 from gpulint.script.reaching.startable import cannot_start
 from gpulint.script.reaching.unimported import is_imported_by_none, no_program_starts
+from gpulint.script.reaching.untrained import is_untrained
 from gpulint.script.reaching.unused import is_only_imported, reads_of
 from gpulint.script.training.trials import trains_little
 
@@ -65,7 +66,7 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
         return True
     if cannot_start(script.index) or no_program_starts(script):
         return True
-    if is_set_aside(script):
+    if is_set_aside(script) or is_untrained(script, node):
         return True
     if _is_for_other_chips(script) or needs_older_torch(script) or _hides_gpus(script):
         return True
@@ -168,7 +169,7 @@ def _hides_gpus(script: Script) -> bool:
 
 def _is_left(script: Script, loader: Loader) -> bool:
     """Whether nothing that runs iterates a loader, or reads it in a file of loops."""
-    read = list(places(script, loader))
+    read = [p for p in places(script, loader) if not _is_asked(script, p)]
     if read and all(is_handed_to_none(script, place) for place in read):
         return any(map(script.index.all, (ast.For, ast.While)))
     if loader.loops:
@@ -178,6 +179,14 @@ def _is_left(script: Script, loader: Loader) -> bool:
             for its in [script.of(loop.node)]
         )
     return not read and any(map(script.index.all, (ast.For, ast.While)))
+
+
+def _is_asked(script: Script, place: ast.AST) -> bool:
+    """Whether a loader is only asked for its length or its dataset, or shown itself."""
+    above = script.index.parent(place)
+    if isinstance(above, ast.Attribute):
+        return above.attr in ("dataset", "batch_size")
+    return is_looked_at(script, place)
 
 
 def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:

@@ -21,6 +21,15 @@ _COMPARED: dict[type[ast.cmpop], Callable[[object, object], object]] = {
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
 }
+# What is asked of numbers.
+_ORDERED: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 
 
 def is_excluded(script: Script, test: ast.expr, holds: bool) -> bool:
@@ -29,6 +38,7 @@ def is_excluded(script: Script, test: ast.expr, holds: bool) -> bool:
         return True
     return (
         _is_always(script, test, not holds)
+        or _is_handed(script, test, not holds)
         or _is_written(script, test, not holds)
         or _is_given_by_all(script, test, holds)
     )
@@ -114,6 +124,40 @@ def _is_always(script: Script, test: ast.expr, answer: bool) -> bool:
         and not any(option_of(script, v) for v in known)
         and all((v.constant == asked.value) is (equal is answer) for v in known)
     )
+
+
+def _is_handed(script: Script, test: ast.expr, answer: bool) -> bool:
+    """Whether `count > 0` has one answer for the numbers that all calls write out.
+
+    Of a parameter, and of no library's function.
+    """
+    if not isinstance(test, ast.Compare) or len(test.ops) > 1:
+        return False
+    compared, asked = _ORDERED.get(type(test.ops[0])), _number(test.comparators[0])
+    if compared is None or asked is None:
+        return False
+    if not any(d.kind == "parameter" for d in script.definitions(test.left)):
+        return False
+    values = script.evaluator.values(test.left)
+    given = [_number(v.node) for v in values.known]
+    return (
+        values.complete
+        and bool(given)
+        and not any(v.default or option_of(script, v) for v in values.known)
+        and all(n is not None and compared(n, asked) is answer for n in given)
+        and not is_offered(script)
+    )
+
+
+def _number(node: ast.AST | None) -> float | None:
+    """A number that is written out, also with a sign."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _number(node.operand)
+        return None if inner is None else -inner
+    value = node.value if isinstance(node, ast.Constant) else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value
 
 
 def _is_never_chosen(script: Script, test: ast.expr) -> bool:

@@ -132,11 +132,12 @@ def may_switch_off(function: Function | None) -> bool:
 
 
 def always_without_grad(script: Script, function: Function, depth: int = 0) -> bool:
-    """Whether all callers run a function without gradients.
+    """Whether all callers run a function without gradients, tests aside.
 
     Where no caller is known: whether a call that may be one does.
     """
     callers = script.resolver.calls.callers(function)
+    callers = [call for call in callers if not script.of(call).is_test] or callers
     if not callers:
         named = named_calls(script, function)
         return any(map(script.without_grad, named))

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from gpulint.index.build import last_name
 from gpulint.index.walk import dotted
 from gpulint.script.branches import branches_of
+from gpulint.script.invariants import is_of_another
 from gpulint.script.loading.worker_state import main_guard
 from gpulint.script.neighbours import programs, run_alone, run_together, used_by
+from gpulint.script.reaching.left_over import asks_objects
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -111,9 +113,17 @@ def _is_guarded(script: Script, node: ast.AST, depth: int = MAX_CALLS) -> bool:
 
 def is_never_run(script: Script, call: ast.Call) -> bool:
     """Whether a wrapper only holds weights: to load or save them, or to be unpacked."""
-    statement = script.index.parent(call)
-    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    if not isinstance(target, ast.Name) or statement.value is not call:  # type: ignore[union-attr]
+    statement = script.index.statement(call)
+    if not isinstance(statement, ast.Assign):
+        return False
+    target, value = statement.targets[0], statement.value
+    while value is not call and _prepares(value):
+        value = value.func.value  # type: ignore[attr-defined]
+    if value is not call:
+        return False
+    if isinstance(target, ast.Attribute):
+        return _is_never_read(script, target)
+    if not isinstance(target, ast.Name) or statement.value is not call:
         return False
     flow = script.resolver.flow(script.index.scope(target))
     made = [d for d in flow.definitions[target.id] if d.value is call]
@@ -122,6 +132,26 @@ def is_never_run(script: Script, call: ast.Call) -> bool:
     others = [n for n in script.index.reads.get(target.id, ()) if id(n) not in inner]
     seen = not any(d in made for node in others for d in script.definitions(node))
     return seen and bool(uses) and all(_only_holds(script, node) for node in uses)
+
+
+def _prepares(node: ast.expr) -> bool:
+    """`DataParallel(model).cuda()`, which gives the wrapper back."""
+    func = node.func if isinstance(node, ast.Call) else None
+    return isinstance(func, ast.Attribute) and func.attr in _PREPARES
+
+
+def _is_never_read(script: Script, target: ast.Attribute) -> bool:
+    """Whether nothing reads the `self.x` that a wrapper is kept in, by its name."""
+    owner = script.index.owner(target)
+    return owner is not None and not any(
+        asks_objects(index)
+        or any(
+            not is_of_another(script.of(read), read, owner)
+            for read in index.reads.get(target.attr, ())
+            if isinstance(read, ast.Attribute)
+        )
+        for index in run_together(script)
+    )
 
 
 def _only_holds(script: Script, node: ast.AST) -> bool:
