@@ -73,12 +73,13 @@ nothing runs them, functions that say nothing of devices beside others that do, 
 that move nothing beside others that do, scripts for the CPU or MPS, and
 `pin_memory=False` with a comment that gives a reason. Batches that a dataset has made
 by objects it holds, in the training process perhaps by a model on the GPU, are of low
-confidence, as are those of which loops send parts with gaps alone (`x[:, 3:]`), which
-PyTorch lays out anew in ordinary memory before it copies them, those of which a collate
-function puts a part into an object that is not pinned (`NestedTensor`), samples that
-are handed on as they are (`collate_fn=lambda x: x[0]`), be they pictures and texts, and
-those of a collate function that is not seen where Lightning's steps take objects
-(`batch.image`), or loaders of which each pass is for one batch (`next(iter(loader))`).
+confidence, as are those of which loops send parts with gaps (`x[:, 3:]`) and at most a
+length of each sample, as PyTorch lays such parts out anew in ordinary memory before it
+copies them, those of which a collate function puts a part into an object that is not
+pinned (`NestedTensor`), samples that are handed on as they are (`collate_fn=lambda x:
+x[0]`), be they pictures and texts, and those of a collate function that is not seen
+where Lightning's steps take objects (`batch.image`), or loaders of which each pass is
+for one batch (`next(iter(loader))`).
 
 ## Source
 PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on

@@ -1324,12 +1324,22 @@ def test_names_and_modules_that_are_not_there(
     assert confidences(tmp_path, files)[number] is sure
 
 
+TRAINS = """\
+from engine import Trainer
+
+for x in range(9):
+    Trainer().fit(x, x, x)
+"""
+
+
 @pytest.mark.parametrize(
     "folder, given, sure",
     [
         ("model copy", {}, LOW),
         ("model_copy", {}, HIGH),  # somebody's own program may import it
-        ("model copy", {"run.py": "import torch\nfor x in range(9):\n    x\n"}, HIGH),
+        ("model copy", {"run.py": "import torch\nfor x in range(9):\n    x\n"}, LOW),
+        ("model copy", {"run.py": TRAINS}, HIGH),
+        ("model_copy", {"run.py": "import torch\nfor x in range(9):\n    x\n"}, LOW),
         ("model copy", {"../paths.py": "FOLDER = 'model copy'\n"}, HIGH),
     ],
 )

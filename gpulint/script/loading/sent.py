@@ -30,6 +30,7 @@ _FORMATS = frozenset(
     f"torch.{n}" for n in "float16 half bfloat16 float32 float float64 double".split()
 )
 _SCALES = re.compile(r"(^|_)(normali[sz]e|standardi[sz]e)(_|$)", re.IGNORECASE)
+_LENGTHS = re.compile(r"(^|[._])len(gth)?s?$")
 _LABELS = re.compile(r"_?(targets?|labels?|y|cls|class(es)?|gt)(_\w+)?\d?$")
 
 
@@ -82,9 +83,14 @@ def sends_strided_alone(script: Script, loops: Iterable[Loop]) -> bool:
     """Whether all that loops copy is `x[:, 3:]` or the like, which no memory is of.
 
     PyTorch lays out a part with gaps anew before it copies that, in ordinary memory
-    (`copy_requires_temporaries` in ATen's Copy.cu).
+    (`copy_requires_temporaries` in ATen's Copy.cu). A length of each sample may be sent
+    as it is, and what is made beside the batch.
     """
-    sent = [_is_strided(its, node, 0) for its, node in _sent(script, loops)]
+    sent = [
+        _is_strided(its, node, 0)
+        for its, node in _sent(script, loops)
+        if not _LENGTHS.search(dotted(node) or "") and not made(its, node)
+    ]
     return bool(sent) and all(sent)
 
 

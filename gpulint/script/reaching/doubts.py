@@ -26,6 +26,7 @@ from gpulint.script.reaching.doubtful import may_never_run
 from gpulint.script.reaching.evaluated import is_behind_end
 from gpulint.script.reaching.excluded import is_excluded
 from gpulint.script.reaching.failures import fails, fails_around
+from gpulint.script.reaching.handed_on import is_called_amiss
 from gpulint.script.reaching.kept_unread import is_never_asked
 from gpulint.script.reaching.left_over import is_never_called
 from gpulint.script.reaching.old_torch import needs_older_torch
@@ -209,6 +210,8 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
     if is_never_asked(script, function) or _has_no_object(script, function):
         return True
     if is_never_called(script.of(function), function):
+        return True
+    if is_called_amiss(script, function):
         return True
     callers = script.resolver.calls.callers(function) or _by_name(script, function)
     callers = callers or _making(script, function)

@@ -144,11 +144,13 @@ def _is_described(project: Project, path: Path, *, imported: bool = False) -> bo
 
 
 def _runs_beside(index: FileIndex) -> bool:
-    """Whether a program without a main guard names the folder of a file."""
+    """Whether a program without a main guard is beside a file or names its folder."""
     project, path = index.project, index.source.path
     if project is None:
         return False
-    others = [p for p in project.mentioning(path.parent.name) if p != path]
+    beside = [p for p in project.below(path.parent) if p.parent == path.parent]
+    named = project.mentioning(path.parent.name)
+    others = [p for p in dict.fromkeys((*beside, *named)) if p != path]
     users = map(project.index, others[:MAX_FILES])
     return any(user is not None and is_program(user) for user in users)
 
