@@ -43,13 +43,15 @@ _PINS = re.compile(
     re.MULTILINE,
 )
 _CONDA_PIN = re.compile(r"^([\w-]+)=(\d[\d.]*\d|\d)(?:\.\*)?(?:=.*)?$")
-_REQUIREMENTS = re.compile(r"^requ\w{1,4}ment.*\.txt$")  # `requirments.txt` as well
+# `requirments.txt` and `REQUIREMENTS.txt` as well.
+_REQUIREMENTS = re.compile(r"^requ\w{1,4}ment.*\.txt$", re.IGNORECASE)
 # Folders beside the scripts in which lists of dependencies are kept.
 _INNER = ("requirements", "scripts", "conda", "docker", "envs", "env")
 # What a repository has, or each of several projects in one.
 _IS_PROJECT = re.compile(r"\.git$|(readme|install)[^/]*\.(md|rst|txt)$", re.IGNORECASE)
 _CONDA_FILE = re.compile(
-    r"(^env|^requirements?|environment|conda|[_-]env\.).*\.ya?ml$|[_-]env\.ya?ml$"
+    r"(^env|^requirements?|environment|conda|[_-]env\.).*\.ya?ml$|[_-]env\.ya?ml$",
+    re.IGNORECASE,
 )
 _EXPLICIT_FILE = re.compile(r"(spec|explicit|conda|env).*\.txt$")
 Facts = dict[str, list[Declared]]
@@ -292,7 +294,7 @@ def _lists_requirements(path: Path) -> bool:
     """`requirements-dev.txt`, `requirements`; a folder may have that name as well."""
     if _REQUIREMENTS.match(path.name):
         return True
-    return path.name == "requirements" and path.is_file()
+    return path.name.lower() == "requirements" and path.is_file()
 
 
 def _names(folder: Path) -> set[str]:

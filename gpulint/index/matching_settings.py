@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpulint.index.build import last_name
 from gpulint.index.settings_file import Dialect
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 MIN_KEYS = 3  # fewer stand in files of all kinds
 MAX_FILES = 20
+_MERGES = ("merge", "unsafe_merge")
 _SUFFIXES = {Dialect.JSON: (".json",)}
 Keys = tuple[str, ...]
 
@@ -56,11 +58,26 @@ def _keys_read(
         for keys, root in _reads(file, dialect):
             key = (file.scope(root), root.id)
             if key not in loaded:
-                origins = resolver.origins(root)
-                loaded[key] = any(o.node is load for o in origins)
+                loaded[key] = _is_of(resolver, root, load)
             if loaded[key]:
                 found.add(keys)
     return found
+
+
+def _is_of(resolver: Resolver, node: ast.expr, load: ast.Call, depth: int = 1) -> bool:
+    """Whether an expression is what is loaded, or that merged with something else.
+
+    `OmegaConf.merge(loaded, OmegaConf.from_cli())`.
+    """
+    origins = resolver.origins(node)
+    if any(origin.node is load for origin in origins):
+        return True
+    return depth > 0 and any(
+        _is_of(resolver, given, load, depth - 1)
+        for origin in origins
+        if origin.call is not None and last_name(origin.call) in _MERGES
+        for given in origin.call.args
+    )
 
 
 def _reads(file: FileIndex, dialect: Dialect) -> Iterator[tuple[Keys, ast.Name]]:

@@ -12,7 +12,7 @@ from pygls.uris import to_fs_path
 # Settings, declared releases, modules, and what scripts read as their settings.
 PATTERNS = (
     "**/*.{cfg,lock,py,toml,json,yaml,yml}",
-    "**/requirements*.txt",
+    "**/{requ,Requ,REQU}*.txt",
     "**/requirements/*.txt",
 )
 

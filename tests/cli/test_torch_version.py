@@ -732,6 +732,8 @@ def test_conda_has_no_new_torch_for_an_old_cuda(
         ("requirements.txt", True),
         ("requirement.txt", True),
         ("requirments.txt", True),
+        ("REQUIREMENTS.txt", True),
+        ("Requirements", True),
         ("requriments-dev.txt", True),
         ("requests.txt", False),
         ("requirements.md", False),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpulint.engine import Options, check_path
-from gpulint.index import FileIndex, Project, Projects
+from gpulint.index import FileIndex, Project, Projects, Values
 from gpulint.index.resolve import Resolver
 from gpulint.index.values import Evaluator
 from gpulint.index.words import MAX_JSON
@@ -24,13 +24,18 @@ def main(path):
 LOADED = {"rate": 0.1, "epochs": 3, "data": {"workers": 2, "batch": 8}}
 
 
-def workers(root: Path, script: str) -> list[tuple[object, bool]]:
-    """What `config["data"]["workers"]` may be, and whether it is replaceable."""
+def values_of(root: Path, script: str) -> Values:
+    """What `config["data"]["workers"]` may be."""
     (root / "main.py").write_text(script)
     project = Project(root, lambda folder: folder.rglob("*.py"))
     index = project.index(root / "main.py")
     assert index is not None
-    values = Evaluator(Resolver(index)).values(read(index))
+    return Evaluator(Resolver(index)).values(read(index))
+
+
+def workers(root: Path, script: str) -> list[tuple[object, bool]]:
+    """The same, if it is all known, and whether it is replaceable."""
+    values = values_of(root, script)
     return [(v.constant, v.default) for v in values.known] if values.complete else []
 
 
@@ -66,6 +71,30 @@ def test_attributes_of_omegaconf(tmp_path: Path) -> None:
         "c = OmegaConf.load(sys.argv[1])\ntrain(c.rate, c['epochs'], c.data.workers)\n"
     )
     assert workers(tmp_path, script) == [(2, True)]
+
+
+@pytest.mark.parametrize(
+    "merged, known",
+    [
+        ("OmegaConf.merge(loaded, OmegaConf.from_cli())", [2]),
+        ("OmegaConf.unsafe_merge(loaded, given)", [2]),
+        ("OmegaConf.merge(OmegaConf.merge(loaded, given), given)", []),
+        ("OmegaConf.create(given)", []),
+    ],
+)
+def test_what_is_merged_with_a_command_line(
+    tmp_path: Path, merged: str, known: list[int]
+) -> None:
+    """It may have any other value, but its keys tell which file is loaded."""
+    (tmp_path / "a.yaml").write_text(json.dumps({**LOADED, "workers": 2}))
+    script = (
+        "import sys\nfrom omegaconf import OmegaConf\ngiven = OmegaConf.from_cli()\n"
+        f"loaded = OmegaConf.load(given.config)\nc = {merged}\n"
+        "train(c.rate, c['epochs'], c.workers)\n"
+    )
+    values = values_of(tmp_path, script)
+    assert [v.constant for v in values.known] == known
+    assert not values.complete
 
 
 def test_methods_of_what_is_read_are_no_keys(tmp_path: Path) -> None:
