@@ -44,8 +44,9 @@ from the batch; a model that is made in the loop or moved back to the host; move
 `if step % n`, and to the device of a tensor that is on the host. Of low confidence: a
 model that is moved once an epoch, which looks at each weight and copies none. Without a
 fix: attributes, moves in a function that the loop calls, a device that is known only in
-the loop, tensors that are made of an array or a list that stays (`torch.from_numpy(TABLE)
-.to(device)`, `torch.tensor(self.mask, device=device)`, `self.bands[None].to(x)`).
+the loop, tensors that are made of an array, a list or a tensor that stays
+(`torch.from_numpy(TABLE).to(device)`, `torch.tensor(self.mask, device=device)`,
+`self.bands[None].to(x)`).
 
 ## Source
 PyTorch performance tuning guide, "Avoid unnecessary CPU-GPU synchronization";

@@ -67,6 +67,29 @@ def test_files_that_are_looked_for(
     assert confidences(tmp_path / "nets", {"engine.py": LOOP, **given})[19] is sure
 
 
+@pytest.mark.parametrize(
+    "files, sure",
+    [
+        ({"b/any.py": "importlib.import_module(name)"}, LOW),
+        ({"a/any.py": "importlib.import_module(name)"}, HIGH),
+        ({"any.py": "importlib.import_module(name)"}, HIGH),
+        ({"a/nets/any.py": "importlib.import_module(name)"}, HIGH),
+        ({f"b/{n}.py": "engine = 1\n" for n in range(70)}, LOW),
+        ({f"a/{n}.py": "engine = 1\n" for n in range(70)}, HIGH),
+    ],
+    ids=["beside", "own", "above", "own folder", "names elsewhere", "own names"],
+)
+def test_a_repository_of_many_projects(
+    tmp_path: Path, files: dict[str, str], sure: Confidence
+) -> None:
+    """Each has a README, and looks for its own modules."""
+    files = {"a/main.py": OTHER, "a/README.md": "A\n", "b/README.md": "B\n", **files}
+    given = {f"../../{name}": text for name, text in files.items()}
+    given["../../.git/HEAD"] = ""
+    folder = tmp_path / "a" / "nets"
+    assert confidences(folder, {"engine.py": LOOP, **given})[19] is sure
+
+
 LOG = """\
 from functools import wraps
 

@@ -327,10 +327,22 @@ def test_decorators_that_ask_for_a_device(
         ("rate: float = 0.1", "x = 'n'\nraise ValueError, x\n", LOW),
         ("rate: float = 0.1", "rate = 0777\n", LOW),
         ("rate: float = 0.1", "rate = (1\n", HIGH),
+        ("rate = 0.1", "def f():\n    x = 1\n     y = 2\n", LOW),
+        ("rate = 0.1", "def f():\nreturn 2\n", LOW),
         ("rate = 0.1", "print 'old'\n", HIGH),  # all of it may be for Python 2
         ("name = f'{__name__}'", "def f():\n    return 2\n", HIGH),
     ],
-    ids=["tabs", "prints", "raises", "octal", "broken", "of Python 2", "sound"],
+    ids=[
+        "tabs",
+        "prints",
+        "raises",
+        "octal",
+        "broken",
+        "indented",
+        "not indented",
+        "of Python 2",
+        "sound",
+    ],
 )
 def test_an_import_of_what_does_not_parse(
     tmp_path: Path, line: str, parts: str, sure: Confidence
@@ -338,3 +350,26 @@ def test_an_import_of_what_does_not_parse(
     text = f"from tools.parts import f\n{LOOP}\n{line}\n"
     files = {"engine.py": text, "main.py": MAIN, "tools/parts.py": parts}
     assert confidences(tmp_path, README | files)[12] is sure
+
+
+@pytest.mark.parametrize(
+    "start, taken, sure",
+    [
+        ("", "large", LOW),
+        ("", "small", HIGH),
+        ("import sys\nsys.path.insert(0, '.')\n", "large", HIGH),
+    ],
+    ids=["lacks", "has", "other folders"],
+)
+def test_a_module_beside_a_program(
+    tmp_path: Path, start: str, taken: str, sure: Confidence
+) -> None:
+    """It is the one that the program imports, whatever another has."""
+    run = "if __name__ == '__main__':\n    Trainer().fit(1, 2, 3)\n"
+    files = {
+        "parts.py": "def small(): ...\n",
+        "engine.py": f"from parts import {taken}\n{LOOP}\n{start}{run}",
+        "../parts.py": "def large(): ...\n",
+    }
+    given = {f"../{name}": text for name, text in README.items()}
+    assert confidences(tmp_path / "torch", files | given)[12] is sure

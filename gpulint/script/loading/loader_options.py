@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gpulint.index.build import last_name
 from gpulint.index.calls import TENSOR_METHODS
 from gpulint.index.values import LOADER_OPTIONS
-from gpulint.index.walk import walk
+from gpulint.index.walk import dotted, walk
 from gpulint.script.loading.batch_objects import (
     EXPANDED,
     holds_expanded,
@@ -105,6 +105,16 @@ def feeds_cpu(script: Script, loader: Loader) -> bool:
         runs = loader.loops
     files = [script, *(script.of(loop.node) for loop in runs)]
     return bool(runs) and not any(its.steps_on_gpu for its in files)
+
+
+def has_own_iterator(loader: Loader) -> bool:
+    """Whether a file derives an iterator from the one of torch that refuses workers."""
+    return any(
+        (dotted(base) or "").endswith("_SingleProcessDataLoaderIter")
+        for index in loader.files
+        for owner in index.all(ast.ClassDef)
+        for base in owner.bases
+    )
 
 
 def _is_on_host(script: Script, loop: Loop) -> bool:

@@ -11,6 +11,7 @@ from gpulint.index import Project
 from gpulint.index.build import last_name
 from gpulint.script.by_name import IMPORTS
 from gpulint.script.neighbours import beginning
+from gpulint.torch_prose import prose
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -22,18 +23,32 @@ _LISTS = re.compile(r"\b(listdir|glob|iterdir|scandir|walk|iter_modules)\b")
 def looks_for_modules(script: Script) -> bool:
     """Whether a file takes modules by their names, of the same part of a repository.
 
-    A part is a folder at its top, with all that it holds; what lies at the top itself
-    is for all of them.
+    A part is a folder with all that it holds; what lies above it is for it as well.
     """
     project = script.index.project
     assert project is not None
-    part = part_of(project, script.source.path)
-    for word in (*IMPORTS, "pkgutil"):
-        asking = (p for p in project.mentioning(word) if _may_ask(script, p, word))
-        parts = {part_of(project, path) for path in asking}
-        if parts and (part is None or not parts.isdisjoint({part, None})):
-            return True
-    return False
+    part = own_part(project, script.source.path)
+    return any(
+        (path.is_relative_to(part) or part.is_relative_to(path.parent))
+        and _may_ask(script, path, word)
+        for word in (*IMPORTS, "pkgutil")
+        for path in project.mentioning(word)
+    )
+
+
+def own_part(project: Project, path: Path) -> Path:
+    """The nearest folder around a file that has a text of its own: a README.
+
+    Of a repository of many projects; else the folder at its top, or all of it.
+    """
+    root = project.root
+    above = [f for f in path.parents if root in f.parents]
+    for folder in above:
+        texts = prose(folder)
+        project.noted.files.update(texts)
+        if texts:
+            return folder
+    return above[-1] if above else root
 
 
 def may_be_looked_up(script: Script, name: str) -> bool:

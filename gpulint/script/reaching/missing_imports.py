@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
@@ -331,7 +332,8 @@ def _is_missing(index: FileIndex, name: str, written: bool = False) -> bool:
 
     And nothing that it binds, imports or makes up is of that name. `written`: only of
     a package with anything in its `__init__.py`; else another may be meant. A module
-    counts where no other file of that name has it.
+    counts where no other file of that name has it, or it lies beside a program, which
+    looks there first.
     """
     project = index.project
     found = index.member(name)
@@ -342,6 +344,8 @@ def _is_missing(index: FileIndex, name: str, written: bool = False) -> bool:
         return False
     path = home.source.path
     if path.name != "__init__.py":
+        if written and _looks_here_first(index, path):
+            return True
         others = [p for p in project.mentioning(gone) if p.name == path.name]
         return written and all(
             its is home or gone not in its.bound_names | its.imports.keys()
@@ -352,6 +356,12 @@ def _is_missing(index: FileIndex, name: str, written: bool = False) -> bool:
         return False
     named = (p.name.partition(".")[0] for p in project.in_folder(path.parent, "*"))
     return gone not in named  # nor as what is built or generated
+
+
+def _looks_here_first(index: FileIndex, module: Path) -> bool:
+    """Whether a file is a program, and a module lies in its folder."""
+    beside = index.source.path.parent == module.parent
+    return beside and is_run(index) and "sys.path" not in index.source.text
 
 
 def _lacks(home: FileIndex, name: str, depth: int) -> bool:

@@ -36,7 +36,7 @@ def _lacks_any(index: FileIndex) -> bool:
         beside = depths[its] < 2 and its.source.path.parent == folder
         if _cannot_be_imported(its, guess=beside):
             return True
-        if any(map(_is_of_python_3, (index, its))) and _imports_what_fails(its):
+        if _imports_what_fails(its, any(map(_is_of_python_3, (index, its)))):
             return True
         more = depths[its] < MAX_IMPORTS and len(depths) < MAX_FILES
         for imported in _imported_by(its) if more else ():
@@ -122,10 +122,11 @@ def _is_of_python_3(index: FileIndex) -> bool:
     )
 
 
-def _imports_what_fails(index: FileIndex) -> bool:
+def _imports_what_fails(index: FileIndex, of_python_3: bool) -> bool:
     """Whether a file imports one beside it, or of its package, that does not parse.
 
-    One for Python 2 alone, by its tabs or prints.
+    One that is indented as no Python takes it; for a program of Python 3 also one for
+    Python 2 alone, by its tabs or prints.
     """
     project, above = index.project, index.source.path.parents
     for statement in _needed(index) if project is not None else ():
@@ -135,16 +136,23 @@ def _imports_what_fails(index: FileIndex) -> bool:
         path = folder.joinpath(*statement.module.split(".")).with_suffix(".py")
         assert project is not None
         broken = project.lists(path) and project.index(path) is None
-        if broken and _is_of_python_2(Source(path, project.text(path) or "")):
+        if broken and _is_refused(Source(path, project.text(path) or ""), of_python_3):
             return True
     return False
 
 
-def _is_of_python_2(source: Source) -> bool:
-    """Whether Python 3 refuses a text for what Python 2 takes: tabs, `print x`."""
+def _is_refused(source: Source, of_python_3: bool) -> bool:
+    """Whether no Python takes a text, or Python 3 does not for what Python 2 takes.
+
+    By its indentation; by its tabs or `print x`.
+    """
     try:
         check_syntax(source)
     except SyntaxError as error:
+        if isinstance(error, IndentationError) and not isinstance(error, TabError):
+            return True
+        if not of_python_3:
+            return False
         line = source.text.splitlines()[(error.lineno or 1) - 1 :][:1]
         old = any(map(_OLD_LINE.search, line))
         return old or _OF_PYTHON_2.search(error.msg) is not None

@@ -14,7 +14,11 @@ from gpulint.index.walk import dotted
 from gpulint.index.words import has_word
 from gpulint.script.by_name import Kept
 from gpulint.script.neighbours import MAX_FILES, does_import, programs
-from gpulint.script.reaching.looked_up import looks_for_modules, part_of
+from gpulint.script.reaching.looked_up import (
+    looks_for_modules,
+    own_part,
+    part_of,
+)
 from gpulint.script.reaching.offered import is_offered
 from gpulint.script.reaching.startable import cannot_start
 from gpulint.script.reaching.unused import MAX_USES, is_program
@@ -53,6 +57,9 @@ def is_imported_by_none(script: Script, node: ast.AST, depth: int = MAX_USES) ->
     if _is_described(project, path):
         return False
     others = [p for p in project.mentioning(path.stem) if p != path]
+    if len(others) > MAX_FILES:  # of a repository of many projects
+        part = own_part(project, path)
+        others = [p for p in others if p.is_relative_to(part)]
     if len(others) > MAX_FILES:
         return False  # not to read them all
     known = [user for user in map(project.index, others) if user is not None]
