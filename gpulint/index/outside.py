@@ -156,8 +156,10 @@ class Outside:
         wanted = set(owners)
         here = self.index.home(node)
         homes = dict.fromkeys([here, *map(self.index.home, owners)])
+        written_here = any(home.attribute_writes.get(name) for home in homes)
         for owner in owners:
-            for home in self._setters(owner, name):
+            setters = self._setters(owner, name)
+            for home in setters:
                 for written in home.attribute_writes.get(name, ()):
                     if home in homes:
                         continue  # found with the class
@@ -165,7 +167,7 @@ class Outside:
                     value = above.value if isinstance(above, ast.Assign) else None
                     if wanted & set(resolver.classes.of(written.value)):
                         yield Definition(name, written, "assign", value)
-            if any(True for _ in resolver.classes.member(owner, name)):
+            if written_here or setters or resolver.classes.member(owner, name):
                 around = [u for c in _COMPUTED for u in self._importing(owner, c)]
                 users = [*homes, *around]
                 for home in dict.fromkeys(users):

@@ -91,6 +91,28 @@ def test_what_a_subclass_sets_by_name(text: str, complete: bool) -> None:
     assert found.complete is complete
 
 
+@pytest.mark.parametrize(
+    "text, complete",
+    [
+        ("  for k in given:\n   setattr(self, k, given[k])\n", False),
+        ("  vars(self).update(given)\n", False),
+        ("  self.m = given\n", True),
+        ("  setattr(self, 'm', given)\n", True),
+    ],
+)
+def test_what_is_set_from_outside_beside_names_of_a_dict(
+    text: str, complete: bool
+) -> None:
+    """An object has what its class sets by any name, before somebody sets more."""
+    found = values(
+        f"class Config:\n def __init__(self, given):\n{text}"
+        "config = Config(load())\nif config.old:\n config.n = 1\n"
+        "def main():\n use(config.n)\n"
+    )
+    assert [v.constant for v in found.known] == [1]
+    assert found.complete is complete
+
+
 def test_what_too_many_setattr_lead_to_stays_unknown() -> None:
     text = (
         "class Box:\n item = 1\nclass Bag: pass\nbox = Box()\nsetattr(Bag(), name, 2)\n"
