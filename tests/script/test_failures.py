@@ -490,6 +490,44 @@ def test_objects_that_are_never_made(
     assert found[min(found)] is sure
 
 
+DERIVED = """
+
+class Wide(Trainer):
+    def __init__(self, width):
+        super().__init__(GIVEN)
+
+
+def build():
+    wide = Wide(3)
+    assess(rows(wide), rows())
+"""
+
+
+@pytest.mark.parametrize(
+    "given, old, new, sure",
+    [
+        ("width, 3", "", "", LOW),
+        ("depth=width", "", "", LOW),
+        ("width", "", "", HIGH),
+        ("width, 3", "super()", "super(Wide, self)", LOW),
+        ("width, 3", "super()", "super(Trainer, self)", HIGH),
+        ("width, 3", "(Trainer)", "(Trainer, Named)", HIGH),
+        ("width, 3", "def build", "class Both(Wide, Named): ...\n\n\ndef build", HIGH),
+    ],
+)
+def test_what_the_class_above_does_not_take(
+    tmp_path: Path, given: str, old: str, new: str, sure: Confidence
+) -> None:
+    derived = DERIVED.replace("GIVEN", given).replace(old or "GIVEN", new)
+    text = LOOP.replace("class Trainer:\n    def fit(", MADE) + derived
+    text = text.replace(
+        "import torch\n", "import torch\n\nfrom names import Named, rows\n", 1
+    )
+    files = {"engine.py": text, "main.py": "from engine import build\n\nbuild()\n"}
+    found = confidences(tmp_path, files)
+    assert found[max(found)] is sure
+
+
 CHOICES = 'parser.add_argument("--data", default="new", choices=["new", "small"])\n'
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function
 from gpulint.index.calls import is_abstract
+from gpulint.index.walk import dotted
 from gpulint.script.decorators import has_plain_decorators
 from gpulint.script.modelling.models import makers
 
@@ -31,6 +32,7 @@ def surely_called(script: Script, call: ast.Call) -> list[Function]:
     else:
         found = _of_module(script, call)
     found = found or _of_chosen_module(script, func) or _of_network(script, func)
+    found = found or _of_super(script, func)
     plain = all(has_plain_decorators(script.index, function) for function in found)
     return found if plain else []
 
@@ -114,6 +116,30 @@ def _constructor(script: Script, func: ast.expr, owner: ast.ClassDef) -> list[Fu
     its = methods.get("__init__")
     own = its is not None and its in owner.body
     return [its] if its is not None and (own or _has_plain_bases(script, owner)) else []
+
+
+def _of_super(script: Script, func: ast.expr) -> list[Function]:
+    """`super().__init__(…)` of a class whose one base is the project's own.
+
+    Nor does any that derives from it have another class that could come in between.
+    """
+    above = func.value if isinstance(func, ast.Attribute) else None
+    owner = script.index.owner(func)
+    if not isinstance(func, ast.Attribute) or not isinstance(above, ast.Call):
+        return []
+    named = [a.id for a in above.args[:1] if isinstance(a, ast.Name)]
+    if dotted(above.func) != "super" or owner is None or len(owner.bases) != 1:
+        return []
+    if named not in ([], [owner.name]) or any(
+        len(heir.bases) > 1 for heir in script.resolver.outside.descendants(owner)
+    ):
+        return []
+    base = script.resolver.classes.named(owner.bases[0])
+    its = script.resolver.classes.methods(base).get(func.attr) if base else None
+    if base is None or its is None:
+        return []
+    own = its in base.body or _has_plain_bases(script, base)
+    return [its] if own else []
 
 
 def _gives_back(script: Script, decorator: ast.expr) -> bool:
