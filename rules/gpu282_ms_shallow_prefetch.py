@@ -17,7 +17,7 @@ dataset = ds.ImageFolderDataset("photos").batch(32)
 None: leave the call out unless the host's memory is short; then it is right.
 
 ## When not
-16 and more, and a number that is not known.
+16 and more, a number that is not known, and one with a comment that gives a reason.
 
 ## Source
 MindSpore documentation, `mindspore.dataset.config.set_prefetch_size` (default 16; "a
@@ -32,6 +32,7 @@ from gpulint.finding import Effect, Finding, Severity
 from gpulint.rule import Calls, Rule
 from gpulint.script import Script
 from gpulint.script.frameworks.ms_pipelines import DATA
+from gpulint.script.loading.loader_options import has_reason
 
 SET_PREFETCH = f"{DATA}.config.set_prefetch_size"
 DEFAULT = 16
@@ -48,7 +49,7 @@ class MsShallowPrefetch(Rule):
         for call in script.index.calls.get(SET_PREFETCH, ()):
             given = script.evaluator.argument(call, "size", 0).direct
             size = script.evaluator.constant(given) if given is not None else None
-            if type(size) is int and size < DEFAULT:
+            if type(size) is int and size < DEFAULT and not has_reason(script, call):
                 yield self.finding(
                     script,
                     call.func,

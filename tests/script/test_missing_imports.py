@@ -28,6 +28,9 @@ README = {"README.md": "# Net\n\nRun `python main.py`.\n", ".git/HEAD": ""}
         ("import sys\nsys.path.append('../old')\nimport focal_loss", {}, HIGH),
         ("try:\n    import focal_loss\nexcept ImportError:\n    pass", {}, HIGH),
         ("import focal_frob", {}, HIGH),
+        ("from pyglib import timer", {}, LOW),
+        ("import google3.learning as learning", {}, LOW),
+        ("from .pyglib import timer", {"pyglib.py": "timer = 1\n"}, HIGH),
     ],
     ids=[
         "from",
@@ -42,6 +45,9 @@ README = {"README.md": "# Net\n\nRun `python main.py`.\n", ".git/HEAD": ""}
         "other folders",
         "without it",
         "a package",
+        "of Google alone",
+        "of its repository",
+        "its own",
     ],
 )
 def test_modules_that_were_left_out(

@@ -18,6 +18,8 @@ _OF_PYTHON_2 = re.compile(
 # A line of Python 2 that is invalid syntax since.
 _OLD_LINE = re.compile(r"^\s*raise [\w.]+\s*,|<>|`|\bur['\"]|\b\d+L\b")
 _FOR_A_DEVICE = ("torch.amp.custom_fwd", "torch.amp.custom_bwd")
+# Of Google's own repository; what is published from it imports others instead.
+_UNPUBLISHED = frozenset(["google3", "pyglib"])
 MAX_IMPORTS = 3  # from a file to one that it imports, and so on
 
 
@@ -107,11 +109,22 @@ def _cannot_be_imported(index: FileIndex, guess: bool) -> bool:
         return False
 
     def found() -> bool:
-        if any(imports_nothing(index, s, guess) for s in _needed(index)):
+        needed = list(_needed(index))
+        if any(map(_is_unpublished, needed)):
+            return True
+        if any(imports_nothing(index, s, guess) for s in needed):
             return True
         return any(map(_leaves_device_out, _decorators(index)))
 
     return project.remembered(f"cannot be imported, {guess}", index.tree, found)
+
+
+def _is_unpublished(statement: ast.Import | ast.ImportFrom) -> bool:
+    """Whether an import is of a package that nobody but its owner has."""
+    names = [alias.name for alias in statement.names]
+    if isinstance(statement, ast.ImportFrom):
+        names = [statement.module or ""] if not statement.level else []
+    return any(name.partition(".")[0] in _UNPUBLISHED for name in names)
 
 
 def _is_of_python_3(index: FileIndex) -> bool:
