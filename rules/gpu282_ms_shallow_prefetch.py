@@ -17,7 +17,7 @@ dataset = ds.ImageFolderDataset("photos").batch(32)
 None: leave the call out unless the host's memory is short; then it is right.
 
 ## When not
-16 and more, a number that is not known, and one with a comment that gives a reason.
+16 and more, a number that is not known, and one that a comment explains by memory.
 
 ## Source
 MindSpore documentation, `mindspore.dataset.config.set_prefetch_size` (default 16; "a
@@ -26,6 +26,7 @@ higher value … reduces overall latency … uses more memory").
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpulint.finding import Effect, Finding, Severity
@@ -36,6 +37,7 @@ from gpulint.script.loading.loader_options import has_reason
 
 SET_PREFETCH = f"{DATA}.config.set_prefetch_size"
 DEFAULT = 16
+FOR_MEMORY = re.compile(r"#.*\b(memory|ram|oom)\b", re.IGNORECASE)
 
 
 class MsShallowPrefetch(Rule):
@@ -49,7 +51,9 @@ class MsShallowPrefetch(Rule):
         for call in script.index.calls.get(SET_PREFETCH, ()):
             given = script.evaluator.argument(call, "size", 0).direct
             size = script.evaluator.constant(given) if given is not None else None
-            if type(size) is int and size < DEFAULT and not has_reason(script, call):
+            if has_reason(script, call, FOR_MEMORY):
+                continue
+            if type(size) is int and size < DEFAULT:
                 yield self.finding(
                     script,
                     call.func,

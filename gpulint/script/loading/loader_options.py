@@ -51,8 +51,10 @@ def written_options(loader: Loader) -> dict[str, ast.expr]:
     return found
 
 
-def has_reason(script: Script, node: ast.expr) -> bool:
-    """Whether a comment at a value, or above it, says why it is so."""
+def has_reason(
+    script: Script, node: ast.expr, words: re.Pattern[str] = _REASON
+) -> bool:
+    """Whether a comment at a value, or above it, says why it is so, by such words."""
     source, row = script.source_of(node), node.lineno
     above = source.said(row - 1) if row > 1 else ""
     rows = [source.said(row)]
@@ -62,7 +64,7 @@ def has_reason(script: Script, node: ast.expr) -> bool:
     while first > 0 and source.said(first).lstrip().startswith("#"):
         rows.append(source.said(first))  # the comment above the whole statement
         first -= 1
-    return any(map(_REASON.search, rows))
+    return any(map(words.search, rows))
 
 
 def takes_any_options(script: Script, loader: Loader) -> bool:
