@@ -212,14 +212,20 @@ class Invariants:
 
 
 def is_of_another(script: Script, node: ast.Attribute, owner: ast.ClassDef) -> bool:
-    """Whether it is the `self.x` of a class that `owner` has nothing to do with."""
+    """Whether it is the `self.x` of a class that `owner` has nothing to do with.
+
+    Nor does a third class derive from both.
+    """
     function = script.index.function(node)
     own = function and script.resolver.self_name(function)
     its = script.index.owner(node)
     if its is None or own is None or dotted(node.value) != own:
         return False
     bases = script.resolver.classes.bases
-    return its not in bases(owner) and owner not in bases(its)
+    heirs = script.resolver.outside.descendants(owner)
+    return owner not in bases(its) and not any(
+        its in bases(related) for related in (owner, *heirs)
+    )
 
 
 def names_in(node: ast.AST) -> list[ast.expr]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 
+from gpulint.index import Projects
+from gpulint.script import Script
 from gpulint.script.invariants import names_in
 
 from .code import script_of, with_last
@@ -99,6 +102,63 @@ def test_name_of_the_module(top: str, expected: bool) -> None:
 def test_attribute_of_self(more: str, move: str, expected: bool) -> None:
     text = BANK.format(more, STEP, move)
     assert holds(text, "self.device") is expected
+
+
+OTHER = """
+class Other{base}:
+  def move(self, device):
+    self.device = device
+"""
+
+
+@pytest.mark.parametrize(
+    "base, more, expected",
+    [
+        ("", "", True),  # another object's
+        ("(nn.Module)", "", True),
+        ("(Trainer)", "", False),
+        ("", "class Both(Trainer, Other): pass\n", False),
+        ("", "class Wide(Trainer): pass\nclass Both(Other, Wide): pass\n", False),
+        ("", "class Third(Other): pass\n", True),
+        ("", "def main(t):\n  t.device = 3\n", False),
+    ],
+)
+def test_attributes_of_other_classes(base: str, more: str, expected: bool) -> None:
+    text = BANK.format("self.n = 0", STEP, "return device")
+    assert holds(text + OTHER.format(base=base) + more, "self.device") is expected
+
+
+@pytest.mark.parametrize(
+    "other, expected",
+    [
+        ("trainer.n = 3", True),
+        ("trainer.device = 3", False),
+        ("class Wide(Trainer):\n  def move(self):\n    self.device = 3", False),
+        ("class Wide:\n  def move(self):\n    self.device = 3", True),
+    ],
+)
+def test_attributes_that_another_file_sets(
+    tmp_path: Path, other: str, expected: bool
+) -> None:
+    files = {
+        "bank.py": f"import torch\nfrom torch.nn import functional as F\n"
+        f"{BANK.format('self.n = 0', STEP, 'return device')}",
+        "main.py": f"from bank import Trainer\ntrainer = Trainer('cuda')\n{other}\n"
+        "trainer.fit(model, loader, opt)\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    path = tmp_path / "bank.py"
+    project = Projects(lambda root: sorted(root.rglob("*.py"))).enter(path)
+    index = project.index(path)
+    assert index is not None
+    node = next(
+        n
+        for n in index.all(ast.Attribute)
+        if ast.unparse(n) == "self.device" and isinstance(n.ctx, ast.Load)
+    )
+    script = Script(index.source, index)
+    assert script.invariants.is_constant_attribute(node) is expected
 
 
 def test_inherited_attribute_is_not_known() -> None:
