@@ -53,13 +53,13 @@ One GPU is named (`device_ids=[0]`, `CUDA_VISIBLE_DEVICES`, the default of the o
 that sets it, in the file or in a program that uses it, all settings written out, or
 before it), for which `DataParallel` is a plain call. Programs that train nothing, or
 only attack a model. A wrapper that only loads or saves weights, is asked for its
-devices, or whose `module` makes all passes, or of a module without weights, or one that
-is called a transform. Where the same file has `DistributedDataParallel`, this may be
-the way for machines without a launcher, and where all known commands for its programs
-say `CUDA_VISIBLE_DEVICES=0` or the like it is a plain call: notes of low confidence. So
-is a wrapper that is made behind the training, for a last pass, one of a class that is
-called a loss and has no layers, and one beside graphs of PyG, which torch's own wrapper
-cannot split.
+devices, whose `module` makes all passes, or that is kept in an attribute which nothing
+reads, or of a module without weights, or one that is called a transform. Where the same
+file has `DistributedDataParallel`, this may be the way for machines without a launcher,
+and where all known commands for its programs say `CUDA_VISIBLE_DEVICES=0` or the like
+it is a plain call: notes of low confidence. So is a wrapper that is made behind the
+training, for a last pass, one of a class that is called a loss and has no layers, and
+one beside graphs of PyG, which torch's own wrapper cannot split.
 
 ## Source
 PyTorch documentation, `torch.nn.DataParallel`: "It is recommended to use

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 MIN_KEYS = 3  # fewer stand in files of all kinds
 MAX_FILES = 20
 _MERGES = ("merge", "unsafe_merge")
+_NOT_LOADED = ("from_cli", "from_dotlist", "create", "structured")
 _SUFFIXES = {Dialect.JSON: (".json",)}
 Keys = tuple[str, ...]
 
@@ -67,16 +68,26 @@ def _keys_read(
 def _is_of(resolver: Resolver, node: ast.expr, load: ast.Call, depth: int = 1) -> bool:
     """Whether an expression is what is loaded, or that merged with something else.
 
-    `OmegaConf.merge(loaded, OmegaConf.from_cli())`.
+    `OmegaConf.merge(loaded, OmegaConf.from_cli())`; not with another file, which may
+    say the opposite.
     """
     origins = resolver.origins(node)
     if any(origin.node is load for origin in origins):
         return True
+    merged = [o.call.args for o in origins if o.call and last_name(o.call) in _MERGES]
     return depth > 0 and any(
-        _is_of(resolver, given, load, depth - 1)
-        for origin in origins
-        if origin.call is not None and last_name(origin.call) in _MERGES
-        for given in origin.call.args
+        sum(_may_be_loaded(resolver, given) for given in parts) == 1
+        and any(_is_of(resolver, given, load, depth - 1) for given in parts)
+        for parts in merged
+    )
+
+
+def _may_be_loaded(resolver: Resolver, node: ast.expr) -> bool:
+    """Whether a part may come from a file: not from a command line or a dict."""
+    return not all(
+        isinstance(origin.node, ast.Dict)
+        or (origin.call is not None and last_name(origin.call) in _NOT_LOADED)
+        for origin in resolver.origins(node)
     )
 
 

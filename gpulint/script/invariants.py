@@ -11,7 +11,6 @@ from gpulint.index.flow import enclosing_function
 from gpulint.index.tensor_names import FACTORIES
 from gpulint.index.walk import dotted, walk
 from gpulint.script.loops import Loop
-from gpulint.script.neighbours import run_together
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -124,31 +123,19 @@ class Invariants:
         ):
             return False
         own = {d.node for d in definitions}
-        return not any(
-            n not in own
-            and self._changes(n)
-            and not is_of_another(self.script, n, owner)
+        changed = (
+            n
             for n in self.index.all(ast.Attribute)
-            if n.attr == node.attr
-        ) and not self._is_set_elsewhere(node.attr, owner, own)
+            if n.attr == node.attr and n not in own and self._changes(n)
+        )
+        others = self.script.resolver.outside.of_classes([owner], node)
+        return not any(True for _ in changed) and all(d.node in own for d in others)
 
     def _changes(self, node: ast.Attribute) -> bool:
         if not isinstance(node.ctx, ast.Load):
             return True
         return bool(
             self.script.mutations(dotted(node) or "", self.index.statement(node))
-        )
-
-    def _is_set_elsewhere(
-        self, name: str, owner: ast.ClassDef, own: set[ast.AST]
-    ) -> bool:
-        """Whether another file sets it: `model.mask = …`, or a class of this one."""
-        return any(
-            written not in own
-            and not is_of_another(self.script.of(home.tree), written, owner)
-            for home in run_together(self.script)
-            if home is not self.index
-            for written in home.attribute_writes.get(name, ())
         )
 
     # Constants
@@ -209,23 +196,6 @@ class Invariants:
             if node.attr in ("requires_grad", "requires_grad_", "grad", "retain_grad"):
                 found.add(dotted(node.value) or "")
         return frozenset(found)
-
-
-def is_of_another(script: Script, node: ast.Attribute, owner: ast.ClassDef) -> bool:
-    """Whether it is the `self.x` of a class that `owner` has nothing to do with.
-
-    Nor does a third class derive from both.
-    """
-    function = script.index.function(node)
-    own = function and script.resolver.self_name(function)
-    its = script.index.owner(node)
-    if its is None or own is None or dotted(node.value) != own:
-        return False
-    bases = script.resolver.classes.bases
-    heirs = script.resolver.outside.descendants(owner)
-    return owner not in bases(its) and not any(
-        its in bases(related) for related in (owner, *heirs)
-    )
 
 
 def names_in(node: ast.AST) -> list[ast.expr]:

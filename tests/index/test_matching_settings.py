@@ -80,6 +80,8 @@ def test_attributes_of_omegaconf(tmp_path: Path) -> None:
         ("OmegaConf.unsafe_merge(loaded, given)", [2]),
         ("OmegaConf.merge(OmegaConf.merge(loaded, given), given)", []),
         ("OmegaConf.create(given)", []),
+        ("OmegaConf.merge(loaded, OmegaConf.load(sys.argv[2]))", []),
+        ("OmegaConf.merge(loaded, parse())", []),
     ],
 )
 def test_what_is_merged_with_a_command_line(

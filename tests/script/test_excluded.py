@@ -148,6 +148,22 @@ def test_numbers_that_all_calls_write_out(
     assert confidences(tmp_path, files)[19] is sure
 
 
+@pytest.mark.parametrize(
+    "started, sure",
+    [
+        ("mp.spawn(look, nprocs=4, args=(4,))", HIGH),
+        ("Process(target=look, args=(4,)).start()", HIGH),
+        ("pool.submit(look, 4)", HIGH),
+        ("print(model)", LOW),
+    ],
+)
+def test_numbers_of_what_others_start(
+    tmp_path: Path, started: str, sure: Confidence
+) -> None:
+    main = HANDED.format(test="count > 1", calls="look(1)") + f"{started}\n"
+    assert confidences(tmp_path, {"engine.py": LOOP, "main.py": main})[19] is sure
+
+
 def test_numbers_of_an_option(tmp_path: Path) -> None:
     """Users give others, and so do callers of a library."""
     start = "import argparse\nparser = argparse.ArgumentParser()\n"

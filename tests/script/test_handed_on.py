@@ -58,3 +58,11 @@ def test_what_a_class_calls(
 def test_a_class_that_is_not_seen(tmp_path: Path) -> None:
     main = MAIN.format(receiver="from others import Runner", given="assess, sys.argv")
     assert confidences(tmp_path, {"engine.py": LOOP, "main.py": main})[19] is HIGH
+
+
+def test_arguments_that_a_decorator_gives(tmp_path: Path) -> None:
+    """`@hydra.main(…)` and its kin call a function with what they read."""
+    text = LOOP.replace("def assess(", "@filled()\ndef assess(")
+    main = MAIN.format(receiver=RUNNER.format(body="judge()"), given="assess, sys.argv")
+    found = confidences(tmp_path, {"engine.py": text, "main.py": main})
+    assert found[20] is HIGH

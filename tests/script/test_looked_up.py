@@ -74,10 +74,26 @@ def test_files_that_are_looked_for(
         ({"a/any.py": "importlib.import_module(name)"}, HIGH),
         ({"any.py": "importlib.import_module(name)"}, HIGH),
         ({"a/nets/any.py": "importlib.import_module(name)"}, HIGH),
+        (
+            {
+                "a/other/any.py": "importlib.import_module(name)",
+                "a/nets/README.md": "Nets\n",
+                "a/nets/__init__.py": "",
+            },
+            HIGH,
+        ),
         ({f"b/{n}.py": "engine = 1\n" for n in range(70)}, LOW),
         ({f"a/{n}.py": "engine = 1\n" for n in range(70)}, HIGH),
     ],
-    ids=["beside", "own", "above", "own folder", "names elsewhere", "own names"],
+    ids=[
+        "beside",
+        "own",
+        "above",
+        "own folder",
+        "a package",
+        "names elsewhere",
+        "own names",
+    ],
 )
 def test_a_repository_of_many_projects(
     tmp_path: Path, files: dict[str, str], sure: Confidence

@@ -30,6 +30,7 @@ README = {"README.md": "# Net\n\nRun `python main.py`.\n", ".git/HEAD": ""}
         ("import focal_frob", {}, HIGH),
         ("from pyglib import timer", {}, LOW),
         ("import google3.learning as learning", {}, LOW),
+        ("import pyglib", {"pyglib/__init__.py": "timer = 1\n"}, HIGH),
     ],
     ids=[
         "from",
@@ -46,6 +47,7 @@ README = {"README.md": "# Net\n\nRun `python main.py`.\n", ".git/HEAD": ""}
         "a package",
         "of Google alone",
         "of its repository",
+        "its own",
     ],
 )
 def test_modules_that_were_left_out(
@@ -377,3 +379,16 @@ def test_a_module_beside_a_program(
     }
     given = {f"../{name}": text for name, text in README.items()}
     assert confidences(tmp_path / "torch", files | given)[12] is sure
+
+
+def test_a_program_that_is_started_as_a_module(tmp_path: Path) -> None:
+    """Then the folder that it is started in comes first."""
+    run = "if __name__ == '__main__':\n    Trainer().fit(1, 2, 3)\n"
+    files = {
+        "parts.py": "def small(): ...\n",
+        "engine.py": f"from parts import large\n{LOOP}\n{run}",
+        "../parts.py": "def large(): ...\n",
+        "../README.md": "# Net\n\nRun `python -m torch.engine`.\n",
+        "../.git/HEAD": "",
+    }
+    assert confidences(tmp_path / "torch", files)[12] is HIGH

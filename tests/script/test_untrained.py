@@ -60,9 +60,24 @@ def confidence(folder: Path, files: dict[str, str]) -> Confidence:
         ("from pytorch_lightning import Trainer as T\nT().fit(Net())\n", HIGH),
         ("from net import NetTrainer\nNetTrainer().fit(Net())\n", HIGH),
         ("import pytorch_lightning as pl\nclass Fit(pl.Trainer):\n    pass\n", HIGH),
+        ("import pytorch_lightning as pl\nfit = builds(pl.Trainer, epochs=2)\n", HIGH),
+        ("import lightning as L\nfabric = L.Fabric()\n", HIGH),
+        ("make({'_target_': 'pytorch_lightning.Trainer'}).fit(net)\n", HIGH),
+        ("for batch in sys.argv:\n    net.training_step(batch, 0)\n", HIGH),
         ("from sklearn import tree\ntree.Tree().fit(sys.argv)\n", LOW),
     ],
-    ids=["none", "made", "renamed", "derived", "of another name", "another fit"],
+    ids=[
+        "none",
+        "made",
+        "renamed",
+        "derived",
+        "of another name",
+        "built",
+        "Fabric",
+        "by its name",
+        "an own loop",
+        "another fit",
+    ],
 )
 def test_what_only_a_trainer_calls(tmp_path: Path, more: str, sure: Confidence) -> None:
     files = {"net.py": MODULE, "main.py": MAIN + more}
@@ -74,10 +89,11 @@ def test_what_only_a_trainer_calls(tmp_path: Path, more: str, sure: Confidence) 
     [
         ("setup.py", "setup(name='net', packages=['net'])\n"),
         ("trainer.yaml", "_target_: pytorch_lightning.Trainer\n"),
+        ("train.sh", "lightning fit --model net.Net\n"),
     ],
 )
 def test_trainers_of_others(tmp_path: Path, name: str, text: str) -> None:
-    """A library's users make them, and so does a settings file."""
+    """A library's users make them, and so do a settings file and a command."""
     files = {"net.py": MODULE, "main.py": MAIN, name: text}
     assert confidence(tmp_path, files) is HIGH
 

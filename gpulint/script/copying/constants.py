@@ -6,11 +6,16 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpulint.index import NOT_CUDA, Move, Target
-from gpulint.index.tensor_names import KEEPING_METHODS
+from gpulint.index import NOT_CUDA, FileIndex, Move, Target
+from gpulint.index.tensor_names import (
+    KEEPING_METHODS,
+    PLAIN_ATTRIBUTES,
+    PLAIN_METHODS,
+)
 from gpulint.index.walk import dotted
 from gpulint.script.copying.arrivals import sent_like
 from gpulint.script.copying.named_devices import is_of_host
+from gpulint.script.neighbours import run_together
 
 if TYPE_CHECKING:
     from gpulint.script.loops import Loop
@@ -24,8 +29,19 @@ _CONVERSIONS = frozenset(
         "DoubleTensor BoolTensor autograd.Variable"
     ).split()
 )
+# Functions whose result may share memory with their first argument.
+KEEPS_MEMORY = frozenset(
+    "from_numpy as_tensor asarray Variable asanyarray ascontiguousarray reshape ravel "
+    "squeeze unsqueeze transpose permute flatten narrow select broadcast_to view "
+    "atleast_1d atleast_2d moveaxis movedim swapaxes expand_dims require "
+    "split chunk unbind array_split".split()
+)
 _SENDS = frozenset("to cuda type_as".split())
-_GROWING = frozenset("append extend insert remove pop clear sort reverse".split())
+# Of torch and NumPy, what changes an argument.
+_CHANGES = frozenset("copyto put place putmask fill_diagonal shuffle at".split())
+_ONLY_READ = frozenset(
+    "len print sum max min zip enumerate range str float int list tuple sorted".split()
+)
 _WITH_DEVICE = frozenset(f"torch.{n}" for n in "tensor as_tensor asarray".split())
 
 
@@ -79,12 +95,16 @@ def constant_copies(script: Script) -> Iterator[tuple[Move, ast.stmt]]:
         move = _copy(script, call)
         if move is None or not _is_array(script, move.receiver):
             continue
+        if not isinstance(move.receiver, (ast.Name, ast.Attribute)):
+            continue
         loops = (x for x in script.loops_around(call) if x.train or x.eval)
         loop = next(loops, None)
         if not _stays(script, move, loop):
             continue
         runner = script.runners.of(call)
-        if runner is not None and not is_of_host(script, move.device):
+        if runner is None or is_of_host(script, move.device):
+            continue
+        if _is_left_alone(script, move.receiver):
             yield move, runner if loop is None else loop.node
 
 
@@ -155,21 +175,85 @@ def _is_array(script: Script, node: ast.expr) -> bool:
     """Whether it is a host tensor, an array or a list of constants, on each path."""
     if not script.invariants.is_host_constant(node):
         return False
-    return script.where(node).host or (
-        all(
-            isinstance(o.node, (ast.List, ast.Tuple)) and o.node.elts
-            for o in script.resolver.origins(node)
-        )
-        and not _grows(script, node)
+    return script.where(node).host or all(
+        isinstance(o.node, (ast.List, ast.Tuple)) and o.node.elts
+        for o in script.resolver.origins(node)
     )
 
 
-def _grows(script: Script, node: ast.expr) -> bool:
-    """Whether the file calls `append` or the like on a list of this name."""
-    name = (dotted(node) or "").rpartition(".")[2]
-    return any(
-        call.func.attr in _GROWING
-        and (dotted(call.func.value) or "").rpartition(".")[2] == name
-        for call in script.index.all(ast.Call)
-        if isinstance(call.func, ast.Attribute)
-    )
+# Whether anything may change it in place
+
+
+def _is_left_alone(script: Script, node: ast.Name | ast.Attribute) -> bool:
+    """Whether a constant is made for its name alone, and only read under that.
+
+    By its own file and those that run with it: who is handed it, keeps it or gives it
+    another name may change it.
+    """
+    owner = script.index.owner(node) if isinstance(node, ast.Attribute) else None
+    if owner is not None and isinstance(node, ast.Attribute):
+        definitions = script.resolver.classes.member(owner, node.attr)
+        name = node.attr
+    elif isinstance(node, ast.Name):
+        definitions, name = list(script.definitions(node)), node.id
+    else:
+        return False  # of an object that others hold as well
+    if not definitions or not all(
+        d.kind == "assign" and not d.path and _is_made_anew(script, d.value)
+        for d in definitions
+    ):
+        return False
+    for index in run_together(script):
+        for read in index.reads.get(name, ()):
+            if isinstance(read, ast.Name) and index is script.index:
+                reached = script.definitions(read)
+                if not any(d in reached for d in definitions):
+                    continue
+            elif isinstance(read, ast.Name) and name not in index.imports:
+                continue
+            if not _is_just_read(index, read):
+                return False
+    return True
+
+
+def _is_made_anew(script: Script, value: ast.expr | None) -> bool:
+    """`np.zeros(3)`, `[1.0, 2.0]`, `2 ** x`: nothing else has its memory."""
+    if isinstance(value, (ast.List, ast.Tuple, ast.BinOp, ast.UnaryOp)):
+        return True
+    if isinstance(value, ast.Subscript):
+        return _is_made_anew(script, value.value)
+    if not isinstance(value, ast.Call):
+        return False
+    name = script.index.home(value).qualified(value.func) or ""
+    if name.startswith(("torch.", "numpy.")):
+        shares = name.rpartition(".")[2] in KEEPS_MEMORY
+        return not shares or any(_is_made_anew(script, a) for a in value.args[:1])
+    func = value.func
+    return isinstance(func, ast.Attribute) and _is_made_anew(script, func.value)
+
+
+def _is_just_read(index: FileIndex, node: ast.AST) -> bool:
+    """Whether an expression's value is read, and nobody can change it by that."""
+    above = index.parent(node)
+    call = index.parent(above) if isinstance(above, ast.keyword) else above
+    if isinstance(above, ast.Attribute):
+        called = index.parent(above)
+        if not isinstance(called, ast.Call) or called.func is not above:
+            return above.attr in PLAIN_ATTRIBUTES
+        if above.attr in KEEPING_METHODS:
+            return _is_just_read(index, called)
+        return above.attr in _SENDS or above.attr in PLAIN_METHODS
+    if isinstance(above, ast.Subscript) and above.value is node:
+        return isinstance(above.ctx, ast.Load) and _is_just_read(index, above)
+    if isinstance(call, ast.Call) and call.func is not node:
+        name = index.qualified(call.func) or ""
+        last = name.rpartition(".")[2]
+        if name.startswith(("torch.", "numpy.")) and last not in _CHANGES:
+            return last not in KEEPS_MEMORY or _is_just_read(index, call)
+        return name in _ONLY_READ
+    computed = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.FormattedValue)
+    if isinstance(above, (ast.For, ast.comprehension)):
+        return above.iter is node
+    if isinstance(above, ast.AugAssign):
+        return above.value is node
+    return isinstance(above, computed)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpulint.index import NOT_CUDA, Move
 from gpulint.index.walk import dotted
 from gpulint.script.copying.constants import (
+    KEEPS_MEMORY,
     constant_copies,
     is_constant,
     is_made_here,
@@ -33,13 +34,6 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_SHARED = 20
-# Functions whose result may share memory with their first argument.
-_KEEP_MEMORY = frozenset(
-    "from_numpy as_tensor asarray Variable asanyarray ascontiguousarray reshape ravel "
-    "squeeze unsqueeze transpose permute flatten narrow select broadcast_to view "
-    "atleast_1d atleast_2d moveaxis movedim swapaxes expand_dims require "
-    "split chunk unbind array_split".split()
-)
 _BLOCKS = frozenset("autocast no_grad enable_grad inference_mode tqdm trange".split())
 
 
@@ -189,7 +183,7 @@ class _TensorHoist:
         elif isinstance(node, ast.Call):
             name = self.script.index.qualified(node.func) or ""
             library = name.startswith(("torch.", "numpy."))
-            if library and name.rpartition(".")[2] in _KEEP_MEMORY:
+            if library and name.rpartition(".")[2] in KEEPS_MEMORY:
                 for argument in node.args[:1]:
                     self._shared(argument, found)
             elif not library and isinstance(node.func, ast.Attribute):

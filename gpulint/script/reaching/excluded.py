@@ -7,6 +7,8 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from gpulint.index import Definition
+from gpulint.index.flow import enclosing_function
 from gpulint.script.given import is_always_given, is_handed_something, values_given
 from gpulint.script.reaching.commands import option_of
 from gpulint.script.reaching.offered import is_offered
@@ -129,7 +131,8 @@ def _is_always(script: Script, test: ast.expr, answer: bool) -> bool:
 def _is_handed(script: Script, test: ast.expr, answer: bool) -> bool:
     """Whether `count > 0` has one answer for the numbers that all calls write out.
 
-    Of a parameter, and of no library's function.
+    Of a parameter, of no library's function, and of none that is given to what may call
+    it: `mp.spawn(main_worker)`.
     """
     if not isinstance(test, ast.Compare) or len(test.ops) > 1:
         return False
@@ -146,7 +149,15 @@ def _is_handed(script: Script, test: ast.expr, answer: bool) -> bool:
         and not any(v.default or option_of(script, v) for v in values.known)
         and all(n is not None and compared(n, asked) is answer for n in given)
         and not is_offered(script)
+        and not any(_is_handed_on(script, d) for d in script.definitions(test.left))
     )
+
+
+def _is_handed_on(script: Script, parameter: Definition) -> bool:
+    function = enclosing_function(script.index, parameter)
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return True
+    return script.resolver.outside.handed_on(function)
 
 
 def _number(node: ast.AST | None) -> float | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Function
 from gpulint.index.walk import walk
+from gpulint.script.decorators import has_plain_decorators
 from gpulint.script.reaching.unused import reads_of
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ def is_called_amiss(script: Script, function: Function) -> bool:
     with too few parameters, too many or others.
     """
     its = script.of(function)
+    if not has_plain_decorators(its.index, function):
+        return False
     reads = (
         list(reads_of(its, function)) if isinstance(function, ast.FunctionDef) else []
     )

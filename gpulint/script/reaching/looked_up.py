@@ -39,11 +39,14 @@ def looks_for_modules(script: Script) -> bool:
 def own_part(project: Project, path: Path) -> Path:
     """The nearest folder around a file that has a text of its own: a README.
 
-    Of a repository of many projects; else the folder at its top, or all of it.
+    Of a repository of many projects; else the folder at its top, or all of it. No
+    package inside of another.
     """
     root = project.root
     above = [f for f in path.parents if root in f.parents]
     for folder in above:
+        if project.lists(folder / "__init__.py"):
+            continue
         texts = prose(folder)
         project.noted.files.update(texts)
         if texts:

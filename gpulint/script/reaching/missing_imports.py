@@ -359,9 +359,21 @@ def _is_missing(index: FileIndex, name: str, written: bool = False) -> bool:
 
 
 def _looks_here_first(index: FileIndex, module: Path) -> bool:
-    """Whether a file is a program, and a module lies in its folder."""
-    beside = index.source.path.parent == module.parent
-    return beside and is_run(index) and "sys.path" not in index.source.text
+    """Whether a file is a program, and a module lies in its folder.
+
+    Which no text says to start in another way: `python -m tools.train`.
+    """
+    path, project = index.source.path, index.project
+    beside = path.parent == module.parent
+    if project is None or not beside or not is_run(index):
+        return False
+    above = [f for f in path.parents if f == project.root or project.root in f.parents]
+    texts = [t for f in above for t in (*prose(f), *project.in_folder(f, "*.sh"))]
+    project.noted.files.update(texts)
+    by_module = re.compile(rf"-m[ \t]+[\w.]*\b{re.escape(path.stem)}\b")
+    return "sys.path" not in index.source.text and not any(
+        by_module.search(text_of(text)) for text in texts
+    )
 
 
 def _lacks(home: FileIndex, name: str, depth: int) -> bool:

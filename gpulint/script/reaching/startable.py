@@ -110,7 +110,7 @@ def _cannot_be_imported(index: FileIndex, guess: bool) -> bool:
 
     def found() -> bool:
         needed = list(_needed(index))
-        if any(map(_is_unpublished, needed)):
+        if any(_is_unpublished(index, statement) for statement in needed):
             return True
         if any(imports_nothing(index, s, guess) for s in needed):
             return True
@@ -119,12 +119,13 @@ def _cannot_be_imported(index: FileIndex, guess: bool) -> bool:
     return project.remembered(f"cannot be imported, {guess}", index.tree, found)
 
 
-def _is_unpublished(statement: ast.Import | ast.ImportFrom) -> bool:
+def _is_unpublished(index: FileIndex, statement: ast.Import | ast.ImportFrom) -> bool:
     """Whether an import is of a package that nobody but its owner has."""
     names = [alias.name for alias in statement.names]
     if isinstance(statement, ast.ImportFrom):
         names = [statement.module or ""] if not statement.level else []
-    return any(name.partition(".")[0] in _UNPUBLISHED for name in names)
+    heads = {name.partition(".")[0] for name in names} & _UNPUBLISHED
+    return any(index.member(head) is None for head in heads)
 
 
 def _is_of_python_3(index: FileIndex) -> bool:

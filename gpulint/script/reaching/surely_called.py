@@ -115,7 +115,7 @@ def _constructor(script: Script, func: ast.expr, owner: ast.ClassDef) -> list[Fu
             return []
     its = methods.get("__init__")
     own = its is not None and its in owner.body
-    return [its] if its is not None and (own or _has_plain_bases(script, owner)) else []
+    return [its] if its is not None and (own or has_plain_bases(script, owner)) else []
 
 
 def _of_super(script: Script, func: ast.expr) -> list[Function]:
@@ -138,7 +138,7 @@ def _of_super(script: Script, func: ast.expr) -> list[Function]:
     its = script.resolver.classes.methods(base).get(func.attr) if base else None
     if base is None or its is None:
         return []
-    own = its in base.body or _has_plain_bases(script, base)
+    own = its in base.body or has_plain_bases(script, base)
     return [its] if own else []
 
 
@@ -217,7 +217,7 @@ def takes_nothing(script: Script, func: ast.expr) -> bool:
     return all(script.index.qualified(base) == "object" for base in outside)
 
 
-def _has_plain_bases(script: Script, owner: ast.ClassDef) -> bool:
+def has_plain_bases(script: Script, owner: ast.ClassDef) -> bool:
     """Whether no package's class, but for a few that are known, is among its bases."""
     resolver = script.resolver
     outside = (
@@ -240,7 +240,7 @@ def _of_self(script: Script, func: ast.Attribute) -> list[Function]:
     if not isinstance(func.value, ast.Name) or not is_self(script, func.value):
         return []
     owner = script.index.owner(func)
-    if owner is None or not _has_plain_bases(script, owner):
+    if owner is None or not has_plain_bases(script, owner):
         return []
     found = []
     for heir in (owner, *resolver.outside.descendants(owner)):

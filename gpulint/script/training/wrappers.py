@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from gpulint.index.build import last_name
 from gpulint.index.walk import dotted
 from gpulint.script.branches import branches_of
-from gpulint.script.invariants import is_of_another
 from gpulint.script.loading.worker_state import main_guard
 from gpulint.script.neighbours import programs, run_alone, run_together, used_by
 from gpulint.script.reaching.left_over import asks_objects
+from gpulint.script.reaching.surely_called import has_plain_bases
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -22,6 +22,7 @@ WRAPPERS = (
     "torch.nn.parallel.DataParallel",
     "torch.nn.parallel.data_parallel.DataParallel",
 )
+_ALL_OF_OBJECT = re.compile(r"\bvars\(|\.__dict__\b")
 _OPTIMIZER = re.compile("optim")
 _HOLDS = ("device_ids", "load_state_dict", "module", "output_device", "state_dict")
 _PREPARES = ("eval", "train", "cuda", "to")  # and gives the wrapper back
@@ -141,16 +142,41 @@ def _prepares(node: ast.expr) -> bool:
 
 
 def _is_never_read(script: Script, target: ast.Attribute) -> bool:
-    """Whether nothing reads the `self.x` that a wrapper is kept in, by its name."""
+    """Whether nothing reads the `self.x` that a wrapper is kept in, by its name.
+
+    Of a class, and of none but the project's own around it, so that all is seen.
+    """
     owner = script.index.owner(target)
-    return owner is not None and not any(
+    if owner is None or not has_plain_bases(script, owner):
+        return False
+    return not any(
         asks_objects(index)
+        or index.source.has(_ALL_OF_OBJECT)
         or any(
-            not is_of_another(script.of(read), read, owner)
+            not _is_of_another(script, read, owner)
             for read in index.reads.get(target.attr, ())
             if isinstance(read, ast.Attribute)
         )
         for index in run_together(script)
+    )
+
+
+def _is_of_another(script: Script, read: ast.Attribute, owner: ast.ClassDef) -> bool:
+    """Whether it is the `self.x` of a class that `owner` has nothing to do with.
+
+    Nor does a third class derive from both, as far as their bases are seen.
+    """
+    home = script.index.home(read)
+    function, its = home.function(read), home.owner(read)
+    own = function and script.resolver.self_name(function)
+    if its is None or own is None or dotted(read.value) != own:
+        return False
+    if not has_plain_bases(script, its):
+        return False
+    bases = script.resolver.classes.bases
+    heirs = script.resolver.outside.descendants(owner)
+    return owner not in bases(its) and not any(
+        its in bases(related) for related in (owner, *heirs)
     )
 
 
