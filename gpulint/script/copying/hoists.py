@@ -20,7 +20,7 @@ from gpulint.script.copying.module_moves import Hoist, module_hoist, module_loop
 from gpulint.script.copying.named_devices import is_of_host
 from gpulint.script.invariants import names_in
 from gpulint.script.loops import Loop
-from gpulint.script.reads import changed_at
+from gpulint.script.reads import SHARES, changed_at
 from gpulint.script.rewriting.edits import (
     Edit,
     InsertBefore,
@@ -158,7 +158,7 @@ class _TensorHoist:
             for node in self._same(shared):
                 if node in own or self._is_after(node):
                     continue
-                changed = self._change_at(node)
+                changed = self._change_at(node) or self._change_by_name(node)
                 if changed is not None:
                     return changed
         return None
@@ -211,6 +211,37 @@ class _TensorHoist:
         if not isinstance(getattr(node, "ctx", None), ast.Load):
             return None
         return changed_at(self.script, node)
+
+    def _change_by_name(self, node: ast.expr) -> ast.AST | None:
+        """Where a part or view of it is changed under a name that it is given.
+
+        `rows = weights.view(2, 5)`, and `rows[0] = 1` anywhere.
+        """
+        index, own = self.script.index, {m.receiver for m in self.moves}
+        while True:
+            above = index.parent(node)
+            if isinstance(above, ast.Subscript) and above.value is node:
+                node = above
+            elif isinstance(above, ast.Attribute) and above.attr in SHARES:
+                call = index.parent(above)
+                node = call if isinstance(call, ast.Call) else above
+            else:
+                break
+        named = (ast.Assign, ast.AnnAssign, ast.NamedExpr)
+        if not isinstance(above, named) or above.value is not node:
+            return None
+        targets = above.targets if isinstance(above, ast.Assign) else [above.target]
+        for target in targets:
+            if not isinstance(target, ast.Name):
+                return above  # who else holds it is not known
+            for read in index.all(ast.Name):
+                if read.id != target.id or read in own or self._is_after(read):
+                    continue
+                if any(d.node is target for d in self.script.definitions(read)):
+                    changed = self._change_at(read)
+                    if changed is not None:
+                        return changed
+        return None
 
     def _is_after(self, node: ast.AST) -> bool:
         """Whether a node of the same function runs when the loop is over."""
