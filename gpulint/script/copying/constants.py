@@ -190,14 +190,16 @@ def _is_left_alone(script: Script, node: ast.Name | ast.Attribute) -> bool:
     By its own file and those that run with it: who is handed it, keeps it or gives it
     another name may change it.
     """
-    owner = script.index.owner(node) if isinstance(node, ast.Attribute) else None
-    if owner is not None and isinstance(node, ast.Attribute):
+    function, owner = script.index.function(node), script.index.owner(node)
+    if isinstance(node, ast.Name):
+        definitions, name = list(script.definitions(node)), node.id
+    elif function is None or owner is None:
+        return False
+    elif dotted(node.value) != script.resolver.self_name(function):
+        return False  # of an object that others hold as well
+    else:
         definitions = script.resolver.classes.member(owner, node.attr)
         name = node.attr
-    elif isinstance(node, ast.Name):
-        definitions, name = list(script.definitions(node)), node.id
-    else:
-        return False  # of an object that others hold as well
     if not definitions or not all(
         d.kind == "assign" and not d.path and _is_made_anew(script, d.value)
         for d in definitions
@@ -243,8 +245,11 @@ def _is_just_read(index: FileIndex, node: ast.AST) -> bool:
         if above.attr in KEEPING_METHODS:
             return _is_just_read(index, called)
         return above.attr in _SENDS or above.attr in PLAIN_METHODS
-    if isinstance(above, ast.Subscript) and above.value is node:
-        return isinstance(above.ctx, ast.Load) and _is_just_read(index, above)
+    if isinstance(above, ast.Subscript):
+        read = isinstance(above.ctx, ast.Load) and _is_just_read(index, above)
+        return above.slice is node or read
+    if isinstance(above, ast.keyword) and above.arg == "out":
+        return False
     if isinstance(call, ast.Call) and call.func is not node:
         name = index.qualified(call.func) or ""
         last = name.rpartition(".")[2]
