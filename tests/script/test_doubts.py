@@ -1337,9 +1337,10 @@ for x in range(9):
     [
         ("model copy", {}, LOW),
         ("model_copy", {}, HIGH),  # somebody's own program may import it
-        ("model copy", {"run.py": "import torch\nfor x in range(9):\n    x\n"}, LOW),
+        ("model copy", {"run.py": "import torch\nfor x in range(9):\n    x\n"}, HIGH),
+        ("model copy", {"run.py": "for x in range(9):\n    x.backward()\n"}, LOW),
         ("model copy", {"run.py": TRAINS}, HIGH),
-        ("model_copy", {"run.py": "import torch\nfor x in range(9):\n    x\n"}, LOW),
+        ("model_copy", {"run.py": "for x in range(9):\n    x.backward()\n"}, LOW),
         ("model copy", {"../paths.py": "FOLDER = 'model copy'\n"}, HIGH),
     ],
 )

@@ -151,11 +151,14 @@ def _is_described(project: Project, path: Path, *, imported: bool = False) -> bo
 
 
 def _runs_beside(index: FileIndex) -> bool:
-    """Whether a program without a main guard is beside a file or names its folder."""
+    """Whether a program without a main guard trains beside a file or names its folder.
+
+    Not each file beside it is read: an answer would rest on all of them.
+    """
     project, path = index.project, index.source.path
     if project is None:
         return False
-    beside = [p for p in project.below(path.parent) if p.parent == path.parent]
+    beside = [p for p in project.mentioning("backward(") if p.parent == path.parent]
     named = project.mentioning(path.parent.name)
     others = [p for p in dict.fromkeys((*beside, *named)) if p != path]
     users = map(project.index, others[:MAX_FILES])
