@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from gpulint.index import build_index
+from gpulint.index import Projects, build_index
 from gpulint.script import Script
 from gpulint.source import Source
 
@@ -22,6 +22,17 @@ def script_of(text: str) -> Script:
     """The script model of a text that starts with the usual imports."""
     source = Source(Path("a.py"), HEAD + text)
     return Script(source, build_index(source))
+
+
+def script_in(folder: Path, files: dict[str, str], name: str) -> Script:
+    """The script model of one of the files of a project, which are written first."""
+    for file, text in files.items():
+        (folder / file).write_text(text)
+    path = folder / name
+    project = Projects(lambda root: sorted(root.rglob("*.py"))).enter(path)
+    index = project.index(path)
+    assert index is not None
+    return Script(index.source, index)
 
 
 def with_last(text: str) -> tuple[Script, ast.expr]:

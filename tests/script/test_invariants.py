@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.index import Projects
-from gpulint.script import Script
 from gpulint.script.invariants import names_in
 
-from .code import script_of, with_last
+from .code import script_in, script_of, with_last
 
 STEP = "    loss = F.cross_entropy(model(x), y)\n    loss.backward()\n    opt.step()\n"
 LOOP = "def train(model, loader, opt, device, cfg):\n{}  for x, y in loader:\n{}" + STEP
@@ -143,18 +141,12 @@ def test_attributes_that_another_file_sets(
         "main.py": f"from bank import Trainer\ntrainer = Trainer('cuda')\n{other}\n"
         "trainer.fit(model, loader, opt)\n",
     }
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    path = tmp_path / "bank.py"
-    project = Projects(lambda root: sorted(root.rglob("*.py"))).enter(path)
-    index = project.index(path)
-    assert index is not None
+    script = script_in(tmp_path, files, "bank.py")
     node = next(
         n
-        for n in index.all(ast.Attribute)
+        for n in script.index.all(ast.Attribute)
         if ast.unparse(n) == "self.device" and isinstance(n.ctx, ast.Load)
     )
-    script = Script(index.source, index)
     assert script.invariants.is_constant_attribute(node) is expected
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.index import Projects, build_index
+from gpulint.index import build_index
 from gpulint.script import Script
 from gpulint.script.set_before import is_set_at
 from gpulint.source import Source
+
+from .code import script_in
 
 HEAD = """
 import torch
@@ -338,13 +340,8 @@ def test_epochs_of_another_file(tmp_path: Path, pairs: str, kind: str) -> None:
         "main.py": "from steps import epoch\nfor number in range(9):\n"
         "    epoch(model, optimizer, rows, True)\n",
     }
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    path = tmp_path / "main.py"
-    project = Projects(lambda root: sorted(root.rglob("*.py"))).enter(path)
-    index = project.index(path)
-    assert index is not None
-    assert [loop.kind for loop in Script(index.source, index).loops] == [kind]
+    script = script_in(tmp_path, files, "main.py")
+    assert [loop.kind for loop in script.loops] == [kind]
 
 
 def test_a_monitor_hides_neither_epochs_nor_batches() -> None:
