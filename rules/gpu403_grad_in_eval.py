@@ -59,8 +59,8 @@ Evaluations that need gradients are not reported: `autograd.grad`, `backward` or
 `requires_grad` in the loop or in what it calls (physics residuals, adversarial attacks,
 saliency maps, adaptation at test time), loops that zero gradients or hand the optimizer
 to a call, whose update may lie out of sight (`scaler(loss, optimizer)`), nor losses
-that are collected for a later `backward()`, nor functions whose callers switch
-gradients off (`no_grad`, also in a decorator of the program, or
+that are collected for a later `backward()`, nor functions whose callers, tests aside,
+switch gradients off (`no_grad`, also in a decorator of the program, or
 `torch.set_grad_enabled(False)` before the call), nor
 `Variable(x, volatile=True)` of a project for torch 0.3, nor a single pass in a function
 that is handed on, as a factory of step functions does. Pipelines of diffusers and

@@ -224,7 +224,9 @@ class _TensorHoist:
                 node = above
             elif isinstance(above, ast.Attribute) and above.attr in SHARES:
                 call = index.parent(above)
-                node = call if isinstance(call, ast.Call) else above
+                node = above
+                if isinstance(call, ast.Call) and call.func is above:
+                    node = call
             else:
                 break
         named = (ast.Assign, ast.AnnAssign, ast.NamedExpr)
