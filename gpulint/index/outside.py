@@ -30,6 +30,7 @@ _STARTS = frozenset(
     "Fire run cli CLI isinstance issubclass super print type HfArgumentParser "
     "structured signature wraps fields get_type_hints".split()
 )
+_IMPORTS_BY_NAME = ("import_module", "__import__")
 MAX_DEPTH = 4
 _COMPUTED = ("setattr(", "__dict__", "vars(")
 Written = tuple[ast.expr, ast.expr | None]  # an object, and what it is given
@@ -231,12 +232,30 @@ class Outside:
                 other
                 for user in dict.fromkeys(users)
                 for other in user.all(ast.ClassDef)
-                if other.bases
-                and other is not owner
-                and owner in self.resolver.classes.bases(other)
+                if other.bases and other is not owner and self._derives(other, owner)
             ]
 
         return self.resolver.answers.first(self._subclasses, owner, found, [])
+
+    def _derives(self, heir: ast.ClassDef, owner: ast.ClassDef) -> bool:
+        """Whether a class may derive from one, also by another name of it."""
+        known = self.resolver.classes.bases(heir)
+        return owner in known or any(
+            self._may_mean(base, owner) for its in known for base in its.bases
+        )
+
+    def _may_mean(self, base: ast.expr, owner: ast.ClassDef) -> bool:
+        """`Base`, of `Base = Trainer` or of `Base = import_module("trainer").Trainer`."""
+        home = self.index.home(base)
+        name = home.qualified(base)
+        of_others = name is not None and home.is_import(base) and not home.owns(name)
+        if of_others or self.resolver.classes.named(base) is not None:
+            return False
+        inner = base.value if isinstance(base, (ast.Attribute, ast.Subscript)) else base
+        origins = [*self.resolver.origins(base), *self.resolver.origins(inner)]
+        return any(
+            origin.node is owner or _imports_by_name(origin.node) for origin in origins
+        )
 
     def descendants(self, owner: ast.ClassDef) -> Iterator[ast.ClassDef]:
         """Classes that derive from one, or from one that does, as somebody asks."""
@@ -401,6 +420,14 @@ def computed_attributes(home: FileIndex) -> Iterator[tuple[str | None, Written]]
                 inner = _dict_of(target.value)
                 if inner is not None:
                     yield _text(target.slice), (inner, assign.value)
+
+
+def _imports_by_name(value: ast.AST) -> bool:
+    """`import_module("trainer").Trainer`, `getattr(import_module(module), name)`."""
+    return isinstance(value, ast.expr) and any(
+        isinstance(node, ast.Call) and last_name(node) in _IMPORTS_BY_NAME
+        for node in ast.walk(value)
+    )
 
 
 def _dict_of(node: ast.expr) -> ast.expr | None:

@@ -31,6 +31,9 @@ _BEFORE_ANNOTATED = re.compile(r"[ \t]*[A-Za-z_][\w.]*")
 _BEFORE_COMMA = re.compile(r"[ \t]*\(?[\w.\[\]'\", \t]*")
 _DEFINED = re.compile(r"def[ \t]+(\w+)")
 _BASES = re.compile(r"class[ \t]+\w+[ \t]*\(([^)]*)")
+_BY_NAME = re.compile(r"(?:\bimport_module|__import__)[ \t]*\([^\n#]+")
+_RENAMED = re.compile(r"(\w+)[ \t]+as[ \t]+(\w+)")
+_GIVEN = re.compile(r"^(\w+)[ \t]*=(?!=)([^\n#]+)", re.MULTILINE)  # at the top
 _TAKEN = re.compile(r"^from[ \t]+(\w+)[ \t]+import\b", re.MULTILINE)  # at the top
 _WORD = re.compile(r"\w+")
 _TARGET = re.compile(
@@ -212,7 +215,9 @@ def its_target(qualified_name: str, target: str) -> bool:
 
 
 def _imported(text: str) -> Iterator[str]:
-    """All names in a text's import statements."""
+    """All names in a text's import statements, and beside `import_module`."""
+    for line in _BY_NAME.findall(text):
+        yield from _WORD.findall(line)
     for found in _IMPORT.finditer(text):
         start = text.rfind("\n", 0, found.start()) + 1
         before = _BEFORE_IMPORT.fullmatch(text, start, found.start())
@@ -233,9 +238,14 @@ def _written(text: str) -> Iterator[str]:
 
 
 def _bases(text: str) -> Iterator[str]:
-    """All names among the bases of a text's classes."""
-    for bases in _BASES.findall(text):
-        yield from _WORD.findall(bases)
+    """All names among the bases of a text's classes, and what they stand for."""
+    named = {word for bases in _BASES.findall(text) for word in _WORD.findall(bases)}
+    yield from named
+    if named:
+        yield from (name for name, other in _RENAMED.findall(text) if other in named)
+        for other, value in _GIVEN.findall(text):
+            if other in named:
+                yield from _WORD.findall(value)
 
 
 def _trained(text: str) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.index import FileIndex
+from gpulint.index import FileIndex, Resolver
 from gpulint.index.build import build_index
 from gpulint.index.project import MAX_IMPORTERS
 from gpulint.index.projects import Projects
@@ -103,3 +103,33 @@ def test_two_folders_of_one_name_say_nothing(tmp_path: Path) -> None:
         (tmp_path / folder / "models.py").write_text("def make():\n    pass\n")
     (tmp_path / "net" / "net" / "train.py").write_text("import net.models\n")
     assert index_of(tmp_path / "net/net/train.py").member("net.models.make") is None
+
+
+@pytest.mark.parametrize(
+    "text, derives",
+    [
+        ("from trainer import Trainer\nclass Mine(Trainer): pass\n", True),
+        ("from trainer import Trainer as Base\nclass Mine(Base): pass\n", True),
+        ("from trainer import Trainer\nB = Trainer\nclass Mine(B): pass\n", True),
+        ("from trainer import Trainer\nclass Mine(Trainer[int]): pass\n", True),
+        ("from importlib import import_module\n"
+         "trainer = import_module('trainer')\nclass Mine(trainer.Trainer): pass\n", True),
+        ("import importlib\nTrainer = importlib.import_module('trainer').Trainer\n"
+         "class Mine(Trainer): pass\n", True),
+        ("from importlib import import_module\n"
+         "Base = getattr(import_module('trainer'), 'Trainer')\n"
+         "class Mine(Base): pass\n", True),
+        ("from trainer import Trainer, Other\nclass Mine(Other): pass\n", False),
+        ("from torch import nn\nfrom trainer import Trainer\n"
+         "class Mine(nn.Module): pass\n", False),
+    ],
+)  # fmt: skip
+def test_classes_that_derive_from_one_in_other_files(
+    tmp_path: Path, text: str, derives: bool
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "trainer.py").write_text("class Trainer: pass\nclass Other: pass\n")
+    (tmp_path / "mine.py").write_text(text)
+    index = index_of(tmp_path / "trainer.py")
+    heirs = Resolver(index).outside.subclasses(index.classes["Trainer"])
+    assert [heir.name for heir in heirs] == ["Mine"] * derives

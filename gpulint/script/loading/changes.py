@@ -35,17 +35,21 @@ _FRESH = (ast.Dict, ast.List, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _CONTAINERS = (ast.Dict, ast.List, ast.Set, ast.ListComp, ast.DictComp, ast.Call)
 
 
-def dataset_changes(script: Script, loader: Loader) -> tuple[ast.AST, ...]:
+def dataset_changes(
+    script: Script, loader: Loader, loop: ast.AST | None = None
+) -> tuple[ast.AST, ...]:
     """All places that may change the dataset, or a transform of it.
 
-    Looked for in all files in which the loader is seen, once for all rules.
+    Looked for in all files in which the loader is seen, once for all rules. What a
+    loop changes before it builds the loader anew counts only for the given one.
     """
-    if script not in loader.changes:
-        loader.changes[script] = tuple(_changes(script, loader))
-    return loader.changes[script]
+    key = (script, loop)
+    if key not in loader.changes:
+        loader.changes[key] = tuple(_changes(script, loader, loop))
+    return loader.changes[key]
 
 
-def _changes(script: Script, loader: Loader) -> Iterator[ast.AST]:
+def _changes(script: Script, loader: Loader, loop: ast.AST | None) -> Iterator[ast.AST]:
     made = set(_made(script, loader))
     for attribute in everywhere(loader, ast.Attribute):
         stored = not isinstance(attribute.ctx, ast.Load)
@@ -60,13 +64,13 @@ def _changes(script: Script, loader: Loader) -> Iterator[ast.AST]:
         if not isinstance(func, ast.Attribute) or func.attr in _READS:
             continue
         part = _is_part(script, func.value, loader, made) and _again(
-            script, call, loader
+            script, call, loader, loop
         )
         if part and not _only_reads(script, loader, made, func.attr):
             yield call
-    yield from _indirect_changes(script, loader, made)
+    yield from _indirect_changes(script, loader, made, loop)
     for node, as_it_runs in uses_of_holders(script, loader):
-        if not as_it_runs or _again(script, node, loader):
+        if not as_it_runs or _again(script, node, loader, loop):
             yield node
 
 
@@ -99,7 +103,7 @@ def everywhere(loader: Loader, kind: type[Node]) -> Iterator[Node]:
 
 
 def _indirect_changes(
-    script: Script, loader: Loader, made: set[ast.AST]
+    script: Script, loader: Loader, made: set[ast.AST], loop: ast.AST | None
 ) -> Iterator[ast.AST]:
     """Changes of what the dataset was made from, and calls that are handed it."""
     shared = made | set(_made_from(script, loader))
@@ -108,7 +112,7 @@ def _indirect_changes(
     for kind in kinds:
         for node in everywhere(loader, kind):
             if script.index.function(node) in methods or not _again(
-                script, node, loader
+                script, node, loader, loop
             ):
                 continue
             roots = [_root(t) for t in changed_by(node, script.evaluator)]
@@ -201,7 +205,7 @@ def _may_change(script: Script, call: ast.Call) -> bool:
     return script.resolver.calls.callee(call) is None
 
 
-def _again(script: Script, call: ast.AST, loader: Loader) -> bool:
+def _again(script: Script, call: ast.AST, loader: Loader, loop: ast.AST | None) -> bool:
     """Whether a call may run after the first epoch: in a loop, or out of sight."""
     function = script.index.function(call)
     known = function is None or function.name == "main"
@@ -211,17 +215,23 @@ def _again(script: Script, call: ast.AST, loader: Loader) -> bool:
         known = known or (function.name == "__init__" and _sets_up(script, call))
     if known and not in_loop(script.resolver, call):
         return False
-    return not known or _outlasts(script, call, loader)
+    return not known or _outlasts(script, call, loader, loop)
 
 
-def _outlasts(script: Script, node: ast.AST, loader: Loader) -> bool:
-    """Whether a loop repeats a place, and does not build the loader anew each time."""
+def _outlasts(
+    script: Script, node: ast.AST, loader: Loader, loop: ast.AST | None
+) -> bool:
+    """Whether a loop repeats a place, and does not build the loader anew each time.
+
+    `loop`: one that does, and must not.
+    """
     sites = built_at(loader, MAX_SITES)
     todo, seen = [node], {node}
     for place in todo:
         for above in script.index.ancestors(place):
             if isinstance(above, LOOPS):
-                if not any(script.index.inside(site, above) for site in sites):
+                anew = any(script.index.inside(site, above) for site in sites)
+                if above is loop or not anew:
                     return True
             elif isinstance(above, FUNCTIONS):
                 if isinstance(above, ast.Lambda) or len(seen) > MAX_CALLS:

@@ -54,7 +54,9 @@ class Loader:
     derived: bool = False
     maker: ast.ClassDef | None = None
     here: list[Loop] = field(default_factory=list)
-    changes: dict[Script, tuple[ast.AST, ...]] = field(default_factory=dict)
+    changes: dict[tuple[Script, ast.AST | None], tuple[ast.AST, ...]] = field(
+        default_factory=dict
+    )
     _elsewhere: list[Loop] | None = None
 
     @property

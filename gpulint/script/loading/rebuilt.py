@@ -127,7 +127,9 @@ def _stays(
     way: tuple[Function, ...],
 ) -> bool:
     """Whether the loop gives the loader the same dataset and options each time."""
-    if _begins_a_run(script, loop) or dataset_change(script, loader) is not None:
+    if _begins_a_run(script, loop):
+        return False
+    if dataset_change(script, loader, loop.node) is not None:
         return False
     return all(_same(script, name, loop, site, way) for name in _names(loader))
 

@@ -141,8 +141,12 @@ def built_again(script: Script, loader: Loader) -> bool:
     return in_loop(script.resolver, loader.call)
 
 
-def dataset_change(script: Script, loader: Loader) -> ast.AST | None:
+def dataset_change(
+    script: Script, loader: Loader, loop: ast.AST | None = None
+) -> ast.AST | None:
     """Where the script changes the dataset, or a transform of it, after it is made.
+
+    What a loop changes before it builds the loader anew counts only for the given one.
 
     Workers that live on keep the dataset as it was when they started, and all that
     it holds: the trainer or module, whose state moves on with each epoch.
@@ -158,4 +162,4 @@ def dataset_change(script: Script, loader: Loader) -> ast.AST | None:
     for node in walk(*loader.dataset.methods):
         if isinstance(node, ast.Attribute) and node.attr in _PROGRESS:
             return node
-    return next(iter(dataset_changes(script, loader)), None)
+    return next(iter(dataset_changes(script, loader, loop)), None)
