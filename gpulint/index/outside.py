@@ -245,7 +245,7 @@ class Outside:
         )
 
     def _may_mean(self, base: ast.expr, owner: ast.ClassDef) -> bool:
-        """`Base`, of `Base = Trainer` or of `Base = import_module("trainer").Trainer`."""
+        """`Base` of `Base = Trainer`, of `Base = import_module("trainer").Trainer`."""
         home = self.index.home(base)
         name = home.qualified(base)
         of_others = name is not None and home.is_import(base) and not home.owns(name)
