@@ -113,25 +113,33 @@ def test_two_folders_of_one_name_say_nothing(tmp_path: Path) -> None:
         ("from trainer import Trainer\nB = Trainer\nclass Mine(B): pass\n", True),
         ("from trainer import Trainer\nclass Mine(Trainer[int]): pass\n", True),
         (
-            "from importlib import import_module\n"
-            "trainer = import_module('trainer')\nclass Mine(trainer.Trainer): pass\n",
+            (
+                "from importlib import import_module\n"
+                "trainer = import_module('trainer')\nclass Mine(trainer.Trainer): pass\n"
+            ),
             True,
         ),
         (
-            "import importlib\nTrainer = importlib.import_module('trainer').Trainer\n"
-            "class Mine(Trainer): pass\n",
+            (
+                "import importlib\nTrainer = importlib.import_module('trainer').Trainer\n"
+                "class Mine(Trainer): pass\n"
+            ),
             True,
         ),
         (
-            "from importlib import import_module\n"
-            "Base = getattr(import_module('trainer'), 'Trainer')\n"
-            "class Mine(Base): pass\n",
+            (
+                "from importlib import import_module\n"
+                "Base = getattr(import_module('trainer'), 'Trainer')\n"
+                "class Mine(Base): pass\n"
+            ),
             True,
         ),
         ("from trainer import Trainer, Other\nclass Mine(Other): pass\n", False),
         (
-            "from torch import nn\nfrom trainer import Trainer\n"
-            "class Mine(nn.Module): pass\n",
+            (
+                "from torch import nn\nfrom trainer import Trainer\n"
+                "class Mine(nn.Module): pass\n"
+            ),
             False,
         ),
     ],
