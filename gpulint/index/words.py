@@ -6,6 +6,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 MAX_SETTINGS = 2000
@@ -31,8 +32,10 @@ _BEFORE_ANNOTATED = re.compile(r"[ \t]*[A-Za-z_][\w.]*")
 _BEFORE_COMMA = re.compile(r"[ \t]*\(?[\w.\[\]'\", \t]*")
 _DEFINED = re.compile(r"def[ \t]+(\w+)")
 _BASES = re.compile(r"class[ \t]+\w+[ \t]*\(([^)]*)")
-_BY_NAME = re.compile(r"(?:\bimport_module|__import__)[ \t]*\([^\n#]+")
-_RENAMED = re.compile(r"(\w+)[ \t]+as[ \t]+(\w+)")
+_BY_NAME = re.compile(r"import(?:_module|__)[ \t]*\([^\n#]+")
+_LAST_WORD = re.compile(r"\w+$")
+MAX_NAME = 80  # characters
+_KEPT = re.compile(r"= (\w+)$", re.MULTILINE)
 _GIVEN = re.compile(r"^(\w+)[ \t]*=(?!=)([^\n#]+)", re.MULTILINE)  # at the top
 _TAKEN = re.compile(r"^from[ \t]+(\w+)[ \t]+import\b", re.MULTILINE)  # at the top
 _WORD = re.compile(r"\w+")
@@ -86,6 +89,7 @@ class Words:
         self.found: dict[str, dict[Path, frozenset[str]]] = {}  # words by role
         self.loaded: set[str] = set()  # roles of which `found` has what is stored
         self._tables: dict[str, dict[str, set[Path]]] = {}  # files by word, by role
+        self._having: dict[str, dict[Path, bool]] = defaultdict(dict)  # by part
 
     def search(self, search: Search) -> Files:
         """The files that a search finds."""
@@ -93,7 +97,10 @@ class Words:
             found = self.known(search)
             if found is None:
                 every = self._candidates(search)
-                found = frozenset(p for p in every if self.holds(p, search))
+                if search[0] == "importers":  # the most, by far: these do import it
+                    found = frozenset(p for p in every if self._uses(p, *search[2:]))
+                else:
+                    found = frozenset(p for p in every if self.holds(p, search))
             self.answers[search] = found
         return self.answers[search]
 
@@ -103,7 +110,7 @@ class Words:
             case ("importers", stem, name, call):
                 return self._imports(path, stem, name) and self._uses(path, name, call)
             case ("setters", stem, name, attribute):
-                if f".{attribute}" not in (self._read(path) or ""):
+                if not self._has(path, f".{attribute}"):
                     return False  # most files: at a hundredth of the cost
                 writes = attribute in self.of(path, "writes")
                 return writes and self._imports(path, stem, name)
@@ -140,18 +147,22 @@ class Words:
             found.pop(path, None)
         self.answers.clear()
         self._tables.clear()
+        self._having.clear()
 
     def _imports(self, path: Path, stem: str, name: str) -> bool:
         imported = self.of(path, "imports")
         return stem in imported or name in imported
 
     def _uses(self, path: Path, name: str, call: str) -> bool:
-        text = self._read(path) or ""
-        if call in text:
-            return True
-        if not name or name not in text:  # most files: what ends in a blank is sought
-            return False  # far more slowly
-        return f"{name} as " in text or f"= {name}\n" in text
+        """Whether a file has a call, or gives what it would call another name."""
+        return self._has(path, call) or name in self.of(path, "renamed")
+
+    def _has(self, path: Path, part: str) -> bool:
+        """Whether a part stands in a file: asked of one file for many names."""
+        found = self._having[part]
+        if path not in found:
+            found[path] = part in (self._read(path) or "")
+        return found[path]
 
     def _candidates(self, search: Search) -> Collection[Path]:
         """Some files, all that the search finds among them."""
@@ -242,10 +253,25 @@ def _bases(text: str) -> Iterator[str]:
     named = {word for bases in _BASES.findall(text) for word in _WORD.findall(bases)}
     yield from named
     if named:
-        yield from (name for name, other in _RENAMED.findall(text) if other in named)
+        yield from (name for name, other in _named_as(text) if other in named)
         for other, value in _GIVEN.findall(text):
             if other in named:
                 yield from _WORD.findall(value)
+
+
+def _renamed(text: str) -> Iterator[str]:
+    """Names to which a text gives another: `Net as Model`, `Model = Net`."""
+    yield from (name for name, _ in _named_as(text))
+    yield from _KEPT.findall(text)
+
+
+def _named_as(text: str) -> Iterator[tuple[str, str]]:
+    """`Net` and `Model` of each `Net as Model`; a pattern would try all words."""
+    for before, after in pairwise(text.split(" as ")):
+        name = _LAST_WORD.search(before[-MAX_NAME:])
+        other = _WORD.match(after)
+        if name and other:
+            yield name[0], other[0]
 
 
 def _trained(text: str) -> list[str]:
@@ -258,6 +284,7 @@ _ROLES: dict[str, Callable[[str], Iterable[str]]] = {
     "defines": _DEFINED.findall,
     "imports": _imported,
     "keys": _KEY.findall,
+    "renamed": _renamed,
     "takes": _TAKEN.findall,
     "targets": _TARGET.findall,
     "trains": _trained,

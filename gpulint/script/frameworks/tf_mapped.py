@@ -33,10 +33,12 @@ _METHODS = frozenset(
     "to_sparse as_list lower upper format join split strip startswith endswith "
     "with_values lookup astype ref numpy index".split()
 )
-# What a function may call that only takes an element apart and puts it together.
+# What a function may call that only takes an element apart and puts it together, or
+# gives its parts another shape.
 _PICKS = frozenset(
-    "pop get items keys values copy update dict list tuple len zip".split()
+    "pop get items keys values copy update dict list tuple len zip set_shape".split()
 )
+_SHAPES = re.compile(r"tensorflow\.(reshape|expand_dims|squeeze|identity|ensure_shape)")
 _NESTED = frozenset("map batch take skip repeat prefetch filter interleave".split())
 _ELEMENTWISE = re.compile(
     r"^tensorflow\.(cast|one_hot|clip_by_value|convert_to_tensor|identity|"
@@ -51,8 +53,8 @@ class Mapped:
 
     `draws`: where it draws random numbers; `python`: where it goes back to Python;
     `unknown`: a call that might do either; `keeps`: where it changes what is left for
-    the next element; `picks`: it only chooses among the parts of
-    an element; `elementwise`: each number is computed from one number.
+    the next element; `picks`: it only chooses among the parts of an element, or gives
+    them another shape; `elementwise`: each number is computed from one number.
     """
 
     def __init__(self, script: Script, given: ast.expr) -> None:
@@ -101,7 +103,8 @@ class Mapped:
         elif isinstance(node, ast.Compare):
             self.elementwise = False
         elif isinstance(node, (ast.BinOp, ast.UnaryOp)):
-            self.picks = False
+            number = getattr(node, "operand", None)
+            self.picks = self.picks and isinstance(number, ast.Constant)  # `-1`
             plain = (ast.Add, ast.Sub, ast.Mult, ast.Div)
             operator = getattr(node, "op", None)
             self.elementwise = self.elementwise and isinstance(operator, plain)
@@ -127,9 +130,8 @@ class Mapped:
         if not _ELEMENTWISE.match(name) or _REDUCES.search(name):
             self.elementwise = False
         self._computes = True
-        self.picks = (
-            self.picks and last in _PICKS and not name.startswith("tensorflow.")
-        )
+        picks = last in _PICKS and not name.startswith("tensorflow.")
+        self.picks = self.picks and (picks or bool(_SHAPES.fullmatch(name)))
         if "stateless" not in name and _DRAWS.search(name):
             if name.startswith(("numpy.", "random.")):
                 self.unknown = node  # drawn once, when the function is traced
