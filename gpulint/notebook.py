@@ -58,6 +58,11 @@ _SHELL = re.compile(
     |[a-z][\w-]*[ ]+[a-z][\w-]*\s+(?:\\\s+)?--[a-z])""",
     re.VERBOSE,
 )
+_ERROR = re.compile(r"\w*(Error|Exception): ")
+_OF_THE_MACHINE = re.compile(
+    r"^(Import|Module|FileNotFound|Name|OS|Permission|Connection|HTTP|Memory|Timeout)"
+    r"|OutOfMemory|out of memory|No such file"
+)
 _ASSIGNED = re.compile(r"(?P<target>\s*[\w., ()\[\]=]+=\s*)(?:!|%\w)")
 # What a notebook has in which something is trained; in others little is to be found.
 _TRAINS = re.compile(
@@ -80,7 +85,7 @@ class Cell:
 
     `span` is where the value of its `source` stands in the JSON text, `written` what
     IPython reads and `python` the same lines without magics. `skipped`: a tag says
-    that nothing is to be found there.
+    that nothing is to be found there. `raised`: its output is an error of the code.
     """
 
     number: int
@@ -89,6 +94,7 @@ class Cell:
     written: str
     python: str
     skipped: bool = False
+    raised: bool = False
 
 
 @dataclass(frozen=True)
@@ -170,6 +176,11 @@ class Notebook(Source):
         cell = self.cell_at(row)
         return cell is not None and cell.skipped
 
+    def has_raised(self, row: int) -> bool:
+        """Whether the output of the cell says that its code raised an error."""
+        cell = self.cell_at(row)
+        return cell is not None and cell.raised
+
 
 def decode_notebook(data: bytes, path: Path) -> Notebook:
     """A notebook's bytes. SourceError: no notebook, or a cell that is no Python."""
@@ -217,7 +228,8 @@ def _decoded(data: bytes, path: Path) -> Notebook:
         if _SHELL.match(python) and _wrong_row(python) is not None:
             continue
         skipped = SKIP_TAG in _listed(_table(value.get("metadata")).get("tags"))
-        cell = Cell(number, row + 1, span, written, python, skipped)
+        raised = any(map(_is_error, _listed(value.get("outputs"))))
+        cell = Cell(number, row + 1, span, written, python, skipped, raised)
         cells.append(cell)
         part = f"# {marker}{number}{newline}{python}{newline}"
         text, row = text + part, row + len(_LINE.findall(part))
@@ -318,6 +330,21 @@ def _python_of(value: dict[str, Any]) -> str | None:
     code = _COMMENTS.sub("", text)  # Colab takes a magic behind a comment as well
     magic = code.startswith("%%")
     return text if text.strip() and (not magic or _PYTHON_CELLS.match(code)) else None
+
+
+def _is_error(output: object) -> bool:
+    """Whether an output is an exception, or ends with the line of one as text.
+
+    Not one that the same code may be without elsewhere: of the machine, its packages or
+    files, of a cell that was left out, or of who stopped it.
+    """
+    its = _table(output)
+    said = f"{its.get('ename')}: {its.get('evalue')}"
+    if its.get("output_type") != "error":
+        plain = _table(its.get("data")).get("text/plain", "")
+        lines = plain if isinstance(plain, list) else str(plain).splitlines()
+        said = str(lines[-1]).strip("'\" \n") if lines else ""
+    return bool(_ERROR.match(said)) and not _OF_THE_MACHINE.search(said)
 
 
 def _newline(cells: list[tuple[dict[str, Any], Span]]) -> str:

@@ -200,6 +200,10 @@ class Source:
         """Whether a cell of a notebook says that nothing is to be found there."""
         return False
 
+    def has_raised(self, row: int) -> bool:
+        """Whether the code of a row is known to have raised an error: in a notebook."""
+        return False
+
     def with_text(self, text: str) -> Source:
         """The same file with another text."""
         return Source(self.path, text, self.encoding, self.bom)

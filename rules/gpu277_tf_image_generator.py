@@ -56,7 +56,7 @@ class TfImageGenerator(Rule):
             return
         flows: dict[ast.AST, list[ast.Call]] = {}
         for flow in (f for n in FLOWS for f in script.index.calls_by_name.get(n, ())):
-            if isinstance(flow.func, ast.Attribute):
+            if isinstance(flow.func, ast.Attribute) and not _is_shown(script, flow):
                 for origin in script.resolver.origins(flow.func.value):
                     flows.setdefault(origin.node, []).append(flow)
         for call in script.index.calls_by_name.get(NAME, ()):
@@ -71,6 +71,26 @@ class TfImageGenerator(Rule):
                 related=[(f.func, "batches are taken here") for f in flows[call]],
                 confidence=Confidence.LOW if old else None,
             )
+
+
+def _is_shown(script: Script, flow: ast.Call) -> bool:
+    """`pictures = batches[0][0]`, and no other use of what a flow gives."""
+    above = script.index.parent(flow)
+    targets = above.targets if isinstance(above, ast.Assign) else []
+    uses = [
+        use
+        for target in targets
+        if isinstance(target, ast.Name)
+        for use in script.index.reads.get(target.id, ())
+        if any(d.value is flow for d in script.definitions(use))
+    ]
+    return bool(uses) and all(_looks(script, use) for use in uses)
+
+
+def _looks(script: Script, use: ast.AST) -> bool:
+    """Whether a place takes one batch by its number, or asks for a property."""
+    above = script.index.parent(use)
+    return isinstance(above, (ast.Subscript, ast.Attribute)) and use is above.value
 
 
 def _has_workers(script: Script, call: ast.Call) -> bool:

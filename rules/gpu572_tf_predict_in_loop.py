@@ -96,10 +96,13 @@ def _takes_all(call: ast.Call) -> bool:
 
 
 def _is_short(script: Script, loop: ast.For | ast.While) -> bool:
-    """`for step in range(10):`, whose turns set up less than a prediction may take."""
+    """`for step in range(10):`, whose turns set up less than a prediction may take.
+
+    And `for images, labels in dataset.take(1):`.
+    """
     if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
         return False
-    if last_name(loop.iter) != "range" or len(loop.iter.args) != 1:
+    if last_name(loop.iter) not in ("range", "take") or len(loop.iter.args) != 1:
         return False
     number = script.evaluator.constant(loop.iter.args[0])
     return isinstance(number, int) and number <= FEW_TURNS

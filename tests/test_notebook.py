@@ -494,6 +494,41 @@ def test_tagged_cell_is_left_alone() -> None:
     assert all(finding.suppressed for finding in inside)
 
 
+def error(name: str, said: str) -> dict[str, Any]:
+    """What Jupyter keeps of an exception."""
+    return {"output_type": "error", "ename": name, "evalue": said, "traceback": []}
+
+
+def shown(*text: str) -> dict[str, Any]:
+    """An exception's text as a result, as books print it."""
+    data = {"text/plain": list(text)}
+    return {"output_type": "execute_result", "data": data, "metadata": {}}
+
+
+@pytest.mark.parametrize(
+    "output, raised",
+    [
+        (error("ValueError", "sizes differ"), True),
+        (error("RuntimeError", "shape '[2]' is invalid"), True),
+        (shown("a trace\n", "'TypeError: only size-1 arrays can be converted'"), True),
+        (error("KeyboardInterrupt", ""), False),
+        (error("RuntimeError", "CUDA out of memory."), False),
+        (error("ModuleNotFoundError", "No module named 'apex'"), False),
+        (error("NameError", "name 'loader' is not defined"), False),
+        (error("FileNotFoundError", "data.csv"), False),
+        (shown("ValueError: of an earlier line\n", "0.5"), False),
+        (shown(), False),
+    ],
+)
+def test_a_cell_whose_output_is_an_error(output: dict[str, Any], raised: bool) -> None:
+    cells = [code("import torch, torchvision"), code(TRAINING, outputs=[output])]
+    its = decode_notebook(dump(*cells), PATH)
+    assert [cell.raised for cell in its.cells] == [False, raised]
+    found = check_source(its, ALL).findings
+    waits = {f.confidence for f in found if f.code == "GPU301"}
+    assert waits == {Confidence.LOW if raised else Confidence.HIGH}
+
+
 def test_text_without_one_of_the_cells_is_refused() -> None:
     read = book("x = 1", "y = 2")
     assert read.accepts(read.text.replace("1", "3"))

@@ -69,6 +69,8 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
         return True
     if is_set_aside(script) or is_untrained(script, node):
         return True
+    if script.source.has_raised(getattr(node, "lineno", 1)):
+        return True
     if _is_for_other_chips(script) or needs_older_torch(script) or _hides_gpus(script):
         return True
     loop = script.loop_at(node) or script.loop_of(node)

@@ -43,7 +43,7 @@ def _takes(program: FileIndex) -> bool:
     if program.project is None or not _may_take(program.project):
         return False
     return any(
-        _is_only_beside(module, statement)
+        is_only_beside(module, statement)
         for module in _modules_of_packages(program)
         for statement in module.tree.body
         if isinstance(statement, ast.ImportFrom) and not statement.level
@@ -99,7 +99,7 @@ def _modules_of_packages(program: FileIndex) -> Iterator[FileIndex]:
                 yield member[0]
 
 
-def _is_only_beside(module: FileIndex, statement: ast.ImportFrom) -> bool:
+def is_only_beside(module: FileIndex, statement: ast.ImportFrom) -> bool:
     """Whether what a module imports lies beside it, and not in a folder above.
 
     All that it takes is there, and nothing says that other folders are looked in.

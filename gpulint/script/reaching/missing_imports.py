@@ -12,7 +12,7 @@ from gpulint.index import FileIndex
 from gpulint.index.module_search import is_run
 from gpulint.index.paths import adds_known_folders
 from gpulint.index.words import has_word
-from gpulint.script.reaching.implicit_imports import ADDS_FOLDERS
+from gpulint.script.reaching.implicit_imports import ADDS_FOLDERS, is_only_beside
 from gpulint.torch_prose import has_prose, prose, text_of
 
 if TYPE_CHECKING:
@@ -100,6 +100,8 @@ def imports_nothing(
     if _is_missing(index, module) or _is_not_beside(index, statement):
         return True
     if _is_part_of_a_package(index, module, taken):
+        return True
+    if _needs_its_folder(index, statement):
         return True
     if (
         guess
@@ -284,6 +286,24 @@ def _lies_elsewhere(index: FileIndex, module: str) -> bool:
     return bool(there) and all(
         project.mentions(f"from {path.parent.name}.{head} import") for path in there
     )
+
+
+def _needs_its_folder(index: FileIndex, statement: ast.ImportFrom) -> bool:
+    """`from resnet import Net` in `models/net.py`, where others import `models.net`.
+
+    Of a project without torch: its frameworks have no release for Python 2, which looks
+    beside a module as well.
+    """
+    project, path = index.project, index.source.path
+    if project is None or is_run(index):
+        return False
+    if not project.mentions(f"from {path.parent.name}.{path.stem} import"):
+        return False
+    around = path.parent.parent
+    others = (*project.mentioning("sys.path"), *project.mentioning("import torch"))
+    if any(other.is_relative_to(around) for other in others):
+        return False
+    return is_only_beside(index, statement) and not _is_told_of_folders(index, project)
 
 
 def _names_folders(index: FileIndex, project: Project) -> bool:
