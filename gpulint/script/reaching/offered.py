@@ -36,7 +36,9 @@ def is_offered(script: Script, name: str | None = None) -> bool:
     if project is None or not project.files or not project.is_read:
         return True
     path, root = script.source.path, project.root
-    named = [(path.stem, path.parent.name), *([(name,)] if name else [])]
+    package = _is_another_package(project, path.parent)
+    around = () if package else (path.parent.name,)
+    named = [(path.stem, *around), *([(name,)] if name else [])]
     return (
         path.stem == "hubconf"
         or is_packaged(script)
@@ -71,6 +73,14 @@ def is_packaged(script: Script) -> bool:
     if _is_in_package(project, folder):
         return True
     return any("find_namespace" in text and has_word(text, first) for text in texts)
+
+
+def _is_another_package(project: Project, folder: Path) -> bool:
+    """Whether the name of a folder is that of the project's package, `src/name`."""
+    tops = (project.root / folder.name, project.root / "src" / folder.name)
+    return folder not in tops and any(
+        project.lists(top / "__init__.py") for top in tops
+    )
 
 
 def _is_in_package(project: Project, folder: Path) -> bool:
