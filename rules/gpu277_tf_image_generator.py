@@ -90,7 +90,10 @@ def _is_shown(script: Script, flow: ast.Call) -> bool:
 def _looks(script: Script, use: ast.AST) -> bool:
     """Whether a place takes one batch by its number, or asks for a property."""
     above = script.index.parent(use)
-    return isinstance(above, (ast.Subscript, ast.Attribute)) and use is above.value
+    if isinstance(above, ast.Subscript):
+        return use is above.value and isinstance(above.slice, ast.Constant)
+    called = getattr(script.index.parent(above), "func", None) is above
+    return isinstance(above, ast.Attribute) and not called
 
 
 def _has_workers(script: Script, call: ast.Call) -> bool:
