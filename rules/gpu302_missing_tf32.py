@@ -116,6 +116,7 @@ from gpulint.script.modelling.graphs import is_graph_network
 from gpulint.script.modelling.model_size import (
     is_modest,
     is_tiny,
+    takes_digits,
     waits_for_launches,
 )
 from gpulint.script.modelling.models import (
@@ -221,7 +222,7 @@ class MissingTF32(Rule):
         if not made.argument("deterministic").absent:
             withheld = withheld or "the trainer may ask for deterministic algorithms"
         sure = has_sure_products(script, models) and not is_told_narrow(script)
-        sure = sure and not takes_single_samples(made)
+        sure = sure and not (takes_single_samples(made) or takes_digits(script))
         yield self.finding(
             script,
             made.call.func,

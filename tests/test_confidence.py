@@ -364,6 +364,31 @@ for x, y in loader:
     accelerator.backward(criterion(model(x), y))
     optimizer.step()
 """
+DIGITS = """\
+import lightning as L
+import torch.nn.functional as F
+from torch import nn, optim
+from torch.utils.data import DataLoader
+from torchvision.datasets import MNIST, ImageFolder
+
+
+class Net(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(784, 2048)
+        self.outer = nn.Linear(2048, 512)
+
+    def training_step(self, batch, _):
+        x, y = batch
+        return F.cross_entropy(self.outer(self.inner(x.flatten(1)).relu()), y)
+
+    def configure_optimizers(self):
+        return optim.AdamW(self.parameters())
+
+
+loader = DataLoader(MNIST("digits"), batch_size=64, num_workers=4, pin_memory=True)
+L.Trainer(max_epochs=10).fit(Net(), loader)
+"""
 LOADED = "from transformers import AutoModel\nfrom transformers import"
 FETCH = "urllib.request.urlretrieve(address, path)\n"
 
@@ -420,6 +445,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         ("GPU102", CAST_TO, "x.type(torch.float16).cuda()", "x.cuda()"),
         ("GPU106", TRAINED, 'run("val")', 'run("train")'),
         ("GPU162", PREPARED, "=64)", "=64, num_workers=4)"),
+        ("GPU302", DIGITS, "MNIST(", "ImageFolder("),
     ],
     ids=[
         "some epochs",
@@ -445,6 +471,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         "no cast to halves",
         "a training",
         "workers",
+        "larger pictures",
     ],
 )
 def test_what_makes_it_sure(code: str, text: str, change: str, instead: str) -> None:

@@ -17,7 +17,7 @@ from gpulint.script.modelling.step_inputs import (
     most_positions,
     most_rows,
 )
-from gpulint.script.samples.small_samples import SMALL_SIDE
+from gpulint.script.samples.small_samples import SMALL_SIDE, small_samples
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -66,6 +66,13 @@ def is_modest(script: Script, step: Step, side: float = inf) -> bool:
         return True
     modest = size.weights < MODEST_IN_PICTURES and size.reused < MODEST
     return modest and not size.linear and side <= SMALL_SIDE
+
+
+def takes_digits(script: Script) -> bool:
+    """Whether all loaders of a file give pictures as small as those of digits."""
+    found = [small_samples(script, loader) for loader in script.loaders]
+    sides = [its.side if its is not None else None for its in found]
+    return bool(sides) and all(s is not None and s <= SIDE_OF_DIGITS for s in sides)
 
 
 def loses_by_casts(script: Script, step: Step) -> bool:
