@@ -51,8 +51,9 @@ function that calls what is not known, but nothing of the kind as far as is seen
 
 ## When not
 A function that only chooses among the parts of an element or gives them another shape.
-A dataset of which the first few elements are looked at. The number is given, or may be by `**kwargs`, or a comment
-says why not (threads). Methods called `map` of other things than datasets.
+A dataset of which the first few elements are looked at. The number is given, or may be
+by `**kwargs`, or a comment says why not (threads). Methods called `map` of other things
+than datasets.
 A `map` before `cache` makes each element once, and is of low confidence; so is one in a
 script that trains and evaluates nothing, of a dataset of which nothing is taken, and of
 one whose few elements the program writes out.
