@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
 from gpulint.index.walk import dotted, walk
+from gpulint.script.modelling.models import makers
+from gpulint.script.modelling.network import network
 from gpulint.script.neighbours import used_by
 
 if TYPE_CHECKING:
@@ -30,12 +32,32 @@ _CONNECTIONS = re.compile(
     r"(^|_)(adjs?|adjacency|edge_index|edge_attr|edge_weight|edge_type|laplacian|"
     r"graphs?)(_|$|\d)"
 )
+# Layers of a program's own that multiply by who is connected.
+_LAYER = re.compile(
+    r"(^|\.)(Graph(?!Transf|ormer)[A-Z]\w*|\w*G[CN]N|GAT|GIN)(V?\d|Layer|Conv|Block)?$"
+)
+_OF_PICTURES = ("torch.nn.Conv", "torch.nn.functional.conv", "torchvision.")
 _GRAPH_NAME = re.compile(r"(^|_)(graphs?|dgl\w*)(_|$|\d)|^g\d?$")
 
 
 def is_graph_network(script: Script, step: Step) -> bool:
     """Whether messages are passed along edges: gathers and scatters, few products."""
-    return _passes_messages(script, step) or uses_graphs(script)
+    return (
+        _passes_messages(script, step)
+        or uses_graphs(script)
+        or _has_graph_layers(script, step)
+    )
+
+
+def _has_graph_layers(script: Script, step: Step) -> bool:
+    """Whether the model holds layers that are called after graphs, none of pictures."""
+    made = makers(script, step.forward.func) if step.forward is not None else ()
+    models = [network(script, call).names for call in made if call is not None]
+    return bool(models) and all(
+        any(map(_LAYER.search, names))
+        and not any(name.startswith(_OF_PICTURES) for name in names)
+        for names in models
+    )
 
 
 def uses_graphs(script: Script) -> bool:
