@@ -311,6 +311,7 @@ for x in loader:
     loss.backward()
     optimizer.step()
 """
+CAST_TURNED = CAST.replace("x.float()", "x.float().transpose(1, 2)")
 CAST_TO = "import torch\n" + CAST.replace("x.float()", "x.type(torch.float16)")
 TRAINED = """\
 import torch
@@ -442,6 +443,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         ("GPU301", NARROW, "depth=20", "depth=4000"),
         ("GPU104", WIDTH, "_, _, width = x.shape", "width = self.width"),
         ("GPU102", CAST, "x.float().cuda()", "x.cuda()"),
+        ("GPU102", CAST_TURNED, "x.float().transpose(1, 2)", "x.transpose(1, 2)"),
         ("GPU102", CAST_TO, "x.type(torch.float16).cuda()", "x.cuda()"),
         ("GPU106", TRAINED, 'run("val")', 'run("train")'),
         ("GPU162", PREPARED, "=64)", "=64, num_workers=4)"),
@@ -468,6 +470,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         "many layers",
         "a width that is given",
         "no cast",
+        "no cast that is turned",
         "no cast to halves",
         "a training",
         "workers",

@@ -23,6 +23,7 @@ _COPIES = frozenset(
     "nn.functional.pad".split()
 )
 _PICKS = frozenset("gather index_select masked_select clamp clip".split())  # methods
+_VIEWS = frozenset("transpose permute view squeeze unsqueeze flatten".split())
 _TURNS = frozenset("transpose permute t T mT swapaxes swapdims movedim".split())
 _LAYS_OUT = frozenset("reshape contiguous flatten".split())
 _CASTS = frozenset("float double half bfloat16 long int".split())
@@ -159,7 +160,7 @@ def _helpers(script: Script, loops: Iterable[Loop]) -> Iterator[ast.AST]:
 
 
 def _is_cast(script: Script, node: ast.expr, depth: int) -> bool:
-    """`x.float()`, `x.type(torch.float16)`, or a part of what has become that."""
+    """`x.float()`, `x.type(torch.float16)`, or a part or view of what is that."""
     if isinstance(node, ast.Subscript):
         return _is_cast(script, node.value, depth)
     if isinstance(node, ast.Name) and depth < 3:
@@ -172,7 +173,7 @@ def _is_cast(script: Script, node: ast.expr, depth: int) -> bool:
         )
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
-    if script.devices.move(node) is not None:
+    if script.devices.move(node) is not None or node.func.attr in _VIEWS:
         return _is_cast(script, node.func.value, depth)
     if node.func.attr in ("type", "to") and len(node.args) == 1:
         return script.index.qualified(node.args[0]) in _FORMATS
