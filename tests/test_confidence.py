@@ -365,6 +365,20 @@ for x, y in loader:
     accelerator.backward(criterion(model(x), y))
     optimizer.step()
 """
+TYPED = """\
+import torch
+
+model = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    out = model(x.cuda())
+    loss = (out - y.cuda()).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    meter.add((out > 0).type(torch.ByteTensor))
+    total += loss.item()
+"""
 DIGITS = """\
 import lightning as L
 import torch.nn.functional as F
@@ -448,6 +462,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         ("GPU106", TRAINED, 'run("val")', 'run("train")'),
         ("GPU162", PREPARED, "=64)", "=64, num_workers=4)"),
         ("GPU302", DIGITS, "MNIST(", "ImageFolder("),
+        ("GPU106", TYPED, "torch.ByteTensor", "torch.uint8"),
     ],
     ids=[
         "some epochs",
@@ -475,6 +490,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         "a training",
         "workers",
         "larger pictures",
+        "no type of the host",
     ],
 )
 def test_what_makes_it_sure(code: str, text: str, change: str, instead: str) -> None:

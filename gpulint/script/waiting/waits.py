@@ -54,6 +54,7 @@ MAX_NAMES = 3  # between a wait and a test of what it reads
 _ANY = ("any", "all")
 _COPIES = frozenset({"tolist", "cpu"})
 _FETCHES = _COPIES | {"item"}
+_OF_THE_HOST = re.compile(r"torch\.[A-Z][a-z0-9]*Tensor")  # as a type
 _SAVES = re.compile(
     r"^(save|savez|dump|imsave|imwrite|savefig|savetxt|to_csv|fromarray)|^save_"
 )
@@ -443,12 +444,17 @@ def _is_collected(script: Script, part: Part, loop: Loop) -> bool:
 
 
 def _may_read(script: Script, node: ast.AST, names: frozenset[str]) -> bool:
-    """`z.detach().cpu()` of what is not known to be on the device, nor elsewhere."""
+    """`z.detach().cpu()` of what is not known to be on the device, nor elsewhere.
+
+    And `z.type(torch.ByteTensor)`, of the host as well.
+    """
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
-    if node.func.attr not in names or node.args:
-        return False
-    return Where.UNKNOWN in script.where(node.func.value)
+    where = script.where(node.func.value)
+    if node.func.attr == "type" and len(node.args) == 1:
+        to_host = _OF_THE_HOST.fullmatch(script.index.qualified(node.args[0]) or "")
+        return to_host is not None and where is not Where.HOST
+    return node.func.attr in names and not node.args and Where.UNKNOWN in where
 
 
 def _saved(script: Script, node: ast.expr) -> bool:
