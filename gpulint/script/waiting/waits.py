@@ -450,11 +450,13 @@ def _may_read(script: Script, node: ast.AST, names: frozenset[str]) -> bool:
     """
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
-    where = script.where(node.func.value)
+    source = node.func.value
     if node.func.attr == "type" and len(node.args) == 1:
         to_host = _OF_THE_HOST.fullmatch(script.index.qualified(node.args[0]) or "")
-        return to_host is not None and where is not Where.HOST
-    return node.func.attr in names and not node.args and Where.UNKNOWN in where
+        return to_host is not None and script.where(source) is not Where.HOST
+    if node.func.attr not in names or node.args:
+        return False
+    return Where.UNKNOWN in script.where(source)
 
 
 def _saved(script: Script, node: ast.expr) -> bool:
