@@ -92,8 +92,9 @@ def _looks(script: Script, use: ast.AST) -> bool:
     above = script.index.parent(use)
     if isinstance(above, ast.Subscript):
         return use is above.value and isinstance(above.slice, ast.Constant)
-    called = getattr(script.index.parent(above), "func", None) is above
-    return isinstance(above, ast.Attribute) and not called
+    if not isinstance(above, ast.Attribute):
+        return False
+    return getattr(script.index.parent(above), "func", None) is not above
 
 
 def _has_workers(script: Script, call: ast.Call) -> bool:

@@ -27,7 +27,8 @@ draws from NumPy's generator, of which each process has a copy (GPU281).
 `python_multiprocessing` is set. Stages behind `.batch`, which run once for a batch. A
 function that only casts, indexes or does a single array operation, or is not known.
 What is used by programs that train nothing, such as those that prepare files, is of low
-confidence.
+confidence; so is work of OpenCV or PIL, which leave the interpreter's lock to others
+while they read, decode or resize a picture.
 
 ## Source
 MindSpore documentation, `mindspore.dataset.Dataset.map` (`python_multiprocessing`:
@@ -36,12 +37,15 @@ MindSpore documentation, `mindspore.dataset.Dataset.map` (`python_multiprocessin
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.frameworks.ms_workers import operations, python_work
+
+_WITHOUT_LOCK = ("cv2.", "PIL.")
 
 
 class MsPythonOp(Rule):
@@ -60,14 +64,23 @@ class MsPythonOp(Rule):
             for operation in operations(stage) or ():
                 work = python_work(script, operation)
                 if work is not None:
+                    sure = trained and not _runs_beside(script, work[0])
                     yield self.finding(
                         script,
                         stage.call.func,
                         f"`map` runs Python for each sample: {_clause(work[1])}",
                         related=[(work[0], "here")],
-                        confidence=None if trained else Confidence.LOW,
+                        confidence=None if sure else Confidence.LOW,
                     )
                     break
+
+
+def _runs_beside(script: Script, work: ast.AST) -> bool:
+    """Whether other threads run Python while a call works: in OpenCV or PIL."""
+    if not isinstance(work, ast.Call):
+        return False
+    name = script.of(work).index.qualified(work.func) or ""
+    return name.startswith(_WITHOUT_LOCK)
 
 
 def _clause(reason: str) -> str:

@@ -80,6 +80,7 @@ GONE = (
     "keras.mixed_precision.experimental.",
     "keras.utils.multi_gpu_model",
     "keras.optimizers.legacy.",
+    "keras.optimizers.experimental.",
     "keras.wrappers.scikit_learn.",
     "tensorflow.train.experimental.enable_mixed_precision_graph_rewrite",
 )

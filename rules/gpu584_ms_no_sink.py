@@ -20,7 +20,8 @@ None: callbacks then see the loss once for what has sunk instead of each step. T
 ## When not
 A value that is not known, `**kwargs`, and where nothing is said projects that may use a
 release before 2.0, in which it was on. Scripts that set the CPU as their device. False
-that is written is a note: somebody may want to see every step.
+that is written is a note: somebody may want to see every step. Of low confidence in a
+program with buckets of lengths: what is sunk has one shape.
 
 ## Source
 MindSpore documentation, `mindspore.train.Model.train` (`dataset_sink_mode`).
@@ -28,16 +29,19 @@ MindSpore documentation, `mindspore.train.Model.train` (`dataset_sink_mode`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from gpulint.finding import Effect, Finding, Severity
+from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index.known import joined
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.frameworks.ms_context import on_cpu, requires
 from gpulint.script.frameworks.ms_training import trainings
+from gpulint.script.neighbours import run_together
 
 OFF_BY_DEFAULT = (2, 0)
+_SHAPES = re.compile("bucket", re.IGNORECASE)  # of samples, by their lengths
 POSITIONS = {"train": 3, "fit": 5}
 
 
@@ -58,9 +62,11 @@ class MsNoSink(Rule):
             if not off and not (sink.absent and requires(script, OFF_BY_DEFAULT)):
                 continue
             said = "`dataset_sink_mode` is False" if off else "nothing sinks the data"
+            shapes = any(i.source.has(_SHAPES) for i in run_together(script))
             yield self.finding(
                 script,
                 call.func,
                 f"{said}: Python copies each batch and starts each step",
                 severity=Severity.NOTE if off else None,
+                confidence=Confidence.LOW if shapes else None,
             )

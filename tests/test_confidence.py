@@ -365,6 +365,23 @@ for x, y in loader:
     accelerator.backward(criterion(model(x), y))
     optimizer.step()
 """
+BLURRED = """\
+import cv2
+import mindspore as ms
+import mindspore.dataset as ds
+import numpy as np
+
+
+def softened(image):
+    return cv2.GaussianBlur(cv2.resize(image, (64, 64)), (3, 3), 0)
+
+
+data = ds.ImageFolderDataset("photos", decode=True)
+data = data.map(softened, "image").batch(32)
+model = ms.Model(net, loss, optimizer)
+model.train(10, data, dataset_sink_mode=False)  # bucketed
+"""
+BLUR = "cv2.GaussianBlur(cv2.resize(image, (64, 64)), (3, 3), 0)"
 TYPED = """\
 import torch
 
@@ -463,6 +480,8 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         ("GPU162", PREPARED, "=64)", "=64, num_workers=4)"),
         ("GPU302", DIGITS, "MNIST(", "ImageFolder("),
         ("GPU106", TYPED, "torch.ByteTensor", "torch.uint8"),
+        ("GPU284", BLURRED, BLUR, "np.stack([row[::-1] for row in image])"),
+        ("GPU584", BLURRED, "  # bucketed", ""),
     ],
     ids=[
         "some epochs",
@@ -491,6 +510,8 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         "workers",
         "larger pictures",
         "no type of the host",
+        "Python alone",
+        "one shape",
     ],
 )
 def test_what_makes_it_sure(code: str, text: str, change: str, instead: str) -> None:

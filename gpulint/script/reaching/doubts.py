@@ -30,6 +30,7 @@ from gpulint.script.reaching.handed_on import is_called_amiss
 from gpulint.script.reaching.kept_unread import is_never_asked
 from gpulint.script.reaching.left_over import is_never_called
 from gpulint.script.reaching.old_torch import needs_older_torch
+from gpulint.script.reaching.overridden import is_overridden
 from gpulint.script.reaching.remainders import never_meet
 from gpulint.script.reaching.set_aside import is_set_aside
 from gpulint.script.reaching.startable import cannot_start
@@ -212,6 +213,8 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
     if is_never_asked(script, function) or _has_no_object(script, function):
         return True
     if is_never_called(script.of(function), function):
+        return True
+    if is_overridden(script.of(function), function):
         return True
     if is_called_amiss(script, function):
         return True
