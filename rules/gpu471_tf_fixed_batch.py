@@ -44,8 +44,9 @@ rate as a number.
 One sample a batch; gradients that are accumulated; batches that are only evaluated; a
 written number of steps (`steps_per_epoch`, `take(1000)` of batches, a loop that ends by
 `if step == 10_000: break`), which larger batches leave as it is. Where a file loads a
-language model, whose few samples are thousands of tokens, or has decision forests,
-which the CPU grows of all samples, it is of low confidence.
+language model, whose few samples are thousands of tokens, or AutoKeras, whose searches
+end by themselves, or has decision forests, which the CPU grows of all samples, it is of
+low confidence.
 
 ## Source
 Goyal et al. 2017, "Accurate, Large Minibatch SGD"; Malladi et al. 2022, "On the SDEs
@@ -64,7 +65,8 @@ from gpulint.script.frameworks.tf_batches import larger_batch, small_batches
 from gpulint.script.frameworks.tf_pipelines import spot
 from gpulint.script.rewriting.edits import CannotFix
 
-_FORESTS = "tensorflow_decision_forests"
+# What trains in a way of its own, or is trained by a search that ends by itself.
+_OF_THEIR_OWN = frozenset(["tensorflow_decision_forests", "autokeras"])
 # Language models of packages, whose few samples are thousands of tokens.
 _LARGE = re.compile(r"from_preset\(|from_pretrained\(|keras_(?:hub|nlp)|(?i:bert)")
 
@@ -97,6 +99,6 @@ class TfFixedBatch(Rule):
                 fix=fix,
                 withheld=withheld,
                 confidence=Confidence.LOW
-                if script.source.has(_LARGE) or _FORESTS in script.index.packages
+                if script.source.has(_LARGE) or _OF_THEIR_OWN & script.index.packages
                 else None,
             )

@@ -480,7 +480,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         ("GPU162", PREPARED, "=64)", "=64, num_workers=4)"),
         ("GPU302", DIGITS, "MNIST(", "ImageFolder("),
         ("GPU106", TYPED, "torch.ByteTensor", "torch.uint8"),
-        ("GPU284", BLURRED, BLUR, "np.stack([row[::-1] for row in image])"),
+        ("GPU284", BLURRED, BLUR, "np.stack([stretch(row) for row in image])"),
         ("GPU584", BLURRED, "  # bucketed", ""),
     ],
     ids=[
@@ -1150,6 +1150,7 @@ def test_small_batches_of_language_models() -> None:
     text = fixture("gpu471_tf_fixed_batch", "bad")
     assert sure("GPU471", text) == {Confidence.HIGH}
     assert sure("GPU471", f"# like RoBERTa\n{text}") == {Confidence.LOW}
+    assert sure("GPU471", f"import autokeras\n{text}") == {Confidence.LOW}
 
 
 LATCHED = """\

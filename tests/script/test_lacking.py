@@ -349,3 +349,24 @@ def test_what_a_chosen_module_makes(
     files += [("nets.py", "class Net:", f"{small}class Net:")]
     files += [("adding.py", ADDED, f"{ADDED}\n\n{others}")]
     assert of_files(tmp_path, *files) is sure
+
+
+@pytest.mark.parametrize(
+    "imported, needs, sure",
+    [
+        ("import tensorflow as tf", "", LOW),
+        ("import tensorflow as tf\nimport tensorflow.python.ops", "", HIGH),
+        ("import tensorflow as tf", "tensorflow==1.15\n", HIGH),
+        ("import other as tf", "", HIGH),
+    ],
+)
+def test_what_tensorflow_hides(
+    tmp_path: Path, imported: str, needs: str, sure: Confidence
+) -> None:
+    (tmp_path / ".git").mkdir()
+    number = "    number = tf.python.data.experimental.AUTOTUNE\n"
+    change = "    def fit(self, model, loader, optimizer):\n"
+    text = f"{imported}\n{LOOP}".replace(change, f"{change}    {number}")
+    files = {"engine.py": text, "requirements.txt": needs}
+    found = confidences(tmp_path, files)
+    assert found[min(found)] is sure

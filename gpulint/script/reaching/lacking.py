@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Function
 from gpulint.index.walk import dotted, walk
+from gpulint.script.frameworks.tf_names import is_for_tf1
 from gpulint.script.neighbours import MAX_FILES, programs, run_together
 from gpulint.script.reaching.needed import given_to, needed
 from gpulint.script.reaching.surely_called import is_self
@@ -40,10 +41,12 @@ MIN_KEYS = 2  # that the files with the settings have, of what is read of them
 def raises_by_reading(script: Script, node: ast.Attribute) -> bool:
     """Whether an object has no attribute that is read of it.
 
-    `args.gpu_id`, `self.args.gpu_id`, `self.never_set`, `params.no_key`.
+    `args.gpu_id`, `self.args.gpu_id`, `self.never_set`, `params.no_key`, `tf.python`.
     """
     if not isinstance(node.ctx, ast.Load) or node.attr.startswith("_"):
         return False
+    if _is_hidden(script, node):
+        return True
     holder = node.value
     named = holder.attr if isinstance(holder, ast.Attribute) else ""
     named = holder.id if isinstance(holder, ast.Name) else named
@@ -63,6 +66,17 @@ def raises_by_reading(script: Script, node: ast.Attribute) -> bool:
     return _has_no_option(script, holder, node.attr) or _has_no_key(
         script, holder, node.attr, lambda: _read_of(script, holder)
     )
+
+
+def _is_hidden(script: Script, node: ast.Attribute) -> bool:
+    """`tf.python`, which TensorFlow 2 takes away when it has been imported."""
+    if node.attr != "python" or script.index.qualified(node) != "tensorflow.python":
+        return False
+    highest = script.releases("tensorflow").highest
+    first = highest is not None and highest < (2,)
+    others = (*script.index.imports.values(), *script.index.stars)
+    named = any(f"{name}.".startswith("tensorflow.python.") for name in others)
+    return script.index.is_import(node) and not (first or named or is_for_tf1(script))
 
 
 def raises_by_giving(script: Script, call: ast.Call, functions: list[Function]) -> bool:
