@@ -352,21 +352,17 @@ def test_what_a_chosen_module_makes(
 
 
 @pytest.mark.parametrize(
-    "imported, needs, sure",
+    "imported, sure",
     [
-        ("import tensorflow as tf", "", LOW),
-        ("import tensorflow as tf\nimport tensorflow.python.ops", "", HIGH),
-        ("import tensorflow as tf", "tensorflow==1.15\n", HIGH),
-        ("import other as tf", "", HIGH),
+        ("import tensorflow as tf", LOW),
+        ("import tensorflow as tf\nimport tensorflow.python.ops", HIGH),
+        ("import tensorflow as tf\nsession = tf.Session()", HIGH),
+        ("import other as tf", HIGH),
     ],
 )
-def test_what_tensorflow_hides(
-    tmp_path: Path, imported: str, needs: str, sure: Confidence
-) -> None:
-    (tmp_path / ".git").mkdir()
-    number = "    number = tf.python.data.experimental.AUTOTUNE\n"
-    change = "    def fit(self, model, loader, optimizer):\n"
-    text = f"{imported}\n{LOOP}".replace(change, f"{change}    {number}")
-    files = {"engine.py": text, "requirements.txt": needs}
-    found = confidences(tmp_path, files)
+def test_what_tensorflow_hides(tmp_path: Path, imported: str, sure: Confidence) -> None:
+    head = "    def fit(self, model, loader, optimizer):\n"
+    read = "        number = tf.python.data.experimental.AUTOTUNE\n"
+    text = f"{imported}\n{LOOP}".replace(head, f"{head}{read}")
+    found = confidences(tmp_path, {"engine.py": text})
     assert found[min(found)] is sure

@@ -74,8 +74,7 @@ def _is_hidden(script: Script, node: ast.Attribute) -> bool:
         return False
     highest = script.releases("tensorflow").highest
     first = highest is not None and highest < (2,)
-    others = (*script.index.imports.values(), *script.index.stars)
-    named = any(f"{name}.".startswith("tensorflow.python.") for name in others)
+    named = "tensorflow.python" in script.source.text
     return script.index.is_import(node) and not (first or named or is_for_tf1(script))
 
 
