@@ -251,11 +251,14 @@ class Outside:
         of_others = name is not None and home.is_import(base) and not home.owns(name)
         if of_others or self.resolver.classes.named(base) is not None:
             return False
-        inner = base.value if isinstance(base, (ast.Attribute, ast.Subscript)) else base
-        origins = [*self.resolver.origins(base), *self.resolver.origins(inner)]
-        return any(
-            origin.node is owner or _imports_by_name(origin.node) for origin in origins
-        )
+        origins = self.resolver.origins
+        meant = [origin.node for origin in origins(base)]
+        if isinstance(base, ast.Subscript):  # `Trainer[int]`
+            meant += [origin.node for origin in origins(base.value)]
+        elif isinstance(base, ast.Attribute):  # a class in `Trainer` is another one
+            held = (origin.node for origin in origins(base.value))
+            meant += [node for node in held if isinstance(node, ast.expr)]
+        return any(node is owner or _imports_by_name(node) for node in meant)
 
     def descendants(self, owner: ast.ClassDef) -> Iterator[ast.ClassDef]:
         """Classes that derive from one, or from one that does, as somebody asks."""

@@ -135,6 +135,7 @@ def test_two_folders_of_one_name_say_nothing(tmp_path: Path) -> None:
             True,
         ),
         ("from trainer import Trainer, Other\nclass Mine(Other): pass\n", False),
+        ("from trainer import Trainer\nclass Mine(Trainer.Config): pass\n", False),
         (
             (
                 "from torch import nn\nfrom trainer import Trainer\n"
@@ -148,7 +149,9 @@ def test_classes_that_derive_from_one_in_other_files(
     tmp_path: Path, text: str, derives: bool
 ) -> None:
     (tmp_path / ".git").mkdir()
-    (tmp_path / "trainer.py").write_text("class Trainer: pass\nclass Other: pass\n")
+    (tmp_path / "trainer.py").write_text(
+        "class Trainer:\n class Config: pass\nclass Other: pass\n"
+    )
     (tmp_path / "mine.py").write_text(text)
     index = index_of(tmp_path / "trainer.py")
     heirs = Resolver(index).outside.subclasses(index.classes["Trainer"])
