@@ -41,7 +41,10 @@ from gpulint.script.frameworks.ms_training import trainings
 from gpulint.script.neighbours import run_together
 
 OFF_BY_DEFAULT = (2, 0)
-_SHAPES = re.compile("bucket", re.IGNORECASE)  # of samples, by their lengths
+# Samples by their lengths: not the positions that attention puts in buckets.
+_SHAPES = re.compile(
+    r"batch_?bucket|bucket(ed\b|_?(batch|boundar|limit|sampler|size))", re.IGNORECASE
+)
 POSITIONS = {"train": 3, "fit": 5}
 
 

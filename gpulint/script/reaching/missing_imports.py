@@ -295,11 +295,12 @@ def _needs_its_folder(index: FileIndex, statement: ast.ImportFrom) -> bool:
     beside a module as well.
     """
     project, path = index.project, index.source.path
-    if project is None or is_run(index):
-        return False
-    if not project.mentions(f"from {path.parent.name}.{path.stem} import"):
+    if project is None or is_run(index) or project.starts_in(path.parent):
         return False
     around = path.parent.parent
+    users = project.mentioning(f"from {path.parent.name}.{path.stem} import")
+    if not any(user.is_relative_to(around) for user in users):
+        return False
     others = (*project.mentioning("sys.path"), *project.mentioning("import torch"))
     if any(other.is_relative_to(around) for other in others):
         return False
