@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from gpulint.engine import Options, check_path
 from gpulint.finding import Confidence
+from gpulint.index import Projects
+from gpulint.registry import select_rules
 from tests.script.test_doubts import LOOP, MAIN, confidences
 
 LOW, HIGH = Confidence.LOW, Confidence.HIGH
@@ -392,3 +395,52 @@ def test_a_program_that_is_started_as_a_module(tmp_path: Path) -> None:
         "../.git/HEAD": "",
     }
     assert confidences(tmp_path / "torch", files)[12] is HIGH
+
+
+TRAINED = """\
+import mindspore as ms
+from nets.net import Net
+
+model = ms.Model(Net(), loss, optimizer)
+model.train(10, data)
+"""
+NET = "from parts import Part\n\n\nclass Net(Part):\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    "files, sure",
+    [
+        ({}, LOW),
+        ({"nets/net.py": NET.replace("parts", ".parts")}, HIGH),
+        ({"main.py": f"import sys\nsys.path.append('nets')\n{TRAINED}"}, HIGH),
+        ({"parts.py": "class Part:\n    pass\n"}, HIGH),
+        (
+            {"nets/run.py": "import net\nif __name__ == '__main__':\n    net.Net()\n"},
+            HIGH,
+        ),
+        ({"README.md": "Set `PYTHONPATH=nets`.\n"}, HIGH),
+        ({"torch_main.py": "import torch\n"}, HIGH),
+    ],
+    ids=[
+        "beside the module alone",
+        "with a point",
+        "other folders",
+        "beside the program as well",
+        "a program beside it",
+        "told in a text",
+        "of Python 2, perhaps",
+    ],
+)
+def test_modules_that_need_their_own_folder(
+    tmp_path: Path, files: dict[str, str], sure: Confidence
+) -> None:
+    """What frameworks without a release for Python 2 do not find."""
+    given = {"main.py": TRAINED, "nets/net.py": NET, "nets/parts.py": "class Part: 0\n"}
+    for name, text in (README | given | files).items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options(select_rules(("GPU584",)), projects=projects)
+    found = check_path(tmp_path / "main.py", options).findings
+    assert [f.confidence for f in found] == [sure]
