@@ -58,10 +58,9 @@ _SHELL = re.compile(
     |[a-z][\w-]*[ ]+[a-z][\w-]*\s+(?:\\\s+)?--[a-z])""",
     re.VERBOSE,
 )
-_ERROR = re.compile(r"\w*(Error|Exception): ")
-_OF_THE_MACHINE = re.compile(
-    r"^(Import|Module|FileNotFound|Name|OS|Permission|Connection|HTTP|Memory|Timeout)"
-    r"|OutOfMemory|out of memory|No such file"
+_ERROR = re.compile(
+    r"(Attribute|Index|Key|Type|Value|InvalidArgument)Error: "
+    r"|RuntimeError: .*(\b[Ss]izes?\b|[Ss]hape|dtype|[Ee]xpected|require grad)"
 )
 _ASSIGNED = re.compile(r"(?P<target>\s*[\w., ()\[\]=]+=\s*)(?:!|%\w)")
 # What a notebook has in which something is trained; in others little is to be found.
@@ -228,7 +227,7 @@ def _decoded(data: bytes, path: Path) -> Notebook:
         if _SHELL.match(python) and _wrong_row(python) is not None:
             continue
         skipped = SKIP_TAG in _listed(_table(value.get("metadata")).get("tags"))
-        raised = any(map(_is_error, _listed(value.get("outputs"))))
+        raised = _has_raised(_listed(value.get("outputs")))
         cell = Cell(number, row + 1, span, written, python, skipped, raised)
         cells.append(cell)
         part = f"# {marker}{number}{newline}{python}{newline}"
@@ -332,11 +331,22 @@ def _python_of(value: dict[str, Any]) -> str | None:
     return text if text.strip() and (not magic or _PYTHON_CELLS.match(code)) else None
 
 
+def _has_raised(outputs: list[Any]) -> bool:
+    """Whether code raised, and before it had shown anything that it had done."""
+    shows = ("stream", "display_data", "execute_result")
+    done = [
+        output
+        for output in map(_table, outputs)
+        if output.get("output_type") in shows and output.get("name") != "stderr"
+    ]
+    return any(map(_is_error, outputs)) and all(map(_is_error, done))
+
+
 def _is_error(output: object) -> bool:
     """Whether an output is an exception, or ends with the line of one as text.
 
-    Not one that the same code may be without elsewhere: of the machine, its packages or
-    files, of a cell that was left out, or of who stopped it.
+    Of a kind that the same code raises everywhere: not one of the machine, its packages
+    or files, of a cell that was left out, or of who stopped it.
     """
     its = _table(output)
     said = f"{its.get('ename')}: {its.get('evalue')}"
@@ -344,7 +354,7 @@ def _is_error(output: object) -> bool:
         plain = _table(its.get("data")).get("text/plain", "")
         lines = plain if isinstance(plain, list) else str(plain).splitlines()
         said = str(lines[-1]).strip("'\" \n") if lines else ""
-    return bool(_ERROR.match(said)) and not _OF_THE_MACHINE.search(said)
+    return bool(_ERROR.match(said))
 
 
 def _newline(cells: list[tuple[dict[str, Any], Span]]) -> str:

@@ -39,6 +39,7 @@ from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
 from gpulint.script.frameworks.tf_names import name_of, needs_first_keras
 from gpulint.script.frameworks.tf_steps import TRAININGS
+from gpulint.script.neighbours import programs
 
 NAME = "ImageDataGenerator"
 FLOWS = ("flow_from_directory", "flow_from_dataframe", "flow")
@@ -74,7 +75,10 @@ class TfImageGenerator(Rule):
 
 
 def _is_shown(script: Script, flow: ast.Call) -> bool:
-    """`pictures = batches[0][0]`, and no other use of what a flow gives."""
+    """`pictures = batches[0][0]`, and no other use of what a flow gives.
+
+    A name at the top of a file may be another file's as well.
+    """
     above = script.index.parent(flow)
     targets = above.targets if isinstance(above, ast.Assign) else []
     uses = [
@@ -84,7 +88,12 @@ def _is_shown(script: Script, flow: ast.Call) -> bool:
         for use in script.index.reads.get(target.id, ())
         if any(d.value is flow for d in script.definitions(use))
     ]
-    return bool(uses) and all(_looks(script, use) for use in uses)
+    own = all(isinstance(target, ast.Name) for target in targets)
+    if not own or not all(_looks(script, use) for use in uses):
+        return False
+    if not any(isinstance(script.index.parent(u), ast.Subscript) for u in uses):
+        return False
+    return script.index.function(flow) is not None or not programs(script)[1:]
 
 
 def _looks(script: Script, use: ast.AST) -> bool:

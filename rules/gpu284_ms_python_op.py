@@ -41,6 +41,7 @@ import ast
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding
+from gpulint.index.walk import LOOPS, walk
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
 from gpulint.script.frameworks.ms_workers import operations, python_work
@@ -76,11 +77,17 @@ class MsPythonOp(Rule):
 
 
 def _runs_beside(script: Script, work: ast.AST) -> bool:
-    """Whether other threads run Python while a call works: in OpenCV or PIL."""
+    """Whether other threads run Python while a call works: in OpenCV or PIL.
+
+    Not where the function loops in Python besides.
+    """
     if not isinstance(work, ast.Call):
         return False
-    name = script.of(work).index.qualified(work.func) or ""
-    return name.startswith(_WITHOUT_LOCK)
+    index = script.of(work).index
+    function = index.function(work)
+    if function is None or any(isinstance(node, LOOPS) for node in walk(function)):
+        return False
+    return (index.qualified(work.func) or "").startswith(_WITHOUT_LOCK)
 
 
 def _clause(reason: str) -> str:

@@ -382,6 +382,7 @@ model = ms.Model(net, loss, optimizer)
 model.train(10, data, dataset_sink_mode=False)  # bucketed
 """
 BLUR = "cv2.GaussianBlur(cv2.resize(image, (64, 64)), (3, 3), 0)"
+BLUR_ALL = f"    for row in image:\n        row[:] = {BLUR}\n    return image"
 TYPED = """\
 import torch
 
@@ -481,6 +482,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         ("GPU302", DIGITS, "MNIST(", "ImageFolder("),
         ("GPU106", TYPED, "torch.ByteTensor", "torch.uint8"),
         ("GPU284", BLURRED, BLUR, "np.stack([stretch(row) for row in image])"),
+        ("GPU284", BLURRED, f"    return {BLUR}", BLUR_ALL),
         ("GPU584", BLURRED, "  # bucketed", ""),
     ],
     ids=[
@@ -511,6 +513,7 @@ def test_what_may_cost_nothing(folder: str, low: str, high: str) -> None:
         "larger pictures",
         "no type of the host",
         "Python alone",
+        "a loop in Python",
         "one shape",
     ],
 )

@@ -505,23 +505,33 @@ def shown(*text: str) -> dict[str, Any]:
     return {"output_type": "execute_result", "data": data, "metadata": {}}
 
 
+DONE = {"output_type": "stream", "name": "stdout", "text": ["0 1.0\n"]}
+WARNED = DONE | {"name": "stderr"}
+
+
 @pytest.mark.parametrize(
-    "output, raised",
+    "outputs, raised",
     [
-        (error("ValueError", "sizes differ"), True),
-        (error("RuntimeError", "shape '[2]' is invalid"), True),
-        (shown("a trace\n", "'TypeError: only size-1 arrays can be converted'"), True),
-        (error("KeyboardInterrupt", ""), False),
-        (error("RuntimeError", "CUDA out of memory."), False),
-        (error("ModuleNotFoundError", "No module named 'apex'"), False),
-        (error("NameError", "name 'loader' is not defined"), False),
-        (error("FileNotFoundError", "data.csv"), False),
-        (shown("ValueError: of an earlier line\n", "0.5"), False),
-        (shown(), False),
+        ([error("ValueError", "sizes differ")], True),
+        ([error("RuntimeError", "shape '[2]' is invalid")], True),
+        ([shown("a trace\n", "'TypeError: only size-1 arrays'")], True),
+        ([WARNED, error("KeyError", "'image'")], True),
+        ([DONE, error("ValueError", "x and y must have same first dimension")], False),
+        ([error("KeyboardInterrupt", "")], False),
+        ([error("RuntimeError", "CUDA out of memory.")], False),
+        ([error("RuntimeError", "No CUDA GPUs are available")], False),
+        ([error("ModuleNotFoundError", "No module named 'apex'")], False),
+        ([error("NameError", "name 'loader' is not defined")], False),
+        ([error("FileNotFoundError", "data.csv")], False),
+        ([shown("ValueError: of an earlier line\n", "0.5")], False),
+        ([shown()], False),
+        ([], False),
     ],
 )
-def test_a_cell_whose_output_is_an_error(output: dict[str, Any], raised: bool) -> None:
-    cells = [code("import torch, torchvision"), code(TRAINING, outputs=[output])]
+def test_a_cell_whose_output_is_an_error(
+    outputs: list[dict[str, Any]], raised: bool
+) -> None:
+    cells = [code("import torch, torchvision"), code(TRAINING, outputs=outputs)]
     its = decode_notebook(dump(*cells), PATH)
     assert [cell.raised for cell in its.cells] == [False, raised]
     found = check_source(its, ALL).findings

@@ -31,11 +31,11 @@ _WRITE = re.compile(
 _BEFORE_ANNOTATED = re.compile(r"[ \t]*[A-Za-z_][\w.]*")
 _BEFORE_COMMA = re.compile(r"[ \t]*\(?[\w.\[\]'\", \t]*")
 _DEFINED = re.compile(r"def[ \t]+(\w+)")
-_BASES = re.compile(r"class[ \t]+\w+[ \t]*\(([^)]*)")
-_BY_NAME = re.compile(r"import(?:_module|__)[ \t]*\([^\n#]+")
+_BASES = re.compile(r"class[ \t]+\w+[ \t]*(?:\[[^\]]*\])?[ \t]*\(([^:]*)")
+_BY_NAME = re.compile(r"import(?:_module|__)[ \t]*\([^)]*\)[^\n#]*")
 _LAST_WORD = re.compile(r"\w+$")
 MAX_NAME = 80  # characters
-_KEPT = re.compile(r"= (\w+)$", re.MULTILINE)
+_KEPT = re.compile(r"= (\w+)[ \t]*(?:#.*)?\r?$", re.MULTILINE)
 _GIVEN = re.compile(r"^(\w+)[ \t]*=(?!=)([^\n#]+)", re.MULTILINE)  # at the top
 _TAKEN = re.compile(r"^from[ \t]+(\w+)[ \t]+import\b", re.MULTILINE)  # at the top
 _WORD = re.compile(r"\w+")
@@ -268,8 +268,8 @@ def _renamed(text: str) -> Iterator[str]:
 def _named_as(text: str) -> Iterator[tuple[str, str]]:
     """`Net` and `Model` of each `Net as Model`; a pattern would try all words."""
     for before, after in pairwise(text.split(" as ")):
-        name = _LAST_WORD.search(before[-MAX_NAME:])
-        other = _WORD.match(after)
+        name = _LAST_WORD.search(before[-MAX_NAME:].rstrip())
+        other = _WORD.match(after.lstrip(" \t\r\n\\"))
         if name and other:
             yield name[0], other[0]
 

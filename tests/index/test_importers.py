@@ -111,6 +111,8 @@ def test_two_folders_of_one_name_say_nothing(tmp_path: Path) -> None:
         ("from trainer import Trainer\nclass Mine(Trainer): pass\n", True),
         ("from trainer import Trainer as Base\nclass Mine(Base): pass\n", True),
         ("from trainer import Trainer\nB = Trainer\nclass Mine(B): pass\n", True),
+        ("from trainer import Trainer as  B\nclass Mine(B): pass\n", True),
+        ("from trainer import Trainer\nclass Mine(x('y'), Trainer): pass\n", True),
         ("from trainer import Trainer\nclass Mine(Trainer[int]): pass\n", True),
         (
             (

@@ -419,6 +419,8 @@ NET = "from parts import Part\n\n\nclass Net(Part):\n    pass\n"
             HIGH,
         ),
         ({"README.md": "Set `PYTHONPATH=nets`.\n"}, HIGH),
+        ({"Makefile": "train:\n\tPYTHONPATH=.:nets python main.py\n"}, HIGH),
+        ({"scripts/train.sh": "export PYTHONPATH=nets\npython main.py\n"}, HIGH),
         ({"torch_main.py": "import torch\n"}, HIGH),
     ],
     ids=[
@@ -428,6 +430,8 @@ NET = "from parts import Part\n\n\nclass Net(Part):\n    pass\n"
         "beside the program as well",
         "a program beside it",
         "told in a text",
+        "told by make",
+        "told by a script",
         "of Python 2, perhaps",
     ],
 )

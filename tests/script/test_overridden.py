@@ -51,6 +51,15 @@ if __name__ == "__main__":
     Own(*sys.argv[1:]).run()
 """
 
+MIXIN = """\
+class Mixin:
+    def train(self):
+        print("begins")
+        super().train()
+
+
+"""
+
 
 @pytest.mark.parametrize(
     "change, instead, sure",
@@ -66,6 +75,8 @@ if __name__ == "__main__":
         ("import sys", "import sys\nclass More(Trainer):\n    pass", HIGH),
         ("import sys", "import sys\nclass More(Own):\n    pass", LOW),
         ("import sys", "import sys\nassert issubclass(Own, Trainer)", LOW),
+        ("class Own(Trainer):", f"{MIXIN}class Own(Mixin, Trainer):", HIGH),
+        ("import sys", "import sys\nimport importlib as i\ni.import_module(x)", HIGH),
     ],
     ids=[
         "own",
@@ -79,6 +90,8 @@ if __name__ == "__main__":
         "an heir without",
         "an heir of the heir",
         "asked about",
+        "asked by what stands before it",
+        "modules by their names",
     ],
 )
 def test_what_all_heirs_have_of_their_own(

@@ -34,9 +34,14 @@ _CONNECTIONS = re.compile(
 )
 # Layers of a program's own that multiply by who is connected.
 _LAYER = re.compile(
-    r"(^|\.)(Graph(?!Transf|ormer)[A-Z]\w*|\w*G[CN]N|GAT|GIN)(V?\d|Layer|Conv|Block)?$"
+    r"(^|\.)(Graph(?!Transf|ormer|Module)[A-Z]\w*|\w*G[CN]N|GAT|GIN)(V?\d|Layer|Conv|Block)?$"
 )
-_OF_PICTURES = ("torch.nn.Conv", "torch.nn.functional.conv", "torchvision.")
+# What most of the work is where it is beside them.
+_DENSE = (
+    *("torch.nn.Conv", "torch.nn.functional.conv", "torchvision.", "timm."),
+    *("transformers.", "torch.nn.Transformer", "torch.nn.MultiheadAttention"),
+    *("torch.nn.LSTM", "torch.nn.GRU", "torch.nn.RNN"),
+)
 _GRAPH_NAME = re.compile(r"(^|_)(graphs?|dgl\w*)(_|$|\d)|^g\d?$")
 
 
@@ -50,12 +55,12 @@ def is_graph_network(script: Script, step: Step) -> bool:
 
 
 def _has_graph_layers(script: Script, step: Step) -> bool:
-    """Whether the model holds layers that are called after graphs, none of pictures."""
+    """Whether the model holds layers that are called after graphs, no larger ones."""
     made = makers(script, step.forward.func) if step.forward is not None else ()
     models = [network(script, call).names for call in made if call is not None]
     return bool(models) and all(
         any(map(_LAYER.search, names))
-        and not any(name.startswith(_OF_PICTURES) for name in names)
+        and not any(name.startswith(_DENSE) for name in names)
         for names in models
     )
 

@@ -291,8 +291,8 @@ def _lies_elsewhere(index: FileIndex, module: str) -> bool:
 def _needs_its_folder(index: FileIndex, statement: ast.ImportFrom) -> bool:
     """`from resnet import Net` in `models/net.py`, where others import `models.net`.
 
-    Of a project without torch: its frameworks have no release for Python 2, which looks
-    beside a module as well.
+    Of a project without torch: those of other frameworks that run today are not for
+    Python 2, which looks beside a module as well.
     """
     project, path = index.project, index.source.path
     if project is None or is_run(index) or project.starts_in(path.parent):
@@ -303,6 +303,14 @@ def _needs_its_folder(index: FileIndex, statement: ast.ImportFrom) -> bool:
         return False
     others = (*project.mentioning("sys.path"), *project.mentioning("import torch"))
     if any(other.is_relative_to(around) for other in others):
+        return False
+    scripts = (
+        script
+        for folder in (project.root, project.root / "scripts", around)
+        for kind in ("*.sh", "Makefile*")
+        for script in project.in_folder(folder, kind)
+    )
+    if any(ADDS_FOLDERS.search(text_of(script)) for script in scripts):
         return False
     return is_only_beside(index, statement) and not _is_told_of_folders(index, project)
 

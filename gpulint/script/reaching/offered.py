@@ -78,9 +78,9 @@ def is_packaged(script: Script) -> bool:
 def _is_another_package(project: Project, folder: Path) -> bool:
     """Whether the name of a folder is that of the project's package, `src/name`."""
     tops = (project.root / folder.name, project.root / "src" / folder.name)
-    return folder not in tops and any(
-        project.lists(top / "__init__.py") for top in tops
-    )
+    if folder in tops or project.lists(folder / "__init__.py"):
+        return False
+    return any(project.lists(top / "__init__.py") for top in tops)
 
 
 def _is_in_package(project: Project, folder: Path) -> bool:

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 from gpulint.index import Function
 from gpulint.index.build import last_name
 from gpulint.index.targets import qualified_name
+from gpulint.index.words import has_word
 from gpulint.script.by_name import chooses_among_its_own, chooses_by_name
-from gpulint.script.neighbours import programs
+from gpulint.script.neighbours import MAX_FILES, programs
+from gpulint.script.reaching.looked_up import looks_for_modules
 from gpulint.script.reaching.offered import is_offered
 from gpulint.script.reaching.unused import reads_of
+from gpulint.torch_prose import prose, text_of
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -37,17 +40,35 @@ def is_overridden(script: Script, function: Function) -> bool:
         classes.methods(heir).get(function.name, function) is function for heir in heirs
     ):
         return False
-    if any(True for _ in outside.calls_by_super(function)):
+    others = dict.fromkeys(base for heir in heirs for base in classes.bases(heir))
+    if any(_asks_above(script, other, function.name) for other in others):
+        return False  # a heir, or what stands before the class among its bases
+    if owner.decorator_list or owner.keywords or is_offered(script, owner.name):
         return False
-    if is_offered(script, owner.name) or chooses_among_its_own(index):
+    users = programs(script)
+    if len(users) > MAX_FILES or any(map(chooses_by_name, users)):
         return False
-    if any(map(chooses_by_name, programs(script))):
+    if chooses_among_its_own(index) or looks_for_modules(script):
+        return False
+    if any(has_word(text_of(text), owner.name) for text in prose(project.root)):
         return False
     if any(project.mentions(f"{q}{owner.name}{q}") for q in "'\""):
         return False
     if project.targeting(qualified_name(index, owner)):
         return False
     return all(_is_for_heirs(script, read) for read in reads_of(script, owner))
+
+
+def _asks_above(script: Script, owner: ast.ClassDef, name: str) -> bool:
+    """Whether a class has `super().train(…)`, for the one that is next to it."""
+    home = script.index.home(owner)
+    return any(
+        isinstance(inner, ast.Call)
+        and last_name(inner) == "super"
+        and home.inside(call, owner)
+        for call in home.calls_by_name.get(name, ())
+        for inner in [getattr(call.func, "value", None)]
+    )
 
 
 def _is_for_heirs(script: Script, read: ast.AST) -> bool:
