@@ -1147,6 +1147,10 @@ def test_loops_of_a_few_predictions() -> None:
     assert sure("GPU572", PREDICTED) == {Confidence.LOW}
     more = PREDICTED.replace("range(10)", "range(1000)")
     assert sure("GPU572", more) == {Confidence.HIGH}
+    one = PREDICTED.replace("range(10)", "dataset.take(1)")
+    assert sure("GPU572", one) == {Confidence.LOW}
+    many = PREDICTED.replace("range(10)", "dataset.take(1000)")
+    assert sure("GPU572", many) == {Confidence.HIGH}
 
 
 def test_small_batches_of_language_models() -> None:

@@ -30,7 +30,7 @@ _STARTS = frozenset(
     "Fire run cli CLI isinstance issubclass super print type HfArgumentParser "
     "structured signature wraps fields get_type_hints".split()
 )
-_IMPORTS_BY_NAME = ("import_module", "__import__")
+IMPORTS = ("import_module", "__import__")  # of a module by its name
 MAX_DEPTH = 4
 _COMPUTED = ("setattr(", "__dict__", "vars(")
 Written = tuple[ast.expr, ast.expr | None]  # an object, and what it is given
@@ -353,17 +353,21 @@ class Outside:
         if not isinstance(owner, ast.ClassDef):
             return
         for sub in self.subclasses(owner):
-            home = self.index.home(sub)
-            for call in home.calls_by_name.get(function.name, ()):
-                inner = getattr(call.func, "value", None)
-                up = isinstance(inner, ast.Call) and last_name(inner) == "super"
-                if up and home.inside(call, sub):
-                    yield call
+            yield from self.super_calls(sub, function.name)
         if function.name == "__init__":
             home = self.index.home(owner)
             for call in home.calls_by_name.get("cls", ()):
                 if home.inside(call, owner):
                     yield call
+
+    def super_calls(self, owner: ast.ClassDef, name: str) -> Iterator[ast.Call]:
+        """`super().make(…)` in a class, of the one that is next to it."""
+        home = self.index.home(owner)
+        for call in home.calls_by_name.get(name, ()):
+            inner = getattr(call.func, "value", None)
+            up = isinstance(inner, ast.Call) and last_name(inner) == "super"
+            if up and home.inside(call, owner):
+                yield call
 
     # Where to look
 
@@ -428,7 +432,7 @@ def computed_attributes(home: FileIndex) -> Iterator[tuple[str | None, Written]]
 def _imports_by_name(value: ast.AST) -> bool:
     """`import_module("trainer").Trainer`, `getattr(import_module(module), name)`."""
     return isinstance(value, ast.expr) and any(
-        isinstance(node, ast.Call) and last_name(node) in _IMPORTS_BY_NAME
+        isinstance(node, ast.Call) and last_name(node) in IMPORTS
         for node in ast.walk(value)
     )
 

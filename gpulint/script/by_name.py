@@ -20,7 +20,6 @@ _OF_OBJECTS = ("self", "cls")
 _PARTS = ("__dict__[", "globals(", "fire.Fire", "getattr(", "sys.modules")  # of both
 _EVALUATES = re.compile(r"(?<![.\w])(?<!def )eval\(")
 MAX_HELD = 60  # modules that pass all of their names on to others
-IMPORTS = ("import_module", "__import__")
 Kept = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 

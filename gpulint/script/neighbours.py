@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
 from gpulint.index.module_search import is_main_guard
+from gpulint.index.outside import IMPORTS
 from gpulint.index.walk import COMPREHENSIONS, LOOPS
 from gpulint.script.by_name import chooses_among_its_own, chooses_by_name, holds_all
 from gpulint.script.reaching.offered import is_packaged
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 MAX_FILES = 60
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_BY_NAME = ("import_module", "__import__")
 MAX_DEPTH = 4
 _INFERS = re.compile(r"\.eval\(\)|no_grad|inference_mode")
 _TRAINS = re.compile(r"rainer|\.fit\(|backward\(")
@@ -178,7 +178,7 @@ def _origins(index: FileIndex) -> Iterator[str]:
 
 def _chosen(script: Script, index: FileIndex) -> Iterator[str]:
     """The modules that `import_module(args.model)` is known to name."""
-    for function in _BY_NAME:
+    for function in IMPORTS:
         for call in index.calls_by_name.get(function, ()):
             values = (
                 script.of(call).evaluator.values(call.args[0]) if call.args else None
@@ -195,7 +195,7 @@ def _chosen_from(script: Script, index: FileIndex) -> Iterator[str]:
     `models` of `import_module("models." + name)`, or of any such name that the file
     makes where what it imports is not written in the call.
     """
-    for function in _BY_NAME:
+    for function in IMPORTS:
         for call in index.calls_by_name.get(function, ()):
             given = call.args[:1]
             if given and isinstance(given[0], (ast.Name, ast.Attribute, ast.Subscript)):

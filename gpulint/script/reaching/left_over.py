@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Project
+from gpulint.index.outside import IMPORTS
 from gpulint.index.targets import qualified_name
 from gpulint.index.walk import walk
 from gpulint.index.words import has_word
 from gpulint.script.by_name import (
-    IMPORTS,
     Kept,
     chooses_among_its_own,
     chooses_by_name,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import Project
 from gpulint.index.build import last_name
-from gpulint.script.by_name import IMPORTS
+from gpulint.index.outside import IMPORTS
 from gpulint.script.neighbours import beginning
 from gpulint.torch_prose import prose
 

@@ -304,12 +304,13 @@ def _needs_its_folder(index: FileIndex, statement: ast.ImportFrom) -> bool:
     others = (*project.mentioning("sys.path"), *project.mentioning("import torch"))
     if any(other.is_relative_to(around) for other in others):
         return False
-    scripts = (
+    scripts = [
         script
         for folder in (project.root, project.root / "scripts", around)
         for kind in ("*.sh", "Makefile*")
         for script in project.in_folder(folder, kind)
-    )
+    ]
+    project.noted.files.update(scripts)
     if any(ADDS_FOLDERS.search(text_of(script)) for script in scripts):
         return False
     return is_only_beside(index, statement) and not _is_told_of_folders(index, project)

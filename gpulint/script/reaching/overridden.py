@@ -41,8 +41,8 @@ def is_overridden(script: Script, function: Function) -> bool:
     ):
         return False
     others = dict.fromkeys(base for heir in heirs for base in classes.bases(heir))
-    if any(_asks_above(script, other, function.name) for other in others):
-        return False  # a heir, or what stands before the class among its bases
+    if any(True for x in others for _ in outside.super_calls(x, function.name)):
+        return False  # in an heir, or what stands before the class among its bases
     if owner.decorator_list or owner.keywords or is_offered(script, owner.name):
         return False
     users = programs(script)
@@ -50,25 +50,15 @@ def is_overridden(script: Script, function: Function) -> bool:
         return False
     if chooses_among_its_own(index) or looks_for_modules(script):
         return False
-    if any(has_word(text_of(text), owner.name) for text in prose(project.root)):
+    texts = list(prose(project.root))
+    project.noted.files.update(texts)
+    if any(has_word(text_of(text), owner.name) for text in texts):
         return False
     if any(project.mentions(f"{q}{owner.name}{q}") for q in "'\""):
         return False
     if project.targeting(qualified_name(index, owner)):
         return False
     return all(_is_for_heirs(script, read) for read in reads_of(script, owner))
-
-
-def _asks_above(script: Script, owner: ast.ClassDef, name: str) -> bool:
-    """Whether a class has `super().train(…)`, for the one that is next to it."""
-    home = script.index.home(owner)
-    return any(
-        isinstance(inner, ast.Call)
-        and last_name(inner) == "super"
-        and home.inside(call, owner)
-        for call in home.calls_by_name.get(name, ())
-        for inner in [getattr(call.func, "value", None)]
-    )
 
 
 def _is_for_heirs(script: Script, read: ast.AST) -> bool:
