@@ -99,3 +99,29 @@ def test_what_a_notebook_gives_a_class(
     options = Options(select_rules(("GPU202",)), projects=projects)
     rows = [finding.place.start.row for finding in check_path(book, options).findings]
     assert rows == [row + 1 for row in found]  # below the head of the cell
+
+
+@pytest.mark.parametrize(
+    "said, more, sure",
+    [
+        ("from net import Net", {}, LOW),
+        ("from engine import assess", {}, HIGH),
+        ("from net import Net", {"scripts/net/__init__.py": ""}, HIGH),
+    ],
+    ids=["the package", "the file", "a package of that name itself"],
+)
+def test_a_notebook_about_the_package_of_a_name(
+    tmp_path: Path, said: str, more: dict[str, str], sure: Confidence
+) -> None:
+    """It asks for nothing of a folder of that name, whose program does not start."""
+    main = "from engine import assess\nfrom net.parts import gone\n\nrun(assess)\n"
+    files = {
+        "src/net/__init__.py": "class Net: pass\n",
+        "src/net/parts.py": "size = 1\n",
+        "scripts/net/engine.py": LOOP,
+        "scripts/net/main.py": f"{main}\nif __name__ == '__main__':\n    print()\n",
+        "a.ipynb": notebook(said),
+        ".git/HEAD": "",
+        **more,
+    }
+    assert confidences(tmp_path, files, "scripts/net/engine.py")[19] is sure
