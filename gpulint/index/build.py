@@ -172,6 +172,17 @@ class FileIndex:
                 names[alias.name].add(alias.asname)
         return names
 
+    def renamings(self, name: str) -> set[str]:
+        """Names that the file itself gives to what is imported as another one."""
+        kept = (
+            target.id
+            for assign in self.all(ast.Assign)
+            if (dotted(assign.value) or "").rpartition(".")[2] == name
+            for target in assign.targets
+            if isinstance(target, ast.Name)
+        )
+        return {*kept, *self.local_names.get(name, ())} - {name}
+
     @cached_property
     def dispatched(self) -> dict[str, set[str]]:
         """Functions by names that are given one: `run = {"a": fit, "b": go}[kind]`."""

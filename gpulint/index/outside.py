@@ -248,17 +248,42 @@ class Outside:
         """`Base` of `Base = Trainer`, of `Base = import_module("trainer").Trainer`."""
         home = self.index.home(base)
         name = home.qualified(base)
+        named = self.resolver.classes.named
         of_others = name is not None and home.is_import(base) and not home.owns(name)
-        if of_others or self.resolver.classes.named(base) is not None:
+        if of_others or named(base) is not None:
             return False
-        origins = self.resolver.origins
-        meant = [origin.node for origin in origins(base)]
-        if isinstance(base, ast.Subscript):  # `Trainer[int]`
-            meant += [origin.node for origin in origins(base.value)]
-        elif isinstance(base, ast.Attribute):  # a class in `Trainer` is another one
-            held = (origin.node for origin in origins(base.value))
-            meant += [node for node in held if isinstance(node, ast.expr)]
-        return any(node is owner or _imports_by_name(node) for node in meant)
+        its_name = isinstance(base, ast.Attribute) and base.attr == owner.name
+        return any(
+            node is owner
+            or (its_name and isinstance(node, ast.alias))  # `P = base`, a module
+            or (
+                isinstance(node, ast.expr)
+                and (named(node) is owner or _imports_by_name(node))
+            )
+            for node in self._stands_for(base)
+        )
+
+    def _stands_for(self, base: ast.expr) -> Iterator[ast.AST]:
+        """What a base class is, or what the call or the table is made of that gives it.
+
+        A class in `Trainer` is another one: `Trainer.Config`.
+        """
+        made = [origin.node for origin in self.resolver.origins(base)]
+        yield from made
+        for value in made:
+            holders: list[ast.expr] = []
+            if isinstance(value, ast.Call):  # `mixed(Trainer)`
+                holders = value.args
+                yield from holders
+            elif isinstance(value, (ast.Subscript, ast.Attribute)):  # `Trainer[int]`
+                holders = [value.value]
+            for holder in holders:
+                for origin in self.resolver.origins(holder):
+                    of_class = isinstance(origin.node, ast.ClassDef)
+                    if not (of_class and isinstance(value, ast.Attribute)):
+                        yield origin.node
+                    if isinstance(origin.node, ast.Dict):
+                        yield from origin.node.values
 
     def descendants(self, owner: ast.ClassDef) -> Iterator[ast.ClassDef]:
         """Classes that derive from one, or from one that does, as somebody asks."""

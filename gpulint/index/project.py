@@ -316,9 +316,25 @@ class Project:
         return self._indexes(path, "setters", _stem(path), name, attribute)
 
     def derivers(self, index: FileIndex, name: str) -> list[FileIndex]:
-        """Files that may import a class of a file and derive another from it."""
-        path = index.source.path
-        return self._indexes(path, "derivers", _stem(path), name) or []
+        """Files that may import a class of a file and derive another from it.
+
+        Also by a name that a third file gives it: `from .base import Net as BaseNet`.
+        """
+        waiting = [(index, name)]
+        asked: set[tuple[FileIndex, str]] = set()
+        found: dict[FileIndex, None] = {}
+        while waiting:
+            home, its = asking = waiting.pop()
+            if asking not in asked:
+                asked.add(asking)
+                path = home.source.path
+                for kind in ("derivers", "renamers"):
+                    for user in self._indexes(path, kind, _stem(path), its) or ():
+                        if kind == "derivers":
+                            found[user] = None
+                        else:
+                            waiting += ((user, new) for new in user.renamings(its))
+        return list(found)
 
     def _indexes(self, path: Path | None, *search: str) -> list[FileIndex] | None:
         found = self._beside(path, *search)

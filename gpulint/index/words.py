@@ -33,16 +33,21 @@ _BEFORE_COMMA = re.compile(r"[ \t]*\(?[\w.\[\]'\", \t]*")
 _DEFINED = re.compile(r"def[ \t]+(\w+)")
 _BASES = re.compile(r"class[ \t]+\w+[ \t]*(?:\[[^\]]*\])?[ \t]*\(([^:]*)")
 _BY_NAME = re.compile(r"import(?:_module|__)[ \t]*\([^)]*\)[^\n#]*")
+_TAKES = re.compile(r"def[ \t]+(\w+)[ \t]*\(([^)]+)\)")
 _LAST_WORD = re.compile(r"\w+$")
 MAX_NAME = 80  # characters
-_KEPT = re.compile(r"= (\w+)[ \t]*(?:#.*)?\r?$", re.MULTILINE)
-_GIVEN = re.compile(r"^(\w+)[ \t]*=(?!=)([^\n#]+)", re.MULTILINE)  # at the top
+_KEPT = re.compile(r"(?:^\w+ = (?:\w+\.)+|= )(\w+)[ \t]*(?:#.*)?\r?$", re.MULTILINE)
+# What a name is given; all lines of a call or a literal that is written over several.
+_GIVEN = re.compile(
+    r"^[ \t]*(\w+)[ \t]*=(?!=)((?:[^\n#]*[(\[{][ \t]*\n[^)\]}]*)|[^\n#]+)", re.MULTILINE
+)
 _TAKEN = re.compile(r"^from[ \t]+(\w+)[ \t]+import\b", re.MULTILINE)  # at the top
 _WORD = re.compile(r"\w+")
 _TARGET = re.compile(
     r"""(?<!\w)(?:_target_|target)["']?[ \t]*:[ \t]*["']?([\w.]+\.\w+)"""
 )
 _KEY = re.compile(r"""(?:^|[{,])[ \t]*["']?([\w-]+)["']?[ \t]*:""", re.MULTILINE)
+_ROLE_OF = {"setters": "writes", "derivers": "bases", "renamers": "renamed"}
 # The kind of search and what is searched for, such as ("defines", "forward").
 Search = tuple[str, ...]
 Files = frozenset[Path]
@@ -117,6 +122,9 @@ class Words:
             case ("derivers", stem, name):
                 derives = name in self.of(path, "bases")
                 return derives and self._imports(path, stem, name)
+            case ("renamers", stem, name):
+                renamed = name in self.of(path, "renamed")
+                return renamed and self._imports(path, stem, name)
             case ("mentions" | "written", part):
                 return part in (self._read(path) or "")
             case ("says", word):
@@ -170,8 +178,8 @@ class Words:
             case ("importers", stem, name, _):
                 users = self._table("imports")
                 return users.get(stem, set()) | users.get(name, set())
-            case ("setters" | "derivers" as kind, stem, name, *_):
-                self._load("writes" if kind == "setters" else "bases")
+            case ("setters" | "derivers" | "renamers" as kind, stem, name, *_):
+                self._load(_ROLE_OF[kind])
                 users = self._table("imports")  # few, so that few others are read
                 return users.get(stem, set()) | users.get(name, set())
             case (kind, *_) if kind in IN_SETTINGS:
@@ -249,7 +257,10 @@ def _written(text: str) -> Iterator[str]:
 
 
 def _bases(text: str) -> Iterator[str]:
-    """All names among the bases of a text's classes, and what they stand for."""
+    """All names among the bases of a text's classes, and what they stand for.
+
+    A base that is a function's parameter stands for what the function is given.
+    """
     named = {word for bases in _BASES.findall(text) for word in _WORD.findall(bases)}
     yield from named
     if named:
@@ -257,6 +268,10 @@ def _bases(text: str) -> Iterator[str]:
         for other, value in _GIVEN.findall(text):
             if other in named:
                 yield from _WORD.findall(value)
+        for function, parameters in _TAKES.findall(text):
+            if not named.isdisjoint(_WORD.findall(parameters)):
+                for call in re.findall(rf"\b{function}\(([^)]*)", text):
+                    yield from _WORD.findall(call)
 
 
 def _renamed(text: str) -> Iterator[str]:

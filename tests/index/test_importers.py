@@ -136,7 +136,51 @@ def test_two_folders_of_one_name_say_nothing(tmp_path: Path) -> None:
             ),
             True,
         ),
+        (
+            (
+                "import importlib\nmodule = importlib.import_module(\n    'trainer',\n)\n"
+                "Base = getattr(\n    module,\n    'Trainer',\n)\n"
+                "class Mine(Base): pass\n"
+            ),
+            True,
+        ),
+        (
+            (
+                "import trainer\ntry:\n    import apex\n    Base = trainer.Trainer\n"
+                "except ImportError:\n    Base = trainer.Trainer\n"
+                "class Mine(Base): pass\n"
+            ),
+            True,
+        ),
+        (
+            (
+                "from trainer import Trainer\nBASES = {\n    'plain': Trainer,\n}\n"
+                "class Mine(BASES['plain']): pass\n"
+            ),
+            True,
+        ),
+        (
+            (
+                "from trainer import Trainer\ndef main():\n    Base = Trainer\n"
+                "    class Mine(Base): pass\n"
+            ),
+            True,
+        ),
+        (
+            (
+                "from trainer import Trainer\nfrom mixins import averaged\n"
+                "class Mine(averaged(Trainer)): pass\n"
+            ),
+            True,
+        ),
         ("from trainer import Trainer, Other\nclass Mine(Other): pass\n", False),
+        (
+            (
+                "from trainer import Trainer, Other\nBASES = {'plain': Other}\n"
+                "class Mine(BASES['plain']): pass\n"
+            ),
+            False,
+        ),
         ("from trainer import Trainer\nclass Mine(Trainer.Config): pass\n", False),
         (
             (
@@ -156,5 +200,97 @@ def test_classes_that_derive_from_one_in_other_files(
     )
     (tmp_path / "mine.py").write_text(text)
     index = index_of(tmp_path / "trainer.py")
+    heirs = Resolver(index).outside.subclasses(index.classes["Trainer"])
+    assert [heir.name for heir in heirs] == ["Mine"] * derives
+
+
+@pytest.mark.parametrize(
+    "package, mine, derives",
+    [
+        (
+            "from .base import Trainer as BaseTrainer\n",
+            "from core import BaseTrainer\nclass Mine(BaseTrainer): pass\n",
+            True,
+        ),
+        (
+            "from .base import Trainer as BaseTrainer\n",
+            "import core\nclass Mine(core.BaseTrainer): pass\n",
+            True,
+        ),
+        (
+            "from .base import Trainer\nEngine = Trainer\n",
+            "from core import Engine\nclass Mine(Engine): pass\n",
+            True,
+        ),
+        (
+            "from . import base\nEngine = base.Trainer\n",
+            "from core import Engine\nclass Mine(Engine): pass\n",
+            True,
+        ),
+        (
+            "",
+            "from core import base\nP = base\nclass Mine(P.Trainer): pass\n",
+            True,
+        ),
+        (
+            "",
+            (
+                "try:\n    from core.base import Trainer as Base\n"
+                "except ImportError:\n    from other import Base\n"
+                "class Mine(Base): pass\n"
+            ),
+            True,
+        ),
+        (
+            "",
+            (
+                "try:\n    from fast import Engine as Base\n"
+                "except ImportError:\n    from core.base import Trainer as Base\n"
+                "class Mine(Base): pass\n"
+            ),
+            True,
+        ),
+        (
+            "",
+            (
+                "from core.base import Trainer\n"
+                "def made(base):\n    class Mine(base): pass\n    return Mine\n"
+                "Fast = made(Trainer)\n"
+            ),
+            True,
+        ),
+        (
+            "from .base import Trainer as BaseTrainer\n",
+            "from other import BaseTrainer\nclass Mine(BaseTrainer): pass\n",
+            False,
+        ),
+        (
+            "from .base import Trainer as BaseTrainer\nfrom .base import Other\n",
+            "from core import Other\nclass Mine(Other): pass\n",
+            False,
+        ),
+        (
+            "from .base import Trainer\n",
+            (
+                "from core import Trainer\nfrom core.base import Other\n"
+                "def made(base):\n    class Mine(base): pass\n    return Mine\n"
+                "Fast = made(Other)\n"
+            ),
+            False,
+        ),
+    ],
+)
+def test_classes_that_derive_from_one_through_its_package(
+    tmp_path: Path, package: str, mine: str, derives: bool
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "core").mkdir()
+    (tmp_path / "core" / "base.py").write_text(
+        "class Trainer: pass\nclass Other: pass\n"
+    )
+    (tmp_path / "core" / "__init__.py").write_text(package)
+    (tmp_path / "other.py").write_text("class BaseTrainer: pass\nclass Base: pass\n")
+    (tmp_path / "mine.py").write_text(mine)
+    index = index_of(tmp_path / "core" / "base.py")
     heirs = Resolver(index).outside.subclasses(index.classes["Trainer"])
     assert [heir.name for heir in heirs] == ["Mine"] * derives
