@@ -63,12 +63,19 @@ def find_torch_version(folder: Path) -> Declared | None:
     Looks upwards to the root of the repository; without one, only as far as the
     first folder that declares dependencies. Where no declaration bounds torch, what
     people are told to install does; pins of packages that need a torch of their own
-    bound it too. None: nothing says it.
+    bound it too. Where these two do not fit together, as somebody raised one of them
+    alone, what people are told to install decides. None: nothing says it.
     """
     rooted = _is_rooted(folder)
     found = _find(folder, rooted)
     found = found if found and _bounds(found) else _find_prose(folder, rooted)
-    return _within(found, *_find_beside(folder, rooted))
+    beside, is_told = _find_beside(folder, rooted)
+    if found and beside and beside.highest and beside.highest < (found.version or ()):
+        prose = _find_prose(folder, rooted)
+        low = prose.version if prose is not None else None
+        if low is not None and (beside.version or low) <= low <= beside.highest:
+            return beside
+    return _within(found, beside, is_told)
 
 
 def _within(

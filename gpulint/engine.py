@@ -23,6 +23,7 @@ from gpulint.registry import find_rule
 from gpulint.releases import FIRST_TORCH, NUMPY, TORCH, Range, for_numpy, for_python
 from gpulint.rule import Present, Rule
 from gpulint.source import (
+    ASYNC,
     FRAMEWORKS,
     Source,
     SourceError,
@@ -38,7 +39,6 @@ from gpulint.text_edits import apply_fixes
 MAX_PASSES = 100
 # `except IOError, error:` of Python 2; two classes without parentheses are of 3.14.
 _OLD_EXCEPT = re.compile(r"^\s*except\s+[\w.]+\s*,\s*[a-z_]\w*\s*:", re.MULTILINE)
-_ASYNC = re.compile(r"\basync\s*=")  # `tensor.cuda(async=True)` of PyTorch 0.3
 _IMPORT = re.compile(
     rf"^\s*(?:from|import)\b[^\n#]*(?:{'|'.join(FRAMEWORKS)})", re.MULTILINE
 )
@@ -329,7 +329,7 @@ def _is_of_old_python(source: Source, error: SourceError) -> bool:
     return (
         "Missing parentheses in call to" in str(error)
         or _OLD_EXCEPT.search(source.text) is not None
-        or any(map(_ASYNC.search, row))
+        or any(map(ASYNC.search, row))
     )
 
 

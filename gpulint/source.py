@@ -23,6 +23,7 @@ from gpulint.runtime_name import FIRST_WORDS
 MAX_BYTES = 2_000_000
 NOTEBOOK = ".ipynb"
 MAX_DEPTH = 100
+ASYNC = re.compile(r"\basync(?=\s*=)")  # a name before Python 3.7
 # By what a text names: one that names none has nothing for gpulint to check.
 FRAMEWORKS = ("torch", "tensorflow", "keras", "mindspore", "lightning", "transformers")
 LONG_LINE = 500
@@ -299,6 +300,21 @@ def parse(source: Source) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(source.text)
+
+
+def parse_older(source: Source) -> ast.Module:
+    """The same, also of a text for a Python in which `async` is a name.
+
+    `x.cuda(async=True)` of PyTorch 0.3: the argument is found by another name, of the
+    same length. For what other files are told about such a file.
+    """
+    try:
+        return parse(source)
+    except SyntaxError:
+        newer = ASYNC.sub("_sync", source.text)
+        if newer == source.text:
+            raise
+        return parse(source.with_text(newer))
 
 
 def check_syntax(source: Source) -> None:

@@ -108,6 +108,8 @@ def _torch(package: str, release: Version) -> tuple[Version | None, Version] | N
     is_one = minor < _OF_TORCH_2 or package == "torchaudio"
     torch = (1, minor) if package == "torchaudio" else (1, minor - 1)
     its = torch if is_one else (2, minor - _OF_TORCH_2)
+    if package == "torchvision" and minor == 3:
+        return (1, 1), (1, 1)
     # 0.4.0 ran with 1.2, 0.4.2 with 1.3
     low = (1, 2) if package == "torchvision" and minor == 4 else its
     return low, its

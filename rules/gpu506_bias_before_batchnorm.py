@@ -116,7 +116,7 @@ def _is_bound(script: Script) -> bool:
 
     Or a quantizer may fold the normalisation into the convolution.
     """
-    if any(_QUANTIZES.search(o) for o in script.index.imports.values()):
+    if any(_QUANTIZES.search(o) for o in script.index.imported):
         return True
     project = script.index.project
     texts = prose(project.root) if project is not None else []

@@ -133,7 +133,7 @@ class DataParallel(Rule):
 
 def _gives_graphs(script: Script) -> bool:
     """Whether batches may be graphs of PyG, which torch's own wrapper cannot split."""
-    names = script.index.imports.values()
+    names = script.index.imported
     return any(_GRAPHS.match(name) is not None for name in names)
 
 

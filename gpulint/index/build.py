@@ -77,6 +77,7 @@ class FileIndex:
     parents: dict[ast.AST, ast.AST]
     nodes: dict[type, list[ast.AST]]
     imports: dict[str, str] = field(default_factory=dict)
+    imported: tuple[str, ...] = ()
     stars: tuple[str, ...] = ()
     project: Project | None = None
     number: int = field(default_factory=lambda: next(_NUMBERS))
@@ -227,7 +228,7 @@ class FileIndex:
     @cached_property
     def packages(self) -> frozenset[str]:
         """Packages that the file imports something of: `tensorflow`, `numpy`."""
-        origins = (*self.imports.values(), *self.stars)
+        origins = (*self.imported, *self.stars)
         return frozenset(origin.partition(".")[0] for origin in origins)
 
     @cached_property
@@ -247,7 +248,7 @@ class FileIndex:
     @cached_property
     def uses_project(self) -> bool:
         """Whether anything is imported from other files of the project."""
-        return any(map(self.owns, (*self.imports.values(), *self.stars)))
+        return any(map(self.owns, (*self.imported, *self.stars)))
 
     def owns(self, dotted: str) -> bool:
         """Whether a dotted name of this file is one of its project."""
@@ -495,11 +496,13 @@ def _elif_chain(node: ast.AST) -> int:
 
 def _read_imports(index: FileIndex) -> None:
     stars: list[str] = []
+    every: list[str] = []
     for statement in index.all(ast.Import):
         for alias in statement.names:
             head = alias.name.partition(".")[0]
             meant = canonical(alias.name if alias.asname else head)
             index.imports[alias.asname or head] = meant
+            every.append(meant)
     for origin in index.all(ast.ImportFrom):
         module = "." * origin.level + (origin.module or "")
         for alias in origin.names:
@@ -509,7 +512,9 @@ def _read_imports(index: FileIndex) -> None:
                 dot = "" if module.endswith(".") else "."
                 meant = canonical(module + dot + alias.name)
                 index.imports[alias.asname or alias.name] = meant
+                every.append(meant)
     index.stars = tuple(stars)
+    index.imported = tuple(dict.fromkeys(every))
 
 
 # Names under which the same thing can be reached.

@@ -191,7 +191,7 @@ class CommandLine:
         if project is None:
             return
         seen = {home}
-        for origin in home.imports.values():
+        for origin in home.imported:
             found = home.member(origin)
             if found is not None and found[0] not in seen:
                 seen.add(found[0])

@@ -236,7 +236,7 @@ class ModuleSearch:
         `import _init_paths`, in a folder of programs that all begin with it.
         """
         folder = near.source.path.parent
-        heads = dict.fromkeys(o.partition(".")[0] for o in near.imports.values())
+        heads = dict.fromkeys(o.partition(".")[0] for o in near.imported)
         for head in heads:
             if not head or not self.project.stands(folder, head, MODULE):
                 continue

@@ -18,7 +18,7 @@ from gpulint.index.settings_file import Dialect, parse_settings, read_settings
 from gpulint.index.texts import Texts
 from gpulint.index.words import Search, Words, settings_files
 from gpulint.runtime_name import is_vendored_file
-from gpulint.source import NOTEBOOK, Source, SourceError, parse
+from gpulint.source import NOTEBOOK, Source, SourceError, parse_older
 
 MAX_LOADED = 24_000_000  # characters of loaded files, about 1.2 GB of syntax trees
 MAX_IMPORTERS = 40
@@ -66,7 +66,7 @@ class Project:
         self._loaded[path] = None
         try:
             source = self._texts.source(path)
-            self.adopt(build_index(source, parse(source)))
+            self.adopt(build_index(source, parse_older(source)))
         except (SourceError, SyntaxError, ValueError, RecursionError, MemoryError):
             pass  # the file's own check says so
         return self._loaded[path]

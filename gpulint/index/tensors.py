@@ -30,6 +30,7 @@ from gpulint.index.values import Evaluator
 from gpulint.index.walk import dotted, walk
 
 MAX_LINKS = 600  # of what a value is made of, through all files that lead to it
+MAX_ROUNDS = 6  # until what comes from itself is known
 NEAR = 40  # links from a question, up to which calls are told apart
 MAX_PASSED = 2  # functions that return what another one gives
 MAX_ALONE = 2  # calls that are taken for the only ones, one within another
@@ -56,6 +57,10 @@ class Tensors:
         self.modules = Modules(resolver)
         self._where: dict[ast.AST, Where] = {}
         self._depth = 0  # of questions for where a value lives
+        self._lowest = MAX_LINKS  # the outermost question that the last answers rest on
+        self._rests_on: dict[ast.AST, int] = {}  # of what is not known for good
+        self._circular: list[ast.AST] = []  # what rests on a question that is open
+        self._before: dict[ast.AST, Where] = {}  # what a round before found for it
         self._objects: dict[Made, Tensors] = {}
         # Set by the script model: where batches are, of this file and of another.
         self.assumed: dict[ast.AST, Where] = {}
@@ -63,19 +68,48 @@ class Tensors:
         self._alone: frozenset[ast.Call] = frozenset()  # what functions run for, if any
 
     def where(self, node: ast.AST) -> Where:
-        """Host, device, plain Python or unknown, for one expression."""
+        """Host, device, plain Python or unknown, for one expression.
+
+        A value may come from itself, round a loop or through calls. What is being asked
+        for adds nothing at first, then what was found for it, until nothing changes.
+        """
         known = self._where.get(node)
         if known is not None:
+            self._lowest = min(self._lowest, self._rests_on.get(node, MAX_LINKS))
             return known
         if self._depth > MAX_LINKS:
             return Where.UNKNOWN
-        self._where[node] = Where.NOTHING  # a cycle adds nothing
+        own, around, start = self._depth, self._lowest, len(self._circular)
         self._depth += 1
         try:
-            result = self.assumed.get(node) or self._compute(node)
+            for _ in range(MAX_ROUNDS):
+                self._where[node] = before = self._before.get(node, Where.NOTHING)
+                self._rests_on[node] = own
+                self._lowest = MAX_LINKS
+                result = self.assumed.get(node) or self._compute(node)
+                its = self._circular[start:]
+                stable = result == before and all(
+                    self._where[n] == self._before.get(n) for n in its
+                )
+                if self._lowest != own or stable:
+                    break
+                for other in its:
+                    self._before[other] = self._where.pop(other)
+                self._before[node] = result
+                del self._circular[start:]
         finally:
             self._depth -= 1
         self._where[node] = result
+        if self._lowest < own:
+            self._rests_on[node] = self._lowest
+            self._circular.append(node)
+        else:
+            for other in (node, *self._circular[start:]):
+                self._rests_on.pop(other, None)
+                self._before.pop(other, None)
+            del self._circular[start:]
+            self._lowest = MAX_LINKS
+        self._lowest = min(self._lowest, around)
         return result
 
     def forget(self) -> None:

@@ -53,7 +53,7 @@ def holds_all(user: FileIndex, home: FileIndex) -> bool:
     """
     project = user.project
     assert project is not None
-    held = _modules(user, (*user.imports.values(), *user.stars))
+    held = _modules(user, (*user.imported, *user.stars))
     seen: set[FileIndex] = set()
     while held:
         its = held.pop()
@@ -68,7 +68,7 @@ def holds_all(user: FileIndex, home: FileIndex) -> bool:
             if len(inner) < sum(its.owns(star) for star in its.stars):
                 return True  # one of them is not found
             held += inner
-        elif its not in seen and home in _modules(its, its.imports.values(), True):
+        elif its not in seen and home in _modules(its, its.imported, True):
             return True
     return False
 

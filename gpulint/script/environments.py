@@ -15,7 +15,7 @@ _ENVIRONMENT = re.compile(r"(^|_)env(s|ironments?)?$")
 
 def imports_environments(index: FileIndex) -> bool:
     """Whether a file uses a package of reinforcement learning."""
-    heads = {origin.partition(".")[0] for origin in index.imports.values()}
+    heads = {origin.partition(".")[0] for origin in index.imported}
     return bool(heads & _ENVIRONMENTS)
 
 

@@ -197,7 +197,7 @@ class Script:
     @cached_property
     def frameworks(self) -> frozenset[str]:
         """Training frameworks that the file imports, or an accelerator it is given."""
-        heads = {v.partition(".")[0] for v in self.index.imports.values()}
+        heads = {v.partition(".")[0] for v in self.index.imported}
         heads |= {s.partition(".")[0] for s in self.index.stars}
         found = {FRAMEWORKS[h] for h in heads if h in FRAMEWORKS}
         if "lightning" not in found and uses_accelerator(self.index):

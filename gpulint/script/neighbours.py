@@ -94,7 +94,7 @@ def may_be_run(script: Script, node: ast.AST, files: Iterable[FileIndex]) -> boo
         return True
     return chooses_among_its_own(home) or any(
         index.reads.get(outer.name)
-        or any(o.rpartition(".")[2] == outer.name for o in index.imports.values())
+        or any(o.rpartition(".")[2] == outer.name for o in index.imported)
         or (chooses_by_name(index) and holds_all(index, home))
         for index in files
     )

@@ -128,7 +128,7 @@ def _roots(user: FileIndex, index: FileIndex) -> Iterator[Path]:
     """Folders from which another file names this one: `models.vision`, two above."""
     path = index.source.path
     module = path.parent if path.stem == "__init__" else path.with_suffix("")
-    for origin in {*user.imports.values(), *user.stars}:
+    for origin in {*user.imported, *user.stars}:
         parts = origin.split(".")
         for length in range(len(parts), 0, -1):
             if module.parts[-length:] == tuple(parts[:length]):

@@ -294,3 +294,26 @@ def test_classes_that_derive_from_one_through_its_package(
     index = index_of(tmp_path / "core" / "base.py")
     heirs = Resolver(index).outside.subclasses(index.classes["Trainer"])
     assert [heir.name for heir in heirs] == ["Mine"] * derives
+
+
+def test_a_file_in_which_async_is_a_name_is_looked_into(tmp_path: Path) -> None:
+    """Python 3.7 and later refuse it; what it holds is as it was."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "old.py").write_text(
+        "class Net:\n    def to(self, x):\n        return x.cuda(async=True)\n"
+    )
+    (tmp_path / "train.py").write_text("from old import Net\n")
+    (tmp_path / "older.py").write_text("class Net:\n    print 'old'\n")
+    index = index_of(tmp_path / "train.py")
+    member = index.member("old.Net")
+    assert member is not None
+    assert list(member[0].classes) == ["Net"]
+    assert index.member("older.Net") is None
+
+
+def test_a_name_that_several_imports_bind(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "if small:\n    from nets import Small as Net\nelse:\n    from nets import Net\n"
+    )
+    index = index_of(tmp_path / "train.py")
+    assert set(index.imported) == {"nets.Small", "nets.Net"}

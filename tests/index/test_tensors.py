@@ -230,3 +230,23 @@ def test_a_call_far_within_others_is_not_told_apart() -> None:
     text = f"def f0(x):\n  return x\nf0(d)\n{outer}"
     assert where(f"{text}use(f0(h))\n") == Where.HOST
     assert where(f"{text}use(f39(h))\n") == Where.HOST | Where.DEVICE
+
+
+@pytest.mark.parametrize("first", ["a", "b", "c"])
+def test_what_comes_from_itself_is_the_same_whoever_asks_first(first: str) -> None:
+    """A value round a loop, of which one part is not known and one on the device."""
+    text = (
+        "a = unknown()\nb = h\n"
+        "for _ in range(3):\n    c = b\n    b = a + h\n    a = model(c) + d\n"
+        "use(a, b, c)\n"
+    )
+    script = script_of(HEAD + text)
+    (call,) = script.index.calls["use"]
+    asked = {n.id: n for n in call.args if isinstance(n, ast.Name)}
+    script.tensors.where(asked[first])
+    found = {name: script.tensors.where(node) for name, node in asked.items()}
+    assert found == {
+        "a": Where.UNKNOWN | Where.DEVICE,
+        "b": Where.HOST | Where.DEVICE,  # a sum is where a part of it is for certain
+        "c": Where.HOST | Where.DEVICE,
+    }

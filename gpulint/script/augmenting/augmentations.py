@@ -106,7 +106,7 @@ def feeds_training(loader: Loader) -> bool:
 
 
 def _augments_on_device(index: FileIndex) -> bool:
-    return any(v.startswith(_ON_DEVICE) for v in index.imports.values())
+    return any(v.startswith(_ON_DEVICE) for v in index.imported)
 
 
 def _whole(script: Script, operation: ast.expr) -> ast.AST:

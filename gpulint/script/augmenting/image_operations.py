@@ -119,7 +119,7 @@ def _is_pillows(script: Script, call: ast.Call, func: ast.Attribute) -> bool:
     if func.attr == "transpose":
         return len(call.args) == 1 and (dotted(call.args[0]) or "").endswith(_FLIPS)
     if func.attr == "rotate":
-        origins = script.index.imports.values()
+        origins = script.index.imported
         return isinstance(func.value, ast.Name) and any(
             origin == "PIL" or origin.startswith("PIL.") for origin in origins
         )

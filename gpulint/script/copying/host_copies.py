@@ -232,7 +232,7 @@ def find_unsafe_on_mps(script: Script) -> Iterator[list[Move]]:
 
 def works_on_cuda(script: Script) -> bool:
     """Whether a file is for CUDA, whatever its device may be called: `import vllm`."""
-    taken = [*script.index.imports.values(), *script.index.packages]
+    taken = [*script.index.imported, *script.index.packages]
     return any(map(_ON_CUDA_ALONE.search, taken))
 
 

@@ -225,7 +225,7 @@ def _may_be_encoding(script: Script, transfer: Transfer) -> bool:
 
 
 def _heads(script: Script) -> set[str]:
-    return {v.partition(".")[0] for v in script.index.imports.values()}
+    return {v.partition(".")[0] for v in script.index.imported}
 
 
 def _has_keys(script: Script, source: ast.Name, loop: Loop) -> bool:

@@ -53,7 +53,7 @@ def name_of(script: Script, node: ast.AST | None) -> str:
 
 def is_for_tf1(script: Script) -> bool:
     """Whether the file has what only TensorFlow 1 runs."""
-    names = (*script.index.called_names, *script.index.imports.values())
+    names = (*script.index.called_names, *script.index.imported)
     return any(
         f"{name}.".startswith("tensorflow.contrib.")
         or (name.startswith("tensorflow.") and name.rpartition(".")[2] in _FIRST)

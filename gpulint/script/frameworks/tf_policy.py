@@ -106,7 +106,7 @@ def _files(script: Script) -> list[FileIndex]:
     for index in found:
         if index.project is None or len(found) > MOST:
             continue
-        for origin in [*index.imports.values(), *index.stars]:
+        for origin in [*index.imported, *index.stars]:
             if index.owns(origin):
                 member = index.member(origin)
                 if member is not None and member[0] not in found:

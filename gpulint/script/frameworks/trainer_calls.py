@@ -202,7 +202,7 @@ def may_be_older(script: Script, release: Version) -> str | None:
     """Why a file may run with a Lightning before a release; None: it does not."""
     if allows_before(script, "lightning", release):
         return f"the project allows Lightning before {'.'.join(map(str, release))}"
-    named = (*script.index.imports.values(), *script.index.stars)
+    named = (*script.index.imported, *script.index.stars)
     if any(n.partition(".")[0] == "pytorch_lightning" for n in named):
         return _may_be_any(script)
     return None

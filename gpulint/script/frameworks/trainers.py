@@ -188,9 +188,7 @@ def uses_cpu(script: Script, call: ast.Call) -> bool:
     devices = script.evaluator.argument(call, "gpus")
     if not devices.absent:
         return devices.given and _is_always(script, devices.nodes, 0, None)
-    old = any(
-        origin.startswith(_OLD_MODULE) for origin in script.index.imports.values()
-    )
+    old = any(origin.startswith(_OLD_MODULE) for origin in script.index.imported)
     return old or any(k.arg in _OLD for k in call.keywords)
 
 

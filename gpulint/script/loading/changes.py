@@ -83,7 +83,7 @@ def _only_reads(script: Script, loader: Loader, made: set[ast.AST], name: str) -
     if not made or any(not home.holds(node) for node in made):
         return False
     homes = dict.fromkeys([home])
-    members = map(home.member, home.imports.values())
+    members = map(home.member, home.imported)
     homes.update(dict.fromkeys(m[0] for m in members if m is not None))
     methods = [
         function

@@ -153,7 +153,7 @@ def _is_patched(script: Script) -> bool:
         origin.startswith(_FASTAI_1) or star in _STARS_OF_FASTAI_1
         for index in run_together(script)
         for origin, star in (
-            *((f"{origin}.", "") for origin in index.imports.values()),
+            *((f"{origin}.", "") for origin in index.imported),
             *((f"{star}.", star) for star in index.stars),
         )
     )

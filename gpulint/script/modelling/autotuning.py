@@ -43,7 +43,7 @@ def autotuning_is_set(script: Script) -> bool:
     files = run_together(script)
     if any(file.source.has(_SETTING) for file in files):
         return True
-    origins = [origin for file in files for origin in file.imports.values()]
+    origins = [origin for file in files for origin in file.imported]
     if any(origin.partition(".")[0] in _SETTERS for origin in origins):
         return True
     return _is_set_by_another(script, many=len(files) >= MAX_FILES)

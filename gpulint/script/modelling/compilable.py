@@ -91,7 +91,7 @@ def find_uncompiled(script: Script) -> Uncompiled | None:
 
 
 def _speaks_against(index: FileIndex) -> bool:
-    heads = {name.partition(".")[0] for name in index.imports.values()}
+    heads = {name.partition(".")[0] for name in index.imported}
     return bool(heads & _PACKAGES) or index.source.has(_AGAINST)
 
 

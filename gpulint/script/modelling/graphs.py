@@ -77,7 +77,7 @@ def uses_graphs(script: Script) -> bool:
 
 def imports_graphs(index: FileIndex) -> bool:
     """Whether a file imports a library for graph networks."""
-    heads = {v.partition(".")[0] for v in (*index.imports.values(), *index.stars)}
+    heads = {v.partition(".")[0] for v in (*index.imported, *index.stars)}
     return not LIBRARIES.isdisjoint(heads)
 
 
@@ -119,4 +119,4 @@ def _taken_apart(loop: Loop, targets: set[str]) -> Iterator[ast.Name]:
 
 
 def _imports_dgl(index: FileIndex) -> bool:
-    return any(v.partition(".")[0] == "dgl" for v in index.imports.values())
+    return any(v.partition(".")[0] == "dgl" for v in index.imported)

@@ -215,7 +215,7 @@ def _takes_one(script: Script, kinds: tuple[re.Pattern[str], ...]) -> bool:
     for index in run_together(script):
         origins = [
             origin
-            for origin in index.imports.values()
+            for origin in index.imported
             if any(kind.search(f"{origin}.") for kind in kinds)
             and not index.owns(origin)
         ]

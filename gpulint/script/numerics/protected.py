@@ -140,7 +140,7 @@ def _has_protected_method(script: Script, call: ast.Call) -> bool:
         return False
     home = script.index.home(call)
     head = (home.qualified(func) or "").partition(".")[0]
-    if head in {origin.partition(".")[0] for origin in home.imports.values()}:
+    if head in {origin.partition(".")[0] for origin in home.imported}:
         return False
     known = script.resolver.calls.callees(call) or script.resolver.classes.of(
         func.value

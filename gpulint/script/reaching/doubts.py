@@ -138,7 +138,7 @@ def _is_for_other_chips(script: Script) -> bool:
 
     Or what trains in the place of torch, such as JAX.
     """
-    origins = [*script.index.imports.values(), *script.index.stars]
+    origins = [*script.index.imported, *script.index.stars]
     heads = {origin.partition(".")[0] for origin in origins}
     if not heads.isdisjoint(_OF_OTHERS):
         return not any(loop.backward for loop in script.loops)

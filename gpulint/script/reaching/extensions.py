@@ -74,7 +74,7 @@ def _names(setup: FileIndex) -> Iterator[str]:
 def _is_imported(index: FileIndex, name: str) -> bool:
     """Whether a file imports an extension, by its name or from beside it."""
     last = name.rpartition(".")[2]
-    return any(origin.rpartition(".")[2] == last for origin in index.imports.values())
+    return any(origin.rpartition(".")[2] == last for origin in index.imported)
 
 
 def _limits(project: Project, folder: Path) -> Iterator[tuple[int, int]]:

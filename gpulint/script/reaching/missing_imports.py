@@ -158,7 +158,7 @@ def _is_part_of_a_package(index: FileIndex, module: str, taken: list[str]) -> bo
     outer = [f for f in path.parents[1:] if project and f.is_relative_to(project.root)]
     if project is None or any(project.has_module(f, module) for f in outer):
         return False
-    origins = (*index.imports.values(), *index.stars)
+    origins = (*index.imported, *index.stars)
     if any(origin.partition(".")[0] in ("", path.parent.name) for origin in origins):
         return False
     home = found[0]

@@ -274,7 +274,7 @@ def _imports_addresses(files: list[FileIndex]) -> bool:
 
 def _reads_with_fields(files: list[FileIndex]) -> bool:
     """`data.Field()` of `from torchtext import data`."""
-    used = (name for f in files for name in {*f.calls, *f.imports.values()})
+    used = (name for f in files for name in {*f.calls, *f.imported})
     return any(".".join(name.split(".")[:3]) in _OLD_TEXT for name in used)
 
 

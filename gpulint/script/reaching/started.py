@@ -223,7 +223,7 @@ def uses_a_trainer(script: Script) -> bool:
     """Whether the Hugging Face Trainer runs the training."""
     return any(
         name.startswith("transformers.") and _TRAINERS.search(name)
-        for name in script.index.imports.values()
+        for name in script.index.imported
     )
 
 

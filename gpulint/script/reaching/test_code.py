@@ -35,7 +35,7 @@ def has_tests(index: FileIndex) -> bool:
     """Whether a file has test cases, judged by what stands in it."""
     if any(map(_is_test_case, index.all(ast.ClassDef))):
         return True
-    modules = {v.partition(".")[0] for v in index.imports.values()}
+    modules = {v.partition(".")[0] for v in index.imported}
     tests = [f for f in index.functions if f.name.startswith("test_")]
     if not _NAME.search(index.source.path.stem):
         return "pytest" in modules and bool(tests)

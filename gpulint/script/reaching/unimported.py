@@ -178,7 +178,7 @@ def _may_name(user: FileIndex, home: FileIndex) -> bool:
     quoted = re.search(rf"['\"/]{re.escape(path.stem)}['\"]", user.source.text)
     if quoted and len(parts) < 3:  # else of another part of the repository
         return True
-    for origin in (*user.imports.values(), *user.stars):
+    for origin in (*user.imported, *user.stars):
         names = origin.split(".")
         if path.stem in names and _may_lead_to(user, names[0], path):
             member = user.member(origin)

@@ -85,6 +85,6 @@ def _may_make_one(index: FileIndex | None) -> bool:
     texts = (node.value for node in index.all(ast.Constant))
     return (
         any(node not in derived for node in reads)
-        or any(name.endswith(_MAKERS) for name in index.imports.values())
+        or any(name.endswith(_MAKERS) for name in index.imported)
         or any(isinstance(text, str) and _NAMED.search(text) for text in texts)
     )

@@ -92,7 +92,7 @@ def _is_remote(script: Script, call: ast.Call) -> bool:
         return True
     func = call.func
     if isinstance(func, ast.Attribute):
-        heads = {origin.partition(".")[0] for origin in index.imports.values()}
+        heads = {origin.partition(".")[0] for origin in index.imported}
         if any(func.attr in _CLIENTS[h].split() for h in heads & _CLIENTS.keys()):
             return True
         if func.attr in ("open", "cat", "cat_file", "get") and _is_system(script, func):

@@ -178,7 +178,7 @@ def _needs_wait(script: Script, parts: list[Part]) -> bool:
     calls = [p.node for p in parts if isinstance(p.node, ast.Call)]
     if measures_time(script, calls) or any(_is_timer(c) for c in calls):
         return True
-    heads = {v.partition(".")[0] for v in script.index.imports.values()}
+    heads = {v.partition(".")[0] for v in script.index.imported}
     if heads & _BESIDE_TORCH:
         return True
     names = script.index.called_names
