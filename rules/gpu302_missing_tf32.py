@@ -142,7 +142,7 @@ from gpulint.script.numerics.amp_switches import off_flags
 from gpulint.script.numerics.covered import may_be_mixed
 from gpulint.script.numerics.half import exact_mathematics
 from gpulint.script.numerics.precision import matmul_set_nearby, runs_deterministic
-from gpulint.script.reaching.commands import launches_mixed
+from gpulint.script.reaching.commands import launches_mixed, sets_mixed
 from gpulint.script.reaching.old_torch import runs_only_before
 from gpulint.script.reaching.started import (
     at_start,
@@ -255,7 +255,7 @@ def _may_be_small(script: Script) -> bool:
         return True
     if is_told_narrow(script) and not are_seen(script):
         return True
-    if launches_mixed(script):
+    if launches_mixed(script) or sets_mixed(script):
         return True
     if steps and all(is_graph_network(script, step) for step in steps):
         return True  # gathers and scatters, between products of few features

@@ -259,11 +259,13 @@ class Tensors:
         known = [part for part in parts if part is not None]
         if not known or len(known) < len(parts):
             return None
-        numbers = (
+        numbers = [
             is_number(self.resolver.origins(part)) or self._is_added_up(part)
             for part in known
-        )
-        if all(numbers) and not any(self._is_filled(part) for part in known):
+        ]
+        if not any(self._is_filled(part) for part in known) and (
+            all(numbers) or (function and all(map(self._is_list_of_numbers, known)))
+        ):
             return Where.PLAIN
         its = _union(map(self.where, known)) if function is not None else Where.PLAIN
         if function is not None and all(map(self._is_passed_on, known)):
@@ -279,6 +281,14 @@ class Tensors:
             passed = inner is not None and depth > 0
             found += self._returned(inner, depth - 1) if inner and passed else [value]
         return found
+
+    def _is_list_of_numbers(self, node: ast.expr) -> bool:
+        """`[len(x) for x in texts]`, which nothing else is made of."""
+        made = [origin.node for origin in self.resolver.origins(node)]
+        return bool(made) and all(
+            isinstance(m, ast.ListComp) and self.where(m.elt) == Where.PLAIN
+            for m in made
+        )
 
     def _is_added_up(self, node: ast.expr) -> bool:
         """`total = 0.0`, `total += loss.item()`: a number, and numbers are added."""
@@ -531,7 +541,8 @@ class Tensors:
         receiver = self.where(func.value)
         tensors = receiver & (Where.HOST | Where.DEVICE)
         if tensors and Where.UNKNOWN not in receiver:
-            kept = func.attr in KEEPING_METHODS
+            in_place = func.attr.endswith("_") and not func.attr.endswith("__")
+            kept = in_place or func.attr in KEEPING_METHODS  # `host.copy_(there)`
             return _mixed(tensors, Where.NOTHING if kept else self._arguments(call))
         if func.attr in JOINING_METHODS and self._arguments(call) is Where.DEVICE:
             return Where.DEVICE

@@ -72,6 +72,54 @@ def test_settings_of_the_launcher(tmp_path: Path, text: str, sure: Confidence) -
     assert [f.confidence for f in found] == [sure] * 2
 
 
+OWN = """\
+from accelerate import Accelerator
+
+
+class Driver:
+    def __init__(self, cfg):
+        self.accelerator = Accelerator(mixed_precision={})
+"""
+DRIVEN = """\
+import torch
+from torchvision.models import vit_b_16
+
+from driver import Driver
+
+
+def main(cfg, loader):
+    driver = Driver(cfg)
+    model = vit_b_16().cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = torch.nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "given, text, sure",
+    [
+        ("cfg.mixed_precision", "driver:\n  mixed_precision: BF16\n", Confidence.LOW),
+        ("cfg.mixed_precision", "driver:\n  mixed_precision: 'NO'\n", Confidence.HIGH),
+        ("'no'", "driver:\n  mixed_precision: BF16\n", Confidence.HIGH),
+    ],
+)
+def test_settings_that_an_accelerator_is_given(
+    tmp_path: Path, given: str, text: str, sure: Confidence
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "train.py").write_text(DRIVEN)
+    (tmp_path / "driver.py").write_text(OWN.format(given))
+    (tmp_path / "base.yaml").write_text(text)
+    projects = Projects(lambda root: sorted(p for p in root.rglob("*.*")))
+    options = Options(select_rules(("GPU302",)), projects=projects)
+    found = check_path(tmp_path / "train.py", options).findings
+    assert [f.confidence for f in found] == [sure]
+
+
 SERIAL = """\
 import argparse
 from pathlib import Path

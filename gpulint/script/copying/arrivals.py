@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import NOT_CUDA, Definition, Function, Move, Where
+from gpulint.index.build import last_name
 from gpulint.index.walk import COMPREHENSIONS, dotted, same, walk
 from gpulint.script.copying.creations import (
     LIKE,
@@ -115,7 +116,20 @@ def sent_like(script: Script, call: ast.Call) -> ast.expr | None:
         like = _typed(script, given) if func.attr == "type" else None
     if like is None or script.where(like).host or not has_device(script):
         return None
-    return like
+    return None if _is_batch(script, like) else like
+
+
+def _is_batch(script: Script, node: ast.expr) -> bool:
+    """Whether it is what `next(batches)` or `batches.next()` gives, moved nowhere.
+
+    That a loader alone has it on the host may not be seen, for an iterator that a
+    caller makes; one that sends batches ahead, or is not known, may have it there.
+    """
+    origins = script.resolver.origins(node)
+    return bool(origins) and all(
+        isinstance(origin.node, ast.Call) and last_name(origin.node) == "next"
+        for origin in origins
+    )
 
 
 def _is_tensor(script: Script, node: ast.expr, call: ast.Call) -> bool:

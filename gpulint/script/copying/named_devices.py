@@ -109,6 +109,12 @@ def _is_visible(script: Script, node: ast.expr, at: ast.stmt) -> bool:
 
 def is_of_host(script: Script, device: ast.expr | None) -> bool:
     """`batch.device` of a batch that nothing has moved: the copy goes nowhere."""
-    if not isinstance(device, ast.Attribute) or device.attr != "device":
+    if device is None:
         return False
-    return script.where(device.value) == Where.HOST
+    named = [origin.node for origin in script.resolver.origins(device)]
+    return bool(named) and all(
+        isinstance(node, ast.Attribute)
+        and node.attr == "device"
+        and script.where(node.value) == Where.HOST
+        for node in named
+    )

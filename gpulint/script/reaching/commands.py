@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from gpulint.script.neighbours import programs
+from gpulint.script.neighbours import programs, run_together
 from gpulint.torch_prose import prose, text_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ _ONE_CARD = re.compile(
     re.IGNORECASE,
 )
 _EXPORTED = re.compile(rf"export {_CARDS.pattern}")
-_MIXED = re.compile(r"""(?m)^[ \t"']*mixed_precision["']?: *["']?(bf16|fp16|fp8)\b""")
+_MIXED = re.compile(
+    r"""(?m)^[ \t"']*mixed_precision["']?: *["']?(?i:bf16|fp16|fp8)\b"""
+)
 _INNER = ("scripts", "script")  # folders of shell scripts, beside the programs
 MAX_FOLDERS = 6  # from a file up to the root of its project
 
@@ -116,7 +118,29 @@ def launches_mixed(script: Script) -> bool:
     project = script.index.project
     if project is None or "accelerate" not in script.frameworks:
         return False
-    for path in project.having_keys(("mixed_precision", "num_processes")):
+    return _asks_for_mixed(project, ("mixed_precision", "num_processes"))
+
+
+def sets_mixed(script: Script) -> bool:
+    """Whether settings ask for 16 bits, and a program gives its `Accelerator` some.
+
+    `Accelerator(mixed_precision=cfg.mixed_precision)`, which a class of its own makes.
+    """
+    project = script.index.project
+    if project is None or not _asks_for_mixed(project, ("mixed_precision",)):
+        return False
+    return any(
+        keyword.arg == "mixed_precision"
+        and isinstance(keyword.value, (ast.Name, ast.Attribute))
+        for index in run_together(script)
+        for call in index.calls_by_name.get("Accelerator", ())
+        for keyword in call.keywords
+    )
+
+
+def _asks_for_mixed(project: Project, keys: tuple[str, ...]) -> bool:
+    """Whether one of the settings files with some keys asks for 16 bits."""
+    for path in project.having_keys(keys):
         project.noted.files.add(path)
         if _MIXED.search(text_of(path)):
             return True

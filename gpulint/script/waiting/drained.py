@@ -225,12 +225,17 @@ def runs_modules(script: Script, function: Function) -> bool:
 
 
 def follows_stop(
-    script: Script, parts: Sequence[Part], number: int, stops: Iterable[Part]
+    script: Script,
+    parts: Sequence[Part],
+    number: int,
+    stops: Iterable[Part],
+    surely: bool = True,
 ) -> bool:
     """Whether the host has waited before a part, which reads once, for most of a step.
 
     From one of the stops on only single operations are queued: in a loop of the step
-    from one in the same round, if that runs a model.
+    from one in the same round, if that runs a model. If not `surely`, also from one
+    under a condition, and with more work under others.
     """
     part = parts[number]
     turns = _turning(script, part.node) if part.inner else None
@@ -240,7 +245,7 @@ def follows_stop(
 
     def comes_first(stop: Part) -> bool:
         if turns is None:
-            return runs_with(script, stop, part)
+            return not surely or runs_with(script, stop, part)
         same = _turning(script, stop.node) is turns
         return same and cover([_ways(script, stop)], part.branches)
 
@@ -248,7 +253,10 @@ def follows_stop(
     for before in reversed(parts[:number] if earlier else ()):
         if before.node in earlier:
             return True
-        if isinstance(before.node, ast.Call) and not _is_little(script, before.node):
+        call = before.node if isinstance(before.node, ast.Call) else None
+        if call is None or _is_little(script, call):
+            continue
+        if surely or runs_with(script, before, part):
             return False
     return False
 

@@ -36,15 +36,15 @@ def waiting_in(
     node = part.node
     if isinstance(node, ast.Call):
         for value in _called(script, node, loop):
-            if _is_no_tensor(part, value):
+            if _is_no_tensor(script, part, value):
                 continue
             if _is_there(script, value, loop):
                 yield node, value
                 return
-        yield from _tested(script, node, loop)
+        yield from _tested(script, part, loop)
     elif isinstance(node, ast.FormattedValue):
         shown = node.value
-        if not _is_no_tensor(part, shown) and on_device(script, shown, loop):
+        if not _is_no_tensor(script, part, shown) and on_device(script, shown, loop):
             yield shown, shown
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
         if is_text(node.left):
@@ -55,7 +55,7 @@ def waiting_in(
                     yield node, value
                     return
     else:
-        yield from _tested(script, node, loop)
+        yield from _tested(script, part, loop)
 
 
 def _is_there(script: Script, value: ast.expr, loop: Loop) -> bool:
@@ -67,20 +67,22 @@ def _is_there(script: Script, value: ast.expr, loop: Loop) -> bool:
     )
 
 
-def _is_no_tensor(part: Part, value: ast.expr) -> bool:
+def _is_no_tensor(script: Script, part: Part, value: ast.expr) -> bool:
     """Whether a value stands behind a test that says it is something else.
 
-    `if isinstance(value, str):`, or in the `else` of one for tensors.
+    `if isinstance(value, str):`, or in the `else` of one for tensors. Also where it is
+    the greatest of such: `longest` of `longest = max(lengths)`.
     """
     root = value
     while isinstance(root, (ast.Subscript, ast.Attribute)):
         root = root.value
+    roots = {ast.dump(whole) for whole in (root, *_greatest_of(script, root))}
     for branch, holds in part.branches:
         test = branch.test if isinstance(branch, (ast.If, ast.IfExp)) else None
         if not isinstance(test, ast.Call) or not test.args:
             continue
         asks = dotted(test.func) or ""
-        if ast.dump(test.args[0]) != ast.dump(root):
+        if ast.dump(test.args[0]) not in roots:
             continue
         if asks == "isinstance" and len(test.args) == 2:
             if holds != ("Tensor" in ast.unparse(test.args[1])):
@@ -88,6 +90,16 @@ def _is_no_tensor(part: Part, value: ast.expr) -> bool:
         elif asks == "torch.is_tensor" and not holds:
             return True
     return False
+
+
+def _greatest_of(script: Script, name: ast.expr) -> list[ast.expr]:
+    """What a name is the greatest or least of, wherever it is given a value."""
+    reached = script.definitions(name) if isinstance(name, ast.Name) else ()
+    given = [d.value for d in reached if d.kind == "assign"]
+    calls = [
+        v for v in given if isinstance(v, ast.Call) and dotted(v.func) in _COMPARES
+    ]
+    return [c.args[0] for c in calls if c.args] if len(calls) == len(given) else []
 
 
 def _called(script: Script, call: ast.Call, loop: Loop) -> Iterator[ast.expr]:
@@ -162,9 +174,10 @@ def read_on(script: Script, call: ast.Call) -> bool:
 
 
 def _tested(
-    script: Script, node: ast.AST, loop: Loop
+    script: Script, part: Part, loop: Loop
 ) -> Iterator[tuple[ast.expr, ast.expr]]:
     """A truth value of a tensor: `if loss > best:`, `assert x.isfinite().all()`."""
+    node = part.node
     parent = script.index.parent(node)
     if not isinstance(node, ast.expr) or not isinstance(
         parent, (ast.If, ast.While, ast.Assert, ast.IfExp)
@@ -172,7 +185,8 @@ def _tested(
         return
     if getattr(parent, "test", None) is node:
         for value in _operands(node, parent):
-            if not _is_truth(script, value):
+            compared = value.left if isinstance(value, ast.Compare) else value
+            if not _is_truth(script, value) or _is_no_tensor(script, part, compared):
                 continue
             if any(on_device(script, v, loop) for v in (value, _judged(script, value))):
                 yield value, value

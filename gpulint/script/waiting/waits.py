@@ -58,6 +58,7 @@ _OF_THE_HOST = re.compile(r"torch\.[A-Z][a-z0-9]*Tensor")  # as a type
 _SAVES = re.compile(
     r"^(save|savez|dump|imsave|imwrite|savefig|savetxt|to_csv|fromarray)|^save_"
 )
+_OBSERVES = re.compile(r"_?(get_)?obs(ervations?|erve)?")
 _ENVIRONMENT = re.compile(r"(^|_)(envs?|environments?|gym)\d*$|_envs?_", re.IGNORECASE)
 
 
@@ -149,6 +150,7 @@ def _among(
             continue  # one function trains and evaluates
         at = part.call or _shown(script, node)
         perhaps = is_drained(script, loop, parts, number, value, reads.perhaps)
+        perhaps = perhaps or follows_stop(script, parts, number, reads.stopping, False)
         sure = not perhaps and not _may_be_over(script, parts, number, reads.perhaps)
         clear = stands_clear(script, parts, number)
         inner = part.inner and not is_given_alone(script, value, loop)
@@ -497,10 +499,13 @@ def _shown(script: Script, node: ast.expr) -> ast.expr:
 
 
 def acts(calls: list[ast.Call]) -> bool:
-    """Whether a loop steps an environment, which needs the action on the host."""
+    """Whether a loop steps an environment, which needs the action on the host.
+
+    Or asks it what is seen: `env.get_obs()`.
+    """
     return any(
         isinstance(c.func, ast.Attribute)
-        and c.func.attr == "step"
+        and (c.func.attr == "step" or _OBSERVES.fullmatch(c.func.attr))
         and _ENVIRONMENT.search(_holder(c.func.value).rpartition(".")[2])
         for c in calls
     )
