@@ -60,6 +60,11 @@ def _registered(resolver: Resolver, taken: ast.expr) -> Iterator[ast.ClassDef]:
                 yield owner
 
 
+def registry_of(owner: ast.ClassDef) -> str:
+    """`MODELS` of a class under `@MODELS.register()`; "" of one that is in none."""
+    return next(filter(None, map(_registry, owner.decorator_list)), "")
+
+
 def _registry(decorator: ast.expr) -> str:
     """`MODELS` of `@MODELS.register()`."""
     mark = decorator.func if isinstance(decorator, ast.Call) else decorator

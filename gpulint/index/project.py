@@ -16,7 +16,7 @@ from gpulint.index.importable import importable
 from gpulint.index.module_search import ModuleSearch
 from gpulint.index.settings_file import Dialect, parse_settings, read_settings
 from gpulint.index.texts import Texts
-from gpulint.index.words import Search, Words, settings_files
+from gpulint.index.words import Search, Words, has_word, settings_files
 from gpulint.runtime_name import is_vendored_file
 from gpulint.source import NOTEBOOK, Source, SourceError, parse_older
 
@@ -228,6 +228,11 @@ class Project:
     def settings_have(self, part: str) -> bool:
         """Whether a string occurs in a settings file."""
         return bool(self._search("written", part))
+
+    def settings_name(self, word: str) -> bool:
+        """Whether a settings file has a name as a whole word."""
+        found = self._search("written", word)
+        return any(has_word(self.text(path) or "", word) for path in sorted(found))
 
     def having_keys(self, keys: Iterable[str]) -> list[Path]:
         """Settings files in which all these keys occur, wherever they stand."""

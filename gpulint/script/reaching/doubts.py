@@ -34,6 +34,7 @@ from gpulint.script.reaching.overridden import is_overridden
 from gpulint.script.reaching.remainders import never_meet
 from gpulint.script.reaching.set_aside import is_set_aside
 from gpulint.script.reaching.startable import cannot_start
+from gpulint.script.reaching.unchosen import is_unchosen
 from gpulint.script.reaching.unimported import is_imported_by_none, no_program_starts
 from gpulint.script.reaching.untrained import is_untrained
 from gpulint.script.reaching.unused import is_only_imported, reads_of
@@ -214,7 +215,8 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
         return True
     if is_never_called(script.of(function), function):
         return True
-    if is_overridden(script.of(function), function):
+    its = script.of(function)
+    if is_overridden(its, function) or is_unchosen(its, function):
         return True
     if is_called_amiss(script, function):
         return True
