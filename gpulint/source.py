@@ -302,19 +302,19 @@ def parse(source: Source) -> ast.Module:
         return ast.parse(source.text)
 
 
-def parse_older(source: Source) -> ast.Module:
-    """The same, also of a text for a Python in which `async` is a name.
+def parse_older(source: Source) -> tuple[ast.Module, bool]:
+    """The same, also of a text for a Python in which `async` is a name: True of such.
 
     `x.cuda(async=True)` of PyTorch 0.3: the argument is found by another name, of the
     same length. For what other files are told about such a file.
     """
     try:
-        return parse(source)
+        return parse(source), False
     except SyntaxError:
         newer = ASYNC.sub("_sync", source.text)
         if newer == source.text:
             raise
-        return parse(source.with_text(newer))
+        return parse(source.with_text(newer)), True
 
 
 def check_syntax(source: Source) -> None:

@@ -42,6 +42,7 @@ class Project:
         self.root = root
         self._lister = lister
         self._loaded: dict[Path, FileIndex | None] = {}
+        self._older: set[Path] = set()  # those of them that only an old Python takes
         self._size = 0  # characters of what is loaded
         self._dropped = 0  # and of what was unloaded since the last collection
         self._settings: dict[tuple[Path, Dialect], FileIndex | None] = {}
@@ -66,7 +67,10 @@ class Project:
         self._loaded[path] = None
         try:
             source = self._texts.source(path)
-            self.adopt(build_index(source, parse_older(source)))
+            tree, is_older = parse_older(source)
+            self.adopt(build_index(source, tree))
+            if is_older:
+                self._older.add(path)
         except (SourceError, SyntaxError, ValueError, RecursionError, MemoryError):
             pass  # the file's own check says so
         return self._loaded[path]
@@ -97,6 +101,7 @@ class Project:
 
     def adopt(self, index: FileIndex) -> FileIndex:
         """Take in the index of a file that was read elsewhere."""
+        self._older.discard(index.source.path)
         index.project = self
         self.noted.files.add(index.source.path)
         if self._loaded.get(index.source.path) is not None:
@@ -112,6 +117,8 @@ class Project:
         found = self._loaded.get(source.path)
         if found is None or found.source.text != source.text:
             return None
+        if source.path in self._older:
+            return None  # no Python that runs gpulint takes it
         self.noted.files.add(source.path)
         self._loaded[source.path] = self._loaded.pop(source.path)  # used last
         return found

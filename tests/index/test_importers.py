@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from gpulint.engine import Options, check_path
 from gpulint.index import FileIndex, Resolver
 from gpulint.index.build import build_index
 from gpulint.index.project import MAX_IMPORTERS
 from gpulint.index.projects import Projects
+from gpulint.registry import select_rules
 from gpulint.source import parse, read_source
 
 
@@ -317,3 +319,22 @@ def test_a_name_that_several_imports_bind(tmp_path: Path) -> None:
     )
     index = index_of(tmp_path / "train.py")
     assert set(index.imported) == {"nets.Small", "nets.Net"}
+
+
+def test_a_file_that_only_an_old_python_takes_is_not_checked(tmp_path: Path) -> None:
+    """Though another file has been told what it holds."""
+    (tmp_path / ".git").mkdir()
+    old = tmp_path / "old.py"
+    old.write_text(
+        "import torch\n\ndef train(net, loader, optimizer):\n    for x, y in loader:\n"
+        "        loss = net(x.cuda(async=True)).sum()\n        loss.backward()\n"
+        "        optimizer.step()\n        print(loss.item())\n"
+    )
+    new = tmp_path / "new.py"
+    new.write_text("from old import train\n\ntrain(net, loader, optimizer)\n")
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options(select_rules(("GPU106",)), projects=projects)
+    assert projects.enter(new).index(old) is not None
+    assert check_path(old, options).findings == ()
+    old.write_text(old.read_text().replace("async", "non_blocking"))
+    assert [f.code for f in check_path(old, options).findings] == ["GPU106"]
