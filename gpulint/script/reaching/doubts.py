@@ -220,6 +220,8 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
         return True
     if is_called_amiss(script, function):
         return True
+    if script.index.function(function) and _is_spared(script, function, depth - 1):
+        return True  # it is not even defined
     callers = script.resolver.calls.callers(function) or _by_name(script, function)
     callers = callers or _making(script, function)
     callers = [*callers, *_handing_on(script, function, bool(callers))]

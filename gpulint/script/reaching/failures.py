@@ -1,10 +1,11 @@
 """Statements that raise whenever they run, as far as the project's own code shows.
 
-A call that its function does not take, a result of another number of parts than are
-unpacked, an attribute that an object lacks, such as an option that no command line has,
-a name that nothing defines, an import of what the project lacks: what stands behind one
-of these never runs, and a loop around one makes no second pass. In a notebook, of which
-each cell runs alone, such names count for their own cell.
+A call that its function does not take, or one that a process would make of it, a
+result of another number of parts than are unpacked, an attribute that an object lacks,
+such as an option that no command line has, a name that nothing defines, an import of
+what the project lacks: what stands behind one of these never runs, and a loop around
+one makes no second pass. In a notebook, of which each cell runs alone, such names count
+for their own cell.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from gpulint.script.reaching.evaluated import (
 )
 from gpulint.script.reaching.lacking import raises_by_giving, raises_by_reading
 from gpulint.script.reaching.missing_imports import is_missing, lacks
+from gpulint.script.reaching.processes import starts_amiss
 from gpulint.script.reaching.surely_called import surely_called, takes_nothing
 from gpulint.script.reaching.written_out import has_no_method
 from gpulint.source import NOTEBOOK
@@ -314,6 +316,8 @@ def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:
     if _opens_text_unbuffered(script, call) or _launches_in_notebook(script, call):
         return True
     if has_no_method(script, call.func) or _is_in_no_module(script, call.func):
+        return True
+    if starts_amiss(script, call):
         return True
     named = script.index.qualified(call.func)
     if named == "range" and any(map(_is_quotient, call.args)):

@@ -26,7 +26,7 @@ def surely_called(script: Script, call: ast.Call) -> list[Function]:
     if owner is not None:
         found = _constructor(script, func, owner)
     elif isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
-        found = _of_self(script, func)
+        found = methods_of_self(script, func)
         if not found and not is_self(script, func.value):
             found = _of_module(script, call)
     else:
@@ -234,7 +234,7 @@ def is_self(script: Script, node: ast.Name) -> bool:
     return script.resolver.self_name(scope) == node.id
 
 
-def _of_self(script: Script, func: ast.Attribute) -> list[Function]:
+def methods_of_self(script: Script, func: ast.Attribute) -> list[Function]:
     """The methods that `self.name(…)` may be: those of the class and of its heirs."""
     resolver = script.resolver
     if not isinstance(func.value, ast.Name) or not is_self(script, func.value):
