@@ -296,7 +296,7 @@ class Calls:
         for name in sorted(_named_like(home, owner.name) & set(home.calls_by_name)):
             for call in home.calls_by_name[name]:
                 made = self.resolver.classes.named(call.func)
-                chosen = name in home.renamed and made is None
+                chosen = made is None and (name in home.renamed or name in home.imports)
                 classes = self.resolver.classes.of(call.func) if chosen else [made]
                 if any(
                     c and self.resolver.classes.methods(c).get("__init__") is function
@@ -398,8 +398,7 @@ def _sets_mode(home: FileIndex, func: ast.Attribute, call: ast.Call) -> bool:
 
 def _named_like(home: FileIndex, name: str) -> set[str]:
     """What a class, and those that derive from it, may be called in a file."""
-    names = {name}
-    names |= {n for n, o in home.imports.items() if o.rpartition(".")[2] == name}
+    names = {name, *home.local_names.get(name, ())}
     for owner in home.classes.values():
         bases = {(dotted(b) or "").rpartition(".")[2] for b in owner.bases}
         if bases & names:

@@ -31,6 +31,7 @@ from gpulint.script.reaching.kept_unread import is_never_asked
 from gpulint.script.reaching.left_over import is_never_called
 from gpulint.script.reaching.old_torch import needs_older_torch
 from gpulint.script.reaching.overridden import is_overridden
+from gpulint.script.reaching.refused import is_refused
 from gpulint.script.reaching.remainders import never_meet
 from gpulint.script.reaching.set_aside import is_set_aside
 from gpulint.script.reaching.startable import cannot_start
@@ -226,7 +227,9 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
     callers = callers or _making(script, function)
     callers = [*callers, *_handing_on(script, function, bool(callers))]
     return bool(callers) and all(
-        _is_spared(script.of(call), call, depth - 1) for call in callers
+        is_refused(script, call, function)
+        or _is_spared(script.of(call), call, depth - 1)
+        for call in callers
     )
 
 
@@ -362,7 +365,7 @@ def _handing_on(
 
 
 def _has_no_object(script: Script, function: Function) -> bool:
-    """Whether a function is a method of a class whose constructor always raises."""
+    """Whether a function is a method of a class of which each call raises."""
     owner = script.index.parent(function)
     if not isinstance(owner, ast.ClassDef):
         return False
@@ -370,9 +373,13 @@ def _has_no_object(script: Script, function: Function) -> bool:
     if not decorators.isdisjoint(("staticmethod", "classmethod")):
         return False
     made = script.resolver.classes.methods(owner).get("__init__")
-    if made is None or made is function or not fails(script, made, 0):
+    if made is None or made is function:
         return False
-    return not any(True for _ in script.resolver.outside.descendants(owner))
+    if any(True for _ in script.resolver.outside.descendants(owner)):
+        return False
+    calls = script.resolver.calls.callers(made)
+    refused = bool(calls) and all(is_refused(script, c, made) for c in calls)
+    return refused or fails(script, made, 0)
 
 
 def _making(script: Script, function: Function) -> list[ast.Call]:
@@ -382,4 +389,8 @@ def _making(script: Script, function: Function) -> list[ast.Call]:
         return []
     if any(True for _ in script.resolver.outside.descendants(owner)):
         return []
+    made = script.resolver.classes.methods(owner).get("__init__")
+    own = made is not None and made is not function and made in owner.body
+    if made is not None and own:
+        return script.resolver.calls.callers(made)
     return script.resolver.classes.constructors(owner)

@@ -100,11 +100,15 @@ def _bound_by(node: ast.stmt) -> set[str]:
 
 
 def _constructor(script: Script, func: ast.expr, owner: ast.ClassDef) -> list[Function]:
+    """The `__init__` of the class that a name stands for, if that is the only one."""
+    if isinstance(func, ast.Name) and set(script.resolver.named(func)) != {owner}:
+        return []
+    return made_by(script, owner)
+
+
+def made_by(script: Script, owner: ast.ClassDef) -> list[Function]:
     """The `__init__` of a class that is made as classes are."""
     resolver = script.resolver
-    reached = set(resolver.named(func))
-    if isinstance(func, ast.Name) and reached != {owner}:
-        return []
     methods = resolver.classes.methods(owner)
     if "__new__" in methods or resolver.classes.is_record(owner):
         return []
