@@ -41,6 +41,8 @@ for name in os.listdir("nets"):
         ({"any.py": "importlib.import_module('nets.' + name)"}, HIGH),
         ({"any.py": "importlib.import_module(f'nets.{name}')"}, HIGH),
         ({"any.py": "importlib.import_module('.' + name, package)"}, HIGH),
+        ({"any.py": "importlib.import_module('.' + name, 'lib')"}, LOW),
+        ({"any.py": "importlib.import_module('.' + name, package='nets')"}, HIGH),
         ({"any.py": "importlib.import_module(name)"}, HIGH),
         ({"any.py": BY_TARGET}, LOW),
         ({"any.py": LISTED}, HIGH),

@@ -71,17 +71,24 @@ def _may_ask(script: Script, path: Path, word: str, member: str = "") -> bool:
     assert project is not None
     index = project.index(path)
     calls = index.calls_by_name.get(word, ()) if index is not None else ()
-    asked = [call.args[0] if call.args else None for call in calls]
-    return not asked or any(
-        name is None or _may_be(script, name, member) for name in asked
+    return not calls or any(
+        not call.args or _may_be(script, call.args[0], _package(call), member)
+        for call in calls
     )
 
 
-def _may_be(script: Script, name: ast.expr, member: str) -> bool:
+def _package(call: ast.Call) -> str:
+    """`models` of `import_module("." + name, "models")`, which a point stands for."""
+    given = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "package")]
+    value = given[0].value if given and isinstance(given[0], ast.Constant) else ""
+    return value if isinstance(value, str) else ""
+
+
+def _may_be(script: Script, name: ast.expr, package: str, member: str) -> bool:
     """Whether a module's name may lead to a file: `"models." + name`, and `models/`.
 
-    What is split off the name of a class, `module, _ = name.rsplit(".", 1)`, is one
-    that a text has in front of a point.
+    Also one that starts with a point, of a `package`. What is split off the name of a
+    class, `module, _ = name.rsplit(".", 1)`, is one that a text has before a point.
     """
     home = script.source.path
     if isinstance(name, ast.Constant):
@@ -94,7 +101,11 @@ def _may_be(script: Script, name: ast.expr, member: str) -> bool:
     index = script.index.home(name)
     if all(map(_is_split_off, values)) and not index.source.has(_LISTS):
         return _is_in_text(script, f"{home.stem}.{member}")
-    return any(_is_below(beginning(script, value), home) for value in values)
+    starts = [beginning(script, value) for value in values]
+    return any(
+        _is_below(f"{package}{start}" if start[:1] == "." else start, home)
+        for start in starts
+    )
 
 
 def _is_split_off(value: ast.expr) -> bool:

@@ -21,6 +21,7 @@ from gpulint.script.reaching.looked_up import (
 )
 from gpulint.script.reaching.offered import is_offered
 from gpulint.script.reaching.startable import cannot_start
+from gpulint.script.reaching.test_code import is_test_code
 from gpulint.script.reaching.unused import MAX_USES, is_program
 from gpulint.source import FRAMEWORKS
 from gpulint.torch_prose import prose, text_of
@@ -56,15 +57,11 @@ def is_imported_by_none(script: Script, node: ast.AST, depth: int = MAX_USES) ->
         return False  # no program beside it
     if _is_described(project, path):
         return False
-    others = [p for p in project.mentioning(path.stem) if p != path]
-    if len(others) > MAX_FILES:  # of a repository of many projects
-        part = own_part(project, path)
-        others = [p for p in others if p.is_relative_to(part)]
-    if len(others) > MAX_FILES:
-        return False  # not to read them all
-    known = [user for user in map(project.index, others) if user is not None]
+    naming = _naming(project, index)
+    if naming is None:
+        return False
     direct = (u for u in programs(script)[1:] if does_import(script, u, index))
-    users = [*direct, *(u for u in known if _may_name(u, index))]
+    users = [*direct, *naming]
     return all(
         cannot_start(user)
         or (depth > 0 and _is_imported_by_none(script, user, depth - 1))
@@ -75,7 +72,8 @@ def is_imported_by_none(script: Script, node: ast.AST, depth: int = MAX_USES) ->
 def no_program_starts(script: Script) -> bool:
     """Whether all that runs and is seen to import a file lacks what it imports.
 
-    And no text or command names the file, nor does anything choose modules by names.
+    Or is a test, in a project that trains elsewhere. And no text or command names the
+    file, nor does anything choose modules by names.
     """
     project, tree = script.index.project, script.index.tree
     if project is None or is_program(script.index):
@@ -87,13 +85,39 @@ def no_program_starts(script: Script) -> bool:
         return (
             0 < len(users) < MAX_FILES
             and bool(running)
-            and all(map(cannot_start, running))
+            and (all(map(cannot_start, running)) or _is_for_tests(script, running))
             and not is_offered(script)
             and not looks_for_modules(script)
             and not _is_described(project, script.source.path, imported=True)
         )
 
     return project.remembered("no program starts", tree, found)
+
+
+def _is_for_tests(script: Script, running: list[FileIndex]) -> bool:
+    """Whether tests alone run a file or may name it, where other programs train."""
+    project, index = script.index.project, script.index
+    if project is None or not all(cannot_start(u) or is_test_code(u) for u in running):
+        return False
+    naming = _naming(project, index)
+    if naming is None or not all(map(is_test_code, naming)):
+        return False
+    others = [p for p in project.mentioning("backward(") if p != index.source.path]
+    trains = (u for u in map(project.index, others[:MAX_FILES]) if u is not None)
+    return any(is_program(user) and not is_test_code(user) for user in trains)
+
+
+def _naming(project: Project, index: FileIndex) -> list[FileIndex] | None:
+    """Other files that may import a file or have its name in a text; None: too many."""
+    path = index.source.path
+    others = [p for p in project.mentioning(path.stem) if p != path]
+    if len(others) > MAX_FILES:  # of a repository of many projects
+        part = own_part(project, path)
+        others = [p for p in others if p.is_relative_to(part)]
+    if len(others) > MAX_FILES:
+        return None  # not to read them all
+    known = (user for user in map(project.index, others) if user is not None)
+    return [user for user in known if _may_name(user, index)]
 
 
 def _is_imported_by_none(script: Script, index: FileIndex, depth: int) -> bool:
