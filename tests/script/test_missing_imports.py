@@ -23,6 +23,9 @@ README = {"README.md": "# Net\n\nRun `python main.py`.\n", ".git/HEAD": ""}
         ("import rotation", {}, LOW),
         ("from checkpoint_saver import CheckpointSaver", {}, LOW),
         ("import numpy, loss_function", {}, LOW),
+        ("from data_set import Samples", {}, LOW),
+        ("from modeling_glm import Glm", {}, LOW),
+        ("from modeling_glm import Glm", {"README.md": "Get modeling_glm.py\n"}, HIGH),
         ("import focal_loss", {"old/focal_loss.py": ""}, HIGH),
         ("import focal_loss", {"requirements.txt": "focal-loss\n"}, HIGH),
         ("import focal_loss", {"setup.py": "requires = ['focal_loss']\n"}, HIGH),
@@ -40,6 +43,9 @@ README = {"README.md": "# Net\n\nRun `python main.py`.\n", ".git/HEAD": ""}
         "import",
         "saver",
         "one of two",
+        "of data",
+        "of transformers",
+        "to be copied",
         "elsewhere",
         "required",
         "set up",
@@ -382,6 +388,25 @@ def test_a_module_beside_a_program(
     }
     given = {f"../{name}": text for name, text in README.items()}
     assert confidences(tmp_path / "torch", files | given)[12] is sure
+
+
+@pytest.mark.parametrize(
+    "other, sure",
+    [("tools/parts.py", LOW), ("tools/nets/parts.py", HIGH), ("none.py", LOW)],
+    ids=["not of such a package", "of another such package", "nowhere"],
+)
+def test_a_module_of_a_package_that_lacks_a_name(
+    tmp_path: Path, other: str, sure: Confidence
+) -> None:
+    """Another file counts that is called so with its folder."""
+    files = {
+        "engine.py": f"from nets.parts import large\n{LOOP}",
+        "main.py": MAIN,
+        "nets/__init__.py": "",
+        "nets/parts.py": "def small(): ...\n",
+        other: "def large(): ...\n",
+    }
+    assert confidences(tmp_path, files | README)[12] is sure
 
 
 def test_a_program_that_is_started_as_a_module(tmp_path: Path) -> None:

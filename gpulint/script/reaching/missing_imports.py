@@ -37,10 +37,12 @@ _PLAIN_WORDS = frozenset(
     "generator helper helpers layer layers load loader loaders loss losses lr margin "
     "metric metrics misc model modeling models module modules my net nets network "
     "networks new op ops optim optimizer option options opts parser prepare "
-    "preprocess preprocessing process resnet rotation sampler saver scheduler solver "
-    "test tool tools train training transform transforms triplet unet util utilities "
-    "utility utils vgg vis visualization".split()
+    "preprocess preprocessing process resnet rotation sampler saver scheduler set "
+    "solver test tool tools train training transform transforms triplet unet util "
+    "utilities utility utils vgg vis visualization".split()
 )
+# How transformers calls the files of a model, which others copy out of it.
+_OF_TRANSFORMERS = re.compile(r"(modeling|tokenization|configuration)_\w+")
 LEAST_WORDS = 3  # of the name that a module and its class have
 _WORD = re.compile(r"[A-Z][a-z0-9]*")
 MAX_STARS = 3  # modules from which one takes all names, and these in turn
@@ -251,7 +253,8 @@ def _was_left_out(index: FileIndex, module: str) -> bool:
     project, head = index.project, module.partition(".")[0]
     if project is None:
         return False
-    if head not in _FOLDERS and not set(head.split("_")) <= _PLAIN_WORDS:
+    plain = set(head.split("_")) <= _PLAIN_WORDS or _OF_TRANSFORMERS.fullmatch(head)
+    if head not in _FOLDERS and not plain:
         return False
     if index.source.has(ADDS_FOLDERS) or index.owns(module):
         return False
@@ -362,8 +365,8 @@ def _is_missing(index: FileIndex, name: str, written: bool = False) -> bool:
 
     And nothing that it binds, imports or makes up is of that name. `written`: only of
     a package with anything in its `__init__.py`; else another may be meant. A module
-    counts where no other file of that name has it, or it lies beside a program, which
-    looks there first.
+    counts where no other file that the import may mean has it, by its name and those of
+    the folders, or it lies beside a program, which looks there first.
     """
     project = index.project
     found = index.member(name)
@@ -376,7 +379,8 @@ def _is_missing(index: FileIndex, name: str, written: bool = False) -> bool:
     if path.name != "__init__.py":
         if written and _looks_here_first(index, path):
             return True
-        others = [p for p in project.mentioning(gone) if p.name == path.name]
+        parts = name.strip(".").split(".")[: -len(found[1])] or [path.stem]
+        others = [p for p in project.mentioning(gone) if _ends_with(p, parts)]
         return written and all(
             its is home or gone not in its.bound_names | its.imports.keys()
             for its in map(project.index, others)
@@ -386,6 +390,11 @@ def _is_missing(index: FileIndex, name: str, written: bool = False) -> bool:
         return False
     named = (p.name.partition(".")[0] for p in project.in_folder(path.parent, "*"))
     return gone not in named  # nor as what is built or generated
+
+
+def _ends_with(path: Path, parts: list[str]) -> bool:
+    """Whether a file may be `nets.blocks` for something around it."""
+    return list(path.with_suffix("").parts[-len(parts) :]) == parts
 
 
 def _looks_here_first(index: FileIndex, module: Path) -> bool:
