@@ -53,6 +53,11 @@ NAMED = "\n\ndef ask(found):\n    found.of(found.train())\n"
         ("self.penalty = Penalty(loader)", "self.penalty = [Penalty(loader)]", HIGH),
         ("return model", "print(Penalty)\n        return model", HIGH),
         ("return model", "# self.penalty\n        return model", LOW),
+        ("model.loss()", "self.penalty.loader(model)", LOW),
+        ("model.loss()", "list(self.penalty.parameters())", LOW),
+        ("model.loss()", "self.penalty.eval()(model)", HIGH),
+        ("model.loss()", "self.penalty.others(model)", HIGH),
+        ("model.loss()", "vars(model)", HIGH),
     ],
     ids=[
         "kept",
@@ -65,6 +70,11 @@ NAMED = "\n\ndef ask(found):\n    found.of(found.train())\n"
         "in a list",
         "class handed on",
         "a comment",
+        "what it holds",
+        "its parameters",
+        "itself",
+        "what it may hold",
+        "all of an object",
     ],
 )
 def test_objects_that_are_kept_and_never_asked(
@@ -112,3 +122,43 @@ def test_objects_that_another_file_asks(tmp_path: Path) -> None:
     files = {"penalties.py": PENALTY, "losses.py": LOSS, "main.py": USED}
     files["main.py"] += "Loss(loader).penalty.of(model)\n"
     assert confidences(tmp_path, {"engine.py": LOOP, **files})[19] is HIGH
+
+
+OTHER = """\
+import argparse
+
+from losses import Loss
+
+
+class Other:
+    def __init__(self, penalty):
+        self.penalty = penalty
+
+    def of(self, model):
+        return self.penalty(model)
+
+
+args = argparse.ArgumentParser().parse_args()
+print(vars(args))
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new, sure",
+    [
+        ("", "", LOW),
+        ("class Other:", "class Other(Loss):", HIGH),
+        ("self.penalty = penalty", "super().__init__(penalty)", HIGH),
+        ("self.penalty(model)", "model.penalty(model)", HIGH),
+        ("(vars(args))", "(vars(Other))", HIGH),
+        ("print(vars(args))", "print(list(map(vars, [args])))", HIGH),
+    ],
+)
+def test_what_other_classes_have_under_the_name(
+    tmp_path: Path, old: str, new: str, sure: Confidence
+) -> None:
+    assert old in OTHER
+    other = OTHER.replace(old, new) if old else OTHER
+    files = {"penalties.py": PENALTY, "losses.py": LOSS, "main.py": USED + NAMED}
+    files["other.py"] = other
+    assert confidences(tmp_path, {"engine.py": LOOP, **files})[19] is sure

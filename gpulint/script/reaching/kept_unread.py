@@ -14,6 +14,7 @@ from gpulint.script.named_calls import kept_as
 from gpulint.script.neighbours import MAX_FILES, programs, run_together
 from gpulint.script.reaching.left_over import asks_objects
 from gpulint.script.reaching.offered import is_offered
+from gpulint.script.reaching.surely_called import is_self
 from gpulint.script.reaching.unused import reads_of
 
 if TYPE_CHECKING:
@@ -26,14 +27,19 @@ _OF_PARTS = frozenset(
     "apply cpu cuda eval extra_repr reset_parameters to train".split()
 )
 # What takes the parts of a module one by one, without their names.
-_TAKES_PARTS = re.compile(r"\b(children|named_children|_modules|__dict__|vars)\b")
+_TAKES_PARTS = re.compile(r"\b(children|named_children|_modules|__dict__)\b")
+# What a module has that neither runs it nor is the module.
+_BESIDE = frozenset(
+    "load_state_dict named_parameters parameters state_dict training".split()
+)
 
 
 def is_never_asked(script: Script, function: Function) -> bool:
     """Whether a method is of objects that are kept under a name which nothing reads.
 
     `self.penalty = Penalty()`, with no `x.penalty` in any file of a project that is no
-    library, and nothing that looks for attributes by other names.
+    library, and nothing that looks for attributes by other names. Or with none but
+    `x.penalty.scale(…)`, of what an object has that is no method.
     """
     index = script.index.home(function)
     owner, project = index.parent(function), index.project
@@ -54,9 +60,8 @@ def is_never_asked(script: Script, function: Function) -> bool:
         return False  # the class is handed on, or has heirs
     if project.targeting(qualified_name(index, owner)):
         return False
-    holders = [its.of(call) for call in makers]
     return not _may_be_chosen(its) and not any(
-        _may_read(holder, name) for holder in holders for name in names
+        _may_read(its, makers, name) for name in names
     )
 
 
@@ -92,21 +97,61 @@ def _may_be_chosen(script: Script) -> bool:
     return any(chooses_by_name(u) and holds_all(u, script.index) for u in users)
 
 
-def _may_read(holder: Script, name: str) -> bool:
-    """Whether anything reads an attribute of a name, or may do so in another way."""
-    project = holder.index.project
+def _may_read(script: Script, makers: list[ast.Call], name: str) -> bool:
+    """Whether anything reads an attribute of a name, or may do so in another way.
+
+    Not what another class has under that name itself, nor for what the object holds.
+    """
+    project = script.index.project
     assert project is not None
-    files = map(project.index, project.mentioning(f".{name}"))
-    if any(f is None or any(_attributes(f, name)) for f in files):
-        return True
-    around = run_together(holder)
+    for file in map(project.index, project.mentioning(f".{name}")):
+        reads = file.reads.get(name, ()) if file is not None else ()
+        if file is None or any(
+            isinstance(read, ast.Attribute)
+            and not _is_of_another(script, read, makers)
+            and not _asks_for_a_part(script, read, makers[0])
+            for read in reads
+        ):
+            return True
     quoted = re.compile(rf"['\"]{re.escape(name)}\b")
+    around = {f: None for call in makers for f in run_together(script.of(call))}
     return len(around) >= MAX_FILES or any(
-        f.source.has(_TAKES_PARTS) or f.source.has(quoted) or asks_objects(f)
+        f.source.has(_TAKES_PARTS)
+        or f.source.has(quoted)
+        or asks_objects(f)
+        or _takes_all(script, f)
         for f in around
     )
 
 
-def _attributes(index: FileIndex, name: str) -> list[ast.Attribute]:
-    reads = index.reads.get(name, ())
-    return [read for read in reads if isinstance(read, ast.Attribute)]
+def _is_of_another(script: Script, read: ast.Attribute, makers: list[ast.Call]) -> bool:
+    """Whether `self.penalty` is of a class that gives its objects one of their own."""
+    if not isinstance(read.value, ast.Name) or not is_self(script, read.value):
+        return False
+    owner, classes = script.index.owner(read), script.resolver.classes
+    given = classes.member(owner, read.attr) if owner is not None else []
+    return bool(given) and all(
+        d.value is not None and d.value not in makers for d in given
+    )
+
+
+def _asks_for_a_part(script: Script, read: ast.Attribute, made: ast.Call) -> bool:
+    """Whether `self.penalty.scale` is what a constructor gives an object to hold."""
+    above, owner = script.index.parent(read), script.resolver.classes.named(made.func)
+    if not isinstance(above, ast.Attribute) or owner is None:
+        return False
+    if above.attr in script.resolver.classes.methods(owner):
+        return False
+    held = script.resolver.classes.member(owner, above.attr)
+    return bool(held) or above.attr in _BESIDE
+
+
+def _takes_all(script: Script, file: FileIndex) -> bool:
+    """Whether a file asks for all that an object holds: `vars(x)`, but of options."""
+    for read in file.reads.get("vars", ()):
+        call = file.parent(read)
+        if not isinstance(call, ast.Call) or call.func is not read or not call.args:
+            return True
+        if script.of(read).evaluator.command_line.all_of(call.args[0]) is None:
+            return True
+    return False
