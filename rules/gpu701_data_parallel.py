@@ -58,8 +58,9 @@ reads, or of a module without weights, or one that is called a transform. Where 
 file has `DistributedDataParallel`, this may be the way for machines without a launcher,
 and where all known commands for its programs say `CUDA_VISIBLE_DEVICES=0` or the like
 it is a plain call: notes of low confidence. So is a wrapper that is made behind the
-training, for a last pass, one of a class that is called a loss and has no layers, and
-one beside graphs of PyG, which torch's own wrapper cannot split.
+training, for a last pass, one of a class that is called a loss and has no layers, one
+for as many GPUs as settings say, which all say 1, and one beside graphs of PyG, which
+torch's own wrapper cannot split.
 
 ## Source
 PyTorch documentation, `torch.nn.DataParallel`: "It is recommended to use
@@ -78,7 +79,11 @@ from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.index.walk import dotted
 from gpulint.rule import Hardware, Rule, Words
 from gpulint.script import Script
-from gpulint.script.copying.one_card import leaves_one_card, names_one_card
+from gpulint.script.copying.one_card import (
+    counts_one_card,
+    leaves_one_card,
+    names_one_card,
+)
 from gpulint.script.modelling.frozen import has_no_weights, is_loss_without_layers
 from gpulint.script.reaching.commands import name_one_card
 from gpulint.script.training.wrappers import (
@@ -119,7 +124,7 @@ class DataParallel(Rule):
             sure = not also and not follows_training(script, call)
             if call.args and is_loss_without_layers(script, call.args[0]):
                 sure = False
-            if _gives_graphs(script):
+            if _gives_graphs(script) or counts_one_card(script, call):
                 sure = False
             yield self.finding(
                 script,

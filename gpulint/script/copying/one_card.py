@@ -159,6 +159,80 @@ def _is_one_in_files(script: Script, node: ast.expr) -> bool:
     return known and all(map(_is_one, (*values, *written)))
 
 
+def counts_one_card(script: Script, call: ast.Call) -> bool:
+    """Whether each settings file says 1: `device_ids=list(range(config["n_gpu"]))`.
+
+    What is there at most (`torch.cuda.device_count()`) may bound it.
+    """
+    given = [k.value for k in call.keywords if k.arg == "device_ids"] + call.args[1:2]
+    counts = [
+        _count(origin.expression)
+        for node in given
+        for origin in script.resolver.origins(node)
+    ]
+    if not counts or None in counts:
+        return False
+    origins = [o for count in counts if count for o in script.resolver.origins(count)]
+    read = [o.expression for o in origins if not _is_bound(script, o.expression)]
+    return bool(read) and all(_is_one_in_each_file(script, node) for node in read)
+
+
+def _count(cards: ast.expr | None) -> ast.expr | None:
+    """`n` of `range(n)` and `list(range(n))`."""
+    while isinstance(cards, ast.Call) and len(cards.args) == 1 and not cards.keywords:
+        if dotted(cards.func) == "range":
+            return cards.args[0]
+        cards = cards.args[0] if dotted(cards.func) == "list" else None
+    return None
+
+
+def _is_bound(script: Script, count: ast.expr | None) -> bool:
+    """Whether a number of cards is 0, 1 or all that there are."""
+    if isinstance(count, ast.Call):
+        return script.index.qualified(count.func) == "torch.cuda.device_count"
+    return isinstance(count, ast.Constant) and count.value in (0, 1)
+
+
+def _is_one_in_each_file(script: Script, read: ast.expr | None) -> bool:
+    """Whether a key of settings is 1 in each file, and no code or option sets it."""
+    project, name = script.index.project, _key(read)
+    if project is None or name is None or project.mentions(f"--{name}"):
+        return False
+    if project.writing(name) != [] or any(
+        index is None or _sets(index, name)
+        for index in map(project.index, project.saying(name))
+    ):
+        return False
+    paths = project.having_keys([name])
+    files = [project.settings(path, Dialect.SAFE) for path in paths]
+    values = [v for index in files if index for v in _values_in(index, name)]
+    return (
+        None not in files
+        and bool(values)
+        and all(isinstance(v, ast.Constant) and v.value in (0, 1) for v in values)
+    )
+
+
+def _key(read: ast.expr | None) -> str | None:
+    """`n_gpu` of `config["n_gpu"]` and `config.n_gpu`."""
+    if isinstance(read, ast.Attribute):
+        return read.attr
+    key = read.slice if isinstance(read, ast.Subscript) else None
+    name = key.value if isinstance(key, ast.Constant) else None
+    return name if isinstance(name, str) else None
+
+
+def _sets(index: FileIndex, name: str) -> bool:
+    """Whether a file sets `config["n_gpu"]`, to something else than what it was."""
+    return any(
+        isinstance(target, ast.Subscript)
+        and _key(target) == name
+        and _key(assigned.value) != name
+        for assigned in index.all(ast.Assign)
+        for target in assigned.targets
+    )
+
+
 def _values_in(index: FileIndex, key: str) -> Iterator[ast.expr]:
     for written in index.all(ast.Dict):
         for name, value in zip(written.keys, written.values, strict=True):
