@@ -802,6 +802,27 @@ def test_workers_that_settings_may_ask_for(tmp_path: Path, kept: str) -> None:
     assert found == {"GPU901": Confidence.HIGH, **low}
 
 
+@pytest.mark.parametrize(
+    "named, workers, found",
+    [("Data", 4, []), ("Data", 0, ["GPU901"]), ("Others", 4, ["GPU251"])],
+)
+def test_workers_that_a_class_path_asks_for(
+    tmp_path: Path, named: str, workers: int, found: list[str]
+) -> None:
+    """What a class says by default is not what Lightning's command line gives it."""
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'photos'\n")
+    arguments = f"  init_args:\n    num_workers: {workers}\n"
+    settings = f"data:\n  class_path: data.{named}\n{arguments}"
+    (tmp_path / "photos.yaml").write_text(settings)
+    program = "from lightning.pytorch.cli import LightningCLI\n\nLightningCLI()\n"
+    (tmp_path / "main.py").write_text(program)
+    file = tmp_path / "data.py"
+    file.write_text(HOOKS)
+    options = Options(select_rules(("GPU251", "GPU901")), projects=Projects())
+    its = check_path(file, options).findings
+    assert [f.code for f in its if "loads alone" in f.message] == found
+
+
 @pytest.mark.parametrize("package, sure", [("gymnasium", "low"), ("games", "high")])
 def test_programs_that_play_gain_little_by_mixed_precision(
     tmp_path: Path, package: str, sure: str

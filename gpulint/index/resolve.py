@@ -23,6 +23,8 @@ from gpulint.index.targets import (
 from gpulint.index.walk import dotted
 
 MAX_ORIGINS = 24
+# What builds the classes that settings name; Lightning's command line by the second.
+_BUILDERS = ("instantiate", "LightningCLI", "jsonargparse")
 _SAME_RESULT = frozenset(
     "staticmethod classmethod torch.no_grad torch.inference_mode".split()
 )
@@ -330,7 +332,7 @@ class Resolver(Definitions):
         owner, home = self.index.parent(function), self.index.home(function)
         if function.name != "__init__" or not isinstance(owner, ast.ClassDef):
             return None
-        if home.project is None or not home.project.mentions("instantiate"):
+        if home.project is None or not any(map(home.project.mentions, _BUILDERS)):
             return None
         return qualified_name(home, owner)
 

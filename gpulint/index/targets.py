@@ -1,4 +1,7 @@
-"""Settings that name a class to build: `_target_` of hydra, `target` of others."""
+"""Settings that name a class to build.
+
+`_target_` of hydra, `class_path` of Lightning's command line, `target` of others.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index.settings_file import Dialect
-from gpulint.index.words import its_target
+from gpulint.index.words import its_target, packages_around
 
 if TYPE_CHECKING:
     from gpulint.index.build import FileIndex, Function
     from gpulint.index.project import Project
+
+# Keys that name a class, and those beside them whose mappings have its arguments.
+_BESIDE = {"target": "params", "class_path": "init_args"}
 
 
 def settings_arguments(
@@ -85,10 +91,25 @@ def target_mappings(project: Project, owner_qualified_name: str) -> list[ast.Dic
     found = []
     for path, targets in project.targeting(owner_qualified_name):
         for target in targets:
-            if its_target(owner_qualified_name, target):
+            if _names(project, owner_qualified_name, target):
                 index = project.settings(path, Dialect.OMEGACONF)
                 found += list(_arguments_in(index, target)) if index else []
     return found
+
+
+def _names(project: Project, owner_qualified_name: str, target: str) -> bool:
+    """Whether a target names a class, by a package that hands it on or by its own."""
+    if its_target(owner_qualified_name, target):
+        return True
+    modules = owner_qualified_name.split(".")
+    for package in packages_around(owner_qualified_name, target):
+        index = project.index(project.root.joinpath(*package, "__init__.py"))
+        if index is not None:
+            taken = index.imports.get(modules[-1], "").split(".")[:-1]
+            taken += [part for star in index.stars for part in star.split(".")]
+            if modules[len(package)] in taken:
+                return True
+    return False
 
 
 def qualified_name(home: FileIndex, owner: ast.ClassDef | Function) -> str:
@@ -106,9 +127,9 @@ def _arguments_in(index: FileIndex, target: str) -> Iterator[ast.Dict]:
         items = {k.value: v for k, v in pairs if isinstance(k, ast.Constant)}
         if _is(items.get("_target_"), target):
             yield mapping
-        elif _is(items.get("target"), target):
-            given = items.get("params")
-            if isinstance(given, ast.Dict):
+        for name, arguments in _BESIDE.items():
+            given = items.get(arguments)
+            if _is(items.get(name), target) and isinstance(given, ast.Dict):
                 yield given
 
 

@@ -45,6 +45,7 @@ _TAKEN = re.compile(r"^from[ \t]+(\w+)[ \t]+import\b", re.MULTILINE)  # at the t
 _WORD = re.compile(r"\w+")
 _TARGET = re.compile(
     r"""(?<!\w)(?:_target_|target)["']?[ \t]*:[ \t]*["']?([\w.]+\.\w+)"""
+    r"""|(?<!\w)class_path["']?[ \t]*:[ \t]*["']?([\w.]+)"""
 )
 _KEY = re.compile(r"""(?:^|[{,])[ \t]*["']?([\w-]+)["']?[ \t]*:""", re.MULTILINE)
 _ROLE_OF = {"setters": "writes", "derivers": "bases", "renamers": "renamed"}
@@ -130,7 +131,8 @@ class Words:
             case ("says", word):
                 return has_word(self._read(path) or "", word)
             case ("targets", name):
-                return any(its_target(name, t) for t in self.of(path, "targets"))
+                its = self.of(path, "targets")
+                return any(its_target(name, t) or packages_around(name, t) for t in its)
             case ("keys", *keys):
                 return self.of(path, "keys").issuperset(keys)
             case ("below", folder):
@@ -233,6 +235,19 @@ def its_target(qualified_name: str, target: str) -> bool:
     return f".{qualified_name}".endswith(f".{target}")
 
 
+def packages_around(qualified_name: str, target: str) -> list[list[str]]:
+    """The packages around a class's module by which a target may name it.
+
+    `src.models` of `src.models.small.Net`, for `models.Net`: it may hand the class on.
+    """
+    *modules, name = qualified_name.split(".")
+    package, _, named = target.rpartition(".")
+    if not package or named != name:
+        return []
+    around = [modules[:size] for size in range(1, len(modules))]
+    return [its for its in around if its_target(".".join(its), package)]
+
+
 def _imported(text: str) -> Iterator[str]:
     """All names in a text's import statements, and beside `import_module`."""
     for line in _BY_NAME.findall(text):
@@ -289,6 +304,11 @@ def _named_as(text: str) -> Iterator[tuple[str, str]]:
             yield name[0], other[0]
 
 
+def _targets(text: str) -> Iterator[str]:
+    """What settings name as a class to build."""
+    return (target or path for target, path in _TARGET.findall(text))
+
+
 def _trained(text: str) -> list[str]:
     """Names of all functions of a text with a backward pass."""
     return _DEFINED.findall(text) if "backward(" in text else []
@@ -301,7 +321,7 @@ _ROLES: dict[str, Callable[[str], Iterable[str]]] = {
     "keys": _KEY.findall,
     "renamed": _renamed,
     "takes": _TAKEN.findall,
-    "targets": _TARGET.findall,
+    "targets": _targets,
     "trains": _trained,
     "writes": _written,
 }

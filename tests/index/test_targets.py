@@ -32,6 +32,8 @@ def arguments(root: Path, owner: str, parameter: str) -> list[object]:
         "data:\n  _target_: data.Images\n  workers: 3\n",
         "data: {target: src.data.Images, params: {workers: 3}}\n",
         "parts:\n  - target: 'src.data.Images'\n    params:\n      workers: 3\n",
+        "data:\n  class_path: src.data.Images\n  init_args:\n    workers: 3\n",
+        "class_path: Images\ninit_args: {workers: 3}\n",
     ],
 )
 def test_ways_to_name_a_class(tmp_path: Path, text: str) -> None:
@@ -47,6 +49,8 @@ def test_ways_to_name_a_class(tmp_path: Path, text: str) -> None:
         "_target_: src.data.Images\nbatch: 3\n",
         "_target_: Images\nworkers: 3\n",
         "target: src.data.Images\nworkers: 3\n",
+        "class_path: src.data.Images\nworkers: 3\n",
+        "class_path: src.data.Videos\ninit_args: {workers: 3}\n",
         "_target_: src.data.Images\nworkers: [3\n",
         "# _target_: src.data.Images\nworkers: 3\n",
     ],
@@ -54,6 +58,26 @@ def test_ways_to_name_a_class(tmp_path: Path, text: str) -> None:
 def test_what_names_another(tmp_path: Path, text: str) -> None:
     (tmp_path / "settings.yaml").write_text(text)
     assert arguments(tmp_path, "src.data.Images", "workers") == []
+
+
+@pytest.mark.parametrize(
+    "package, found",
+    [
+        ("from .images import Images\n", [3]),
+        ("from src.data.images import Images\n", [3]),
+        ("from .images import *\n", [3]),
+        ("from .others import Images\n", []),
+        ("from . import images\n", []),
+    ],
+)
+def test_packages_that_hand_a_class_on(
+    tmp_path: Path, package: str, found: list[object]
+) -> None:
+    (tmp_path / "src" / "data").mkdir(parents=True)
+    (tmp_path / "src" / "data" / "__init__.py").write_text(package)
+    text = "class_path: data.Images\ninit_args: {workers: 3}\n"
+    (tmp_path / "settings.yaml").write_text(text)
+    assert arguments(tmp_path, "src.data.images.Images", "workers") == found
 
 
 def test_all_files_of_a_project_but_hidden_ones(tmp_path: Path) -> None:
