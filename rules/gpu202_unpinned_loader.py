@@ -63,7 +63,8 @@ result, loaders of which one batch or a few are taken, or all into a list (they 
 keep their pinned memory), that another process is handed (`executor.submit(read,
 loader)`), or that `process` of a graph dataset runs once for all, datasets whose
 samples are all the same (a profile, or a trial of the model), objects that a collate
-function makes of a class without `pin_memory`, arrays of NumPy's, batches that may hold
+function makes of a class without `pin_memory`, arrays of NumPy's, texts and numbers
+that a collate function of the project leaves as they are, batches that may hold
 expanded tensors (`origin.expand(n, 3)`), for which pinning raises, batches of a few
 known numbers, batches that the training process makes anew from arrays or joins before
 it copies them (`torch.cat` gives ordinary memory), data modules of projects without a

@@ -28,6 +28,7 @@ from gpulint.script.loading.in_memory import gathered
 from gpulint.script.loading.loader_options import fed_by_framework
 from gpulint.script.loading.loaders import Loader
 from gpulint.script.loading.pageable import read_as_arrays, sends_made
+from gpulint.script.loading.plain_batches import holds_plain_values
 from gpulint.script.loading.prepared import prepared_loaders
 from gpulint.script.loading.sent import joined_on_host
 from gpulint.script.loading.serial import gains_by_workers
@@ -142,7 +143,9 @@ def gains(script: Script, loader: Loader) -> bool:
         return False
     if holds_expanded(script, loader) or _is_patched(script):
         return False
-    return goes_to_gpu(script, loader) and not pins_itself(script, loader)
+    if not goes_to_gpu(script, loader) or pins_itself(script, loader):
+        return False
+    return not holds_plain_values(script, loader)
 
 
 def _is_patched(script: Script) -> bool:
