@@ -50,37 +50,37 @@ in each of its steps (on an H200 that made steps with images of 19 MB 1.2 times 
 and gained nothing with rows of 33 KB), and the fixes of both rules pin as well. Of low
 confidence too: a switch for pinning that is off by default, but on in a command of the
 project's texts or in its settings, loaders without workers of Lightning and Accelerate,
-or for which all settings that are known ask for none, batches that are lists (of
-`collate_fn=list`), or all cast on the host (`x.float()`), which copies those of another
-type, or made anew there but for labels. Options that an unpacked dict sets or may set,
-values decided at run time, loaders of other libraries, those of files that import
-fastai 1 (it makes torch's own pin), programs that put new tensors on the GPU by
-default, batches of TorchIO's subjects or that are or may be on the device (pinning
-those raises), as those that a collate function asks a model for, samples that this
-process makes by acting in an environment, loaders that the switch pins which sends
-their batches, single samples of a script that trains nothing and reads back each
-result, loaders of which one batch or a few are taken, or all into a list (they would
-keep their pinned memory), that another process is handed (`executor.submit(read,
-loader)`), or that `process` of a graph dataset runs once for all, datasets whose
-samples are all the same (a profile, or a trial of the model), objects that a collate
-function makes of a class without `pin_memory`, arrays of NumPy's, texts and numbers
-that a collate function of the project leaves as they are, batches that may hold
-expanded tensors (`origin.expand(n, 3)`), for which pinning raises, batches of a few
-known numbers, batches that the training process makes anew from arrays or joins before
-it copies them (`torch.cat` gives ordinary memory), data modules of projects without a
-trainer, that Lightning's trainers take on the CPU alone, or that no file names where
-others train or notebooks lie beside it, Lightning's test and prediction loaders where
-nothing runs them, functions that say nothing of devices beside others that do, loops
-that move nothing beside others that do, scripts for the CPU or MPS, and
-`pin_memory=False` with a comment that gives a reason. Batches that a dataset has made
-by objects it holds, in the training process perhaps by a model on the GPU, are of low
-confidence, as are those of which loops send parts with gaps (`x[:, 3:]`) and at most a
-length of each sample, as PyTorch lays such parts out anew in ordinary memory before it
-copies them, those of which a collate function puts a part into an object that is not
-pinned (`NestedTensor`), samples that are handed on as they are (`collate_fn=lambda x:
-x[0]`), be they pictures and texts, and those of a collate function that is not seen
-where Lightning's steps take objects (`batch.image`), or loaders of which each pass is
-for one batch (`next(iter(loader))`).
+or for which all settings that are known ask for none, or an option that no command of
+the texts gives, batches that are lists (of `collate_fn=list`), or all cast on the host
+(`x.float()`), which copies those of another type, or made anew there but for labels.
+Options that an unpacked dict sets or may set, values decided at run time, loaders of
+other libraries, those of files that import fastai 1 (it makes torch's own pin),
+programs that put new tensors on the GPU by default, batches of TorchIO's subjects or
+that are or may be on the device (pinning those raises), as those that a collate
+function asks a model for, samples that this process makes by acting in an environment,
+loaders that the switch pins which sends their batches, single samples of a script that
+trains nothing and reads back each result, loaders of which one batch or a few are
+taken, or all into a list (they would keep their pinned memory), that another process is
+handed (`executor.submit(read, loader)`), or that `process` of a graph dataset runs once
+for all, datasets whose samples are all the same (a profile, or a trial of the model),
+objects that a collate function makes of a class without `pin_memory`, arrays of
+NumPy's, texts and numbers that a collate function of the project leaves as they are,
+batches that may hold expanded tensors (`origin.expand(n, 3)`), for which pinning
+raises, batches of a few known numbers, batches that the training process makes anew
+from arrays or joins before it copies them (`torch.cat` gives ordinary memory), data
+modules of projects without a trainer, that Lightning's trainers take on the CPU alone,
+or that no file names where others train or notebooks lie beside it, Lightning's test
+and prediction loaders where nothing runs them, functions that say nothing of devices
+beside others that do, loops that move nothing beside others that do, scripts for the
+CPU or MPS, and `pin_memory=False` with a comment that gives a reason. Batches that a
+dataset has made by objects it holds, in the training process perhaps by a model on the
+GPU, are of low confidence, as are those of which loops send parts with gaps (`x[:,
+3:]`) and at most a length of each sample, as PyTorch lays such parts out anew in
+ordinary memory before it copies them, those of which a collate function puts a part
+into an object that is not pinned (`NestedTensor`), samples that are handed on as they
+are (`collate_fn=lambda x: x[0]`), be they pictures and texts, and those of a collate
+function that is not seen where Lightning's steps take objects (`batch.image`), or
+loaders of which each pass is for one batch (`next(iter(loader))`).
 
 ## Source
 PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on
@@ -103,6 +103,7 @@ from gpulint.script.loading.batch_objects import (
 )
 from gpulint.script.loading.batches_taken import gives_one_a_pass
 from gpulint.script.loading.beyond import loops_beyond
+from gpulint.script.loading.default_workers import options_ask_for_none
 from gpulint.script.loading.loader_options import DERIVED, takes_any_options
 from gpulint.script.loading.pin_conditions import pin_condition
 from gpulint.script.loading.pinning import (
@@ -184,6 +185,7 @@ def _may_not_gain(script: Script, loader: Loader) -> bool:
         has_no_workers(loader)
         or gives_one_a_pass(script, loader)
         or settings_ask_for_none(loader)
+        or options_ask_for_none(script, loader)
         or (joined is not None and script.text(joined) == "list")
         or cast_on_host(script, loops)
         or sends_labels_alone(script, loops)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 
-_OF_GPUS = re.compile(
+OF_GPUS = re.compile(
     r"cuda|device|\.to\(|backward\(|rainer|\.fit\(|ccelerat|no_grad|model|predict"
 )
 _STAND_IN = re.compile(r"(?i)mock|dummy|fake")
@@ -107,13 +107,13 @@ def _is_far_from_gpus(script: Script, loader: Loader) -> bool:
     packages do that it imports.
     """
     if script.source.path.suffix == NOTEBOOK:
-        return not script.source.has(_OF_GPUS) or _moves_to_cpu(script)
+        return not script.source.has(OF_GPUS) or _moves_to_cpu(script)
     if _is_guarded(script, loader.call):
         own = [script.index, *imported(script, script.index)]
-        return not any(index.source.has(_OF_GPUS) for index in own)
+        return not any(index.source.has(OF_GPUS) for index in own)
     if not is_run(script.index) or len(programs(script)) > 1:
         return False
-    return not any(index.source.has(_OF_GPUS) for index in run_together(script))
+    return not any(index.source.has(OF_GPUS) for index in run_together(script))
 
 
 def _moves_to_cpu(script: Script) -> bool:
