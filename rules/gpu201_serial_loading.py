@@ -96,32 +96,33 @@ In-memory data are copied between processes for nothing, also where an option th
 nothing sets would make samples take work, or the transform given does next to nothing.
 Nor a loader of which single batches are taken, or none, or that is only asked how long
 it is, nor one whose loops ask for no GPU, whatever file they are in, or in a notebook
-that moves all to the CPU by name. A pass that is one batch of all samples, or that
-stops after a few batches, leaves workers nothing to make ahead, as does a training that
-ends after a few steps, a number that is written out or an option's default. Where each
-step begins a pass of its own, `next(iter(loader))`, workers would start with each
-batch, and an iterator derived from `_SingleProcessDataLoaderIter` refuses them. Samples
-that a notebook, a file of data or a program without any device only shows. A dataset
-whose samples are all the same is for a profile or a trial. Files that import Lightning
-have GPU251; nothing waits for what its trainers take on the CPU alone. Batches that a
-dataset makes on the GPU, or reads without `map_location` from files that the project
-saved there, and files opened in `__init__` (HDF5, LMDB), must not be shared with
-workers. A 0 with a comment that gives a reason (debugging, Windows, notebooks) is
-meant. One worker may well keep up with a process that trains or evaluates: low
-confidence, as where nothing is known of what a sample takes, or only that it loops in
-Python or computes with arrays (receiving a batch of two dozen small tensors from
-workers took 5 ms, making one of windows of an array 1.4 ms), where the number is the
-default of several functions, each for its callers to replace, or of an option that a
-command of the README or of a script gives, where all batches are put into a list once,
-or its loops only read arrays of them (a mean of all pictures), where nobody takes
-batches of a loader that is handed on or kept, where one of the datasets has a single
-batch, or all have at most 64 samples (2000 of MNIST or CIFAR), made before workers
-would have started, where the class of the samples is called one of mock or dummy data,
-where a batch is at most 8 pictures of at most 64 x 64 (on two cores 4 of CIFAR took 0.7
-ms to make and 1.0 ms from two workers, 32 took 2.9 and 1.9 ms), where every worker
-would yield all samples of an iterable dataset, where samples change the dataset, of
-which each worker would have its own, and where a PyTorch before 1.9 runs a dataset that
-draws from NumPy's global generator.
+that moves all to the CPU by name, nor one whose loops move their batches to a CPU that
+they are given (`test(model, "cpu", loader)`). A pass that is one batch of all samples,
+or that stops after a few batches, leaves workers nothing to make ahead, as does a
+training that ends after a few steps, a number that is written out or an option's
+default. Where each step begins a pass of its own, `next(iter(loader))`, workers would
+start with each batch, and an iterator derived from `_SingleProcessDataLoaderIter`
+refuses them. Samples that a notebook, a file of data or a program without any device
+only shows. A dataset whose samples are all the same is for a profile or a trial. Files
+that import Lightning have GPU251; nothing waits for what its trainers take on the CPU
+alone. Batches that a dataset makes on the GPU, or reads without `map_location` from
+files that the project saved there, and files opened in `__init__` (HDF5, LMDB), must
+not be shared with workers. A 0 with a comment that gives a reason (debugging, Windows,
+notebooks) is meant. One worker may well keep up with a process that trains or
+evaluates: low confidence, as where nothing is known of what a sample takes, or only
+that it loops in Python or computes with arrays (receiving a batch of two dozen small
+tensors from workers took 5 ms, making one of windows of an array 1.4 ms), where the
+number is the default of several functions, each for its callers to replace, or of an
+option that a command of the README or of a script gives, where all batches are put into
+a list once, or its loops only read arrays of them (a mean of all pictures), where
+nobody takes batches of a loader that is handed on or kept, where one of the datasets
+has a single batch, or all have at most 64 samples (2000 of MNIST or CIFAR), made before
+workers would have started, where the class of the samples is called one of mock or
+dummy data, where a batch is at most 8 pictures of at most 64 x 64 (on two cores 4 of
+CIFAR took 0.7 ms to make and 1.0 ms from two workers, 32 took 2.9 and 1.9 ms), where
+every worker would yield all samples of an iterable dataset, where samples change the
+dataset, of which each worker would have its own, and where a PyTorch before 1.9 runs a
+dataset that draws from NumPy's global generator.
 
 ## Source
 PyTorch documentation, `torch.utils.data`, Single- and Multi-process Data Loading; the

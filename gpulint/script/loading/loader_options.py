@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from gpulint.index import Target
 from gpulint.index.build import last_name
 from gpulint.index.calls import TENSOR_METHODS
 from gpulint.index.values import LOADER_OPTIONS
@@ -105,8 +106,21 @@ def feeds_cpu(script: Script, loader: Loader) -> bool:
     runs = [loop for loop in loader.loops if loop.train or loop.eval]
     if not runs and all(_is_on_host(script, loop) for loop in loader.loops):
         runs = loader.loops
+    if runs and all(_moves_to_host(script.of(loop.node), loop) for loop in runs):
+        return True
     files = [script, *(script.of(loop.node) for loop in runs)]
     return bool(runs) and not any(its.steps_on_gpu for its in files)
+
+
+def _moves_to_host(script: Script, loop: Loop) -> bool:
+    """Whether a loop's function is given the CPU by all, and moves its batches there.
+
+    `evaluate(model, loader, "cpu")`, and `x.to(device)` in it; what is only brought
+    back to the host (`y.to("cpu")`) may have been computed elsewhere.
+    """
+    moves = [m for m in script.moves if script.batches.loop_of(m.receiver) is loop]
+    named = any(isinstance(move.device, ast.Name) for move in moves)
+    return named and all(move.target is Target.CPU for move in moves)
 
 
 def has_own_iterator(loader: Loader) -> bool:
