@@ -54,8 +54,9 @@ list of layers that is trained; where no `tf.function` compiles the steps, which
 wait for Python; where the file writes numbers that float16 does not hold (`1e-24`);
 where all that `fit` is given are random numbers, for a trial; where the project runs
 with a TensorFlow before 2.4, whose policies were experimental, or with a Keras before
-2.4, which has none; where layers of the program's own make numbers in float32; and
-where the model is a class of the project whose code does, names float32, or is not
+2.4, which has none; where the program has layers of its own, which may join what is
+float32 with what is not, or make numbers; where another package makes the model; and
+where it is a class of the project whose code makes numbers, names float32, or is not
 large by itself.
 
 ## Source
@@ -77,8 +78,10 @@ from gpulint.script.frameworks.tf_names import is_for_tf1, needs_first_keras
 from gpulint.script.frameworks.tf_policy import (
     OUT_OF_RANGE,
     counts_on_float32,
+    has_own_layers,
     is_decided,
     is_large,
+    is_of_a_package,
     is_unfit,
     output_layers,
 )
@@ -123,7 +126,8 @@ class KerasMixedPrecision(Rule):
         gains = gains and not (trained and all(_is_tried(script, c) for c in trained))
         gains = gains and not script.source.has(OUT_OF_RANGE)
         gains = gains and not any(is_unfit(script, call) for call in trained)
-        gains = gains and not counts_on_float32(script)
+        gains = gains and not (counts_on_float32(script) or has_own_layers(script))
+        gains = gains and not any(is_of_a_package(script, call) for call in trained)
         gains = gains and not needs_first_keras(script)
         yield self.finding(
             script,
@@ -177,6 +181,8 @@ def rewrite(script: Script) -> Rewrite:
         raise CannotFix("Keras may run on another backend than TensorFlow")
     if counts_on_float32(script):
         raise CannotFix("layers of the program's own make numbers in float32")
+    if has_own_layers(script):
+        raise CannotFix("layers of the program's own may count on one type")
     if any(f.source.has(_SAVED) for f in run_together(script)):
         raise CannotFix("a saved model takes float32 alone")
     if allows_before(script, "tensorflow", SINCE):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex
 from gpulint.index.build import last_name
-from gpulint.index.walk import walk
+from gpulint.index.walk import dotted, walk
 from gpulint.script.frameworks.tf_names import name_of
 from gpulint.script.frameworks.tf_steps import fits, is_model_class, tapes
 from gpulint.script.modelling.written_sizes import names_large
@@ -36,6 +36,7 @@ _MAKES_NUMBERS = re.compile(
     r"\brandom\b|random_\w+\(|float32|float64|floatx|\b(?:tf|K|ops)\.(?:constant|eye|"
     r"fill|linspace|one_hot|ones|range|sequence_mask|zeros)\("
 )
+_KERAS = frozenset("tensorflow keras tf_keras".split())
 MOST = 12  # files of a program, or classes of a model, that are read
 _FLOAT32 = ("float32", "float64")
 _OUTPUTS = re.compile(r"^keras\.layers\.(Dense|Activation|Softmax|Conv\dD)$")
@@ -60,6 +61,32 @@ def counts_on_float32(script: Script) -> bool:
         owners = file.classes.values()
         parts = [*filter(_is_layer, owners), *file.calls_by_name.get("Lambda", ())]
         if any(_MAKES_NUMBERS.search(script.of(part).text(part)) for part in parts):
+            return True
+    return False
+
+
+def has_own_layers(script: Script) -> bool:
+    """Whether a program has layers of its own, which may count on one type.
+
+    What is joined in them (`tf.concat`), or is made by what they call, is seldom seen.
+    """
+    return any(
+        _is_layer(owner)
+        and any((dotted(base) or "").endswith("Layer") for base in owner.bases)
+        for file in _files(script)
+        for owner in file.classes.values()
+    )
+
+
+def is_of_a_package(script: Script, fit: ast.Call) -> bool:
+    """Whether a model is made by a package that is neither Keras nor this project."""
+    assert isinstance(fit.func, ast.Attribute)
+    made = [origin.call for origin in script.resolver.origins(fit.func.value)]
+    for call in filter(None, made):
+        home = script.index.home(call)
+        name = home.qualified(call.func) or ""
+        own = name.partition(".")[0] in _KERAS or home.owns(name)
+        if home.is_import(call.func) and not own:
             return True
     return False
 
