@@ -54,10 +54,10 @@ list of layers that is trained; where no `tf.function` compiles the steps, which
 wait for Python; where the file writes numbers that float16 does not hold (`1e-24`);
 where all that `fit` is given are random numbers, for a trial; where the project runs
 with a TensorFlow before 2.4, whose policies were experimental, or with a Keras before
-2.4, which has none; where the program has layers of its own, which may join what is
-float32 with what is not, or make numbers; where another package makes the model; and
-where it is a class of the project whose code makes numbers, names float32, or is not
-large by itself.
+2.4, which has none; where the program has layers of its own with weights or operations
+of TensorFlow's, which may join what is float32 with what is not; where another package
+makes the model; and where it is a class of the project whose code makes numbers, names
+float32, or is not large by itself.
 
 ## Source
 TensorFlow guide, "Mixed precision". Tried with Keras 3.15: `compile` puts a

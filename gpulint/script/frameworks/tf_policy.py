@@ -36,6 +36,7 @@ _MAKES_NUMBERS = re.compile(
     r"\brandom\b|random_\w+\(|float32|float64|floatx|\b(?:tf|K|ops)\.(?:constant|eye|"
     r"fill|linspace|one_hot|ones|range|sequence_mask|zeros)\("
 )
+_COMPUTES = re.compile(r"\badd_weight\(|\b(?:tf|K|ops|backend)\.(?!keras\b)\w+")
 _KERAS = frozenset("tensorflow keras tf_keras".split())
 MOST = 12  # files of a program, or classes of a model, that are read
 _FLOAT32 = ("float32", "float64")
@@ -66,13 +67,14 @@ def counts_on_float32(script: Script) -> bool:
 
 
 def has_own_layers(script: Script) -> bool:
-    """Whether a program has layers of its own, which may count on one type.
+    """Whether a program has layers of its own that may count on one type.
 
-    What is joined in them (`tf.concat`), or is made by what they call, is seldom seen.
+    They have weights of their own, or join by `tf.concat` what may be of two types.
     """
     return any(
         _is_layer(owner)
         and any((dotted(base) or "").endswith("Layer") for base in owner.bases)
+        and _COMPUTES.search(script.of(owner).text(owner))
         for file in _files(script)
         for owner in file.classes.values()
     )
