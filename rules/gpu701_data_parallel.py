@@ -59,7 +59,8 @@ file has `DistributedDataParallel`, this may be the way for machines without a l
 and where all known commands for its programs say `CUDA_VISIBLE_DEVICES=0` or the like
 it is a plain call: notes of low confidence. So is a wrapper that is made behind the
 training, for a last pass, one of a class that is called a loss and has no layers, one
-for as many GPUs as settings say, which all say 1, and one beside graphs of PyG, which
+whose weights are all made without a gradient, which the other wrapper refuses, one for
+as many GPUs as settings say, which all say 1, and one beside graphs of PyG, which
 torch's own wrapper cannot split.
 
 ## Source
@@ -84,7 +85,11 @@ from gpulint.script.copying.one_card import (
     leaves_one_card,
     names_one_card,
 )
-from gpulint.script.modelling.frozen import has_no_weights, is_loss_without_layers
+from gpulint.script.modelling.frozen import (
+    has_no_weights,
+    is_loss_without_layers,
+    trains_no_weights,
+)
 from gpulint.script.reaching.commands import name_one_card
 from gpulint.script.training.wrappers import (
     WRAPPERS,
@@ -122,7 +127,7 @@ class DataParallel(Rule):
             if call.args and is_light(script, call.args[0]):
                 continue
             sure = not also and not follows_training(script, call)
-            if call.args and is_loss_without_layers(script, call.args[0]):
+            if call.args and _is_not_trained(script, call.args[0]):
                 sure = False
             if _gives_graphs(script) or counts_one_card(script, call):
                 sure = False
@@ -140,6 +145,14 @@ def _gives_graphs(script: Script) -> bool:
     """Whether batches may be graphs of PyG, which torch's own wrapper cannot split."""
     names = script.index.imported
     return any(_GRAPHS.match(name) is not None for name in names)
+
+
+def _is_not_trained(script: Script, module: ast.expr) -> bool:
+    """Whether a module is a loss without layers, or no weight of it takes a gradient.
+
+    `DistributedDataParallel` refuses such a module.
+    """
+    return is_loss_without_layers(script, module) or trains_no_weights(script, module)
 
 
 def is_light(script: Script, module: ast.expr) -> bool:

@@ -144,6 +144,14 @@ def has_no_weights(script: Script, model: ast.expr) -> bool:
     return bool(owners) and all(_is_weightless(script, owner) for owner in owners)
 
 
+def trains_no_weights(script: Script, model: ast.expr) -> bool:
+    """The same, or where each parameter that it holds is made without a gradient."""
+    owners = script.resolver.classes.of(model)
+    return bool(owners) and all(
+        _is_weightless(script, owner, but_frozen=True) for owner in owners
+    )
+
+
 def is_loss_without_layers(script: Script, model: ast.expr) -> bool:
     """Whether a module is of a class that is called a loss, and nothing in it a layer.
 
@@ -221,7 +229,10 @@ def _is_activation(script: Script, model: ast.expr) -> bool:
     return len(names) == len(made) > 0 and all(map(_ACTIVATION.match, names))
 
 
-def _is_weightless(script: Script, owner: ast.ClassDef) -> bool:
+def _is_weightless(
+    script: Script, owner: ast.ClassDef, *, but_frozen: bool = False
+) -> bool:
+    """Whether nothing that makes an object gives it weights, or frozen ones alone."""
     if not _derives_from_module(script, owner):
         return False
     init = script.resolver.classes.methods(owner).get("__init__")
@@ -230,7 +241,19 @@ def _is_weightless(script: Script, owner: ast.ClassDef) -> bool:
     if _is_given_weights(script, owner):
         return False
     calls = [node for node in walk(init) if isinstance(node, ast.Call)]
-    return bool(calls) and not any(_may_give_weights(script, call) for call in calls)
+    return bool(calls) and not any(
+        _may_give_weights(script, call)
+        and not (but_frozen and _is_without_gradient(script, call))
+        for call in calls
+    )
+
+
+def _is_without_gradient(script: Script, call: ast.Call) -> bool:
+    """`nn.Parameter(mean, requires_grad=False)`."""
+    flags = [k.value for k in call.keywords if k.arg == "requires_grad"]
+    flags = flags or call.args[1:2]
+    named = script.index.home(call).qualified(call.func) == "torch.nn.Parameter"
+    return named and bool(flags) and not _is_on(script, flags)
 
 
 def _may_give_weights(script: Script, call: ast.Call) -> bool:
