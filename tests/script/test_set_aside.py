@@ -38,3 +38,21 @@ def test_code_of_others_that_the_program_uses(tmp_path: Path) -> None:
     files = {".git/HEAD": "", "external/engine.py": LOOP, "main.py": main}
     found = confidences(tmp_path, files, "external/engine.py")
     assert found[11] is Confidence.HIGH
+
+
+@pytest.mark.parametrize(
+    "files, sure",
+    [
+        (["old/run.py"], Confidence.LOW),
+        (["old/run.py", "legacy/run.py"], Confidence.LOW),
+        (["old/run.py", "run.py"], Confidence.HIGH),
+    ],
+)
+def test_functions_that_old_programs_call(
+    tmp_path: Path, files: list[str], sure: Confidence
+) -> None:
+    main = MAIN.replace("assess(model, loader)", "print(args)")
+    run = "from engine import assess\nfrom parts import loader, model\n\n"
+    given = {file: f"{run}assess(model, loader)\n" for file in files}
+    given |= {".git/HEAD": "", "engine.py": LOOP, "main.py": main}
+    assert confidences(tmp_path, given)[19] is sure

@@ -228,6 +228,7 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
     callers = [*callers, *_handing_on(script, function, bool(callers))]
     return bool(callers) and all(
         is_refused(script, call, function)
+        or is_set_aside(script.of(call))
         or _is_spared(script.of(call), call, depth - 1)
         for call in callers
     )
