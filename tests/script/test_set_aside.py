@@ -53,6 +53,6 @@ def test_functions_that_old_programs_call(
 ) -> None:
     main = MAIN.replace("assess(model, loader)", "print(args)")
     run = "from engine import assess\nfrom parts import loader, model\n\n"
-    given = {file: f"{run}assess(model, loader)\n" for file in files}
+    given = dict.fromkeys(files, f"{run}assess(model, loader)\n")
     given |= {".git/HEAD": "", "engine.py": LOOP, "main.py": main}
     assert confidences(tmp_path, given)[19] is sure
