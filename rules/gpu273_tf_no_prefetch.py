@@ -28,8 +28,8 @@ model.fit(images, epochs=10)
 
 ## When not
 A `prefetch` behind the batches, whatever comes after it. A dataset whose batches are
-only looked at, or that nothing is seen to take. Datasets that a strategy distributes:
-it fetches ahead itself. Not all of the operations are seen.
+only looked at or printed, or that nothing is seen to take. Datasets that a strategy
+distributes: it fetches ahead itself. Not all of the operations are seen.
 
 ## Source
 TensorFlow guide, "Better performance with the tf.data API", Prefetching;

@@ -42,11 +42,11 @@ rate as a number.
 
 ## When not
 One sample a batch; gradients that are accumulated; batches that are only evaluated; a
-written number of steps (`steps_per_epoch`, `take(1000)` of batches, a loop that ends by
-`if step == 10_000: break`), which larger batches leave as it is. Where a file loads a
-language model, whose few samples are thousands of tokens, or AutoKeras, whose searches
-end by themselves, or has decision forests, which the CPU grows of all samples, it is of
-low confidence.
+written number of steps (`steps_per_epoch=3306 // 32`, `take(1000)` of batches, a loop
+that ends by `if step == 10_000: break`), which larger batches leave as it is. Where a
+file loads a language model, whose few samples are thousands of tokens, or AutoKeras,
+whose searches end by themselves, or has decision forests, which the CPU grows of all
+samples, it is of low confidence.
 
 ## Source
 Goyal et al. 2017, "Accurate, Large Minibatch SGD"; Malladi et al. 2022, "On the SDEs

@@ -28,7 +28,8 @@ or on the CPU (`tf.device`). Where what the tape runs is compiled itself, or a m
 the name of `eager` or `debug` asks for it, the confidence is low; so it is where NumPy
 computes in the step, which would raise once it is compiled, and in programs that play
 in an environment, whose episodes have lengths of their own: each is traced anew. So
-are steps of a package that others import: whoever calls them may compile them.
+are steps of a package that others import: whoever calls them may compile them. And
+those that move single numbers (`x = tf.Variable(0.0)`) down a slope, to show how.
 
 ## Source
 TensorFlow guide, "Better performance with tf.function". Measured with TensorFlow 2.21
@@ -52,6 +53,7 @@ from gpulint.script.frameworks.tf_steps import (
     EagerStep,
     computes_by_numpy,
     eager_steps,
+    moves_numbers,
     on_cpu,
     runs_compiled,
 )
@@ -90,6 +92,7 @@ def _confidence(script: Script, step: EagerStep) -> Confidence | None:
         for part in walk(branch.test)
     )
     wanted = wanted or runs_compiled(script, step) or computes_by_numpy(script, step)
+    wanted = wanted or moves_numbers(script, step)
     wanted = wanted or any(map(imports_environments, run_together(script)))
     wanted = wanted or (is_packaged(script) and not is_run(script.index))
     return Confidence.LOW if wanted else None

@@ -245,7 +245,16 @@ def photos(batch_size):
 
 
 @pytest.mark.parametrize(
-    "steps, number", [("300", 0), ("len(names) // 2", 1), ("STEPS", 0)]
+    "steps, number",
+    [
+        ("300", 0),
+        ("len(names) // 2", 1),
+        ("STEPS", 0),
+        ("3306 // 2", 0),
+        ("round(3306 / 2)", 0),
+        ("EPOCH", 0),
+        ("3306 // SIZE", 1),
+    ],
 )
 def test_a_written_number_of_steps_in_another_file(
     tmp_path: Path, steps: str, number: int
@@ -253,12 +262,39 @@ def test_a_written_number_of_steps_in_another_file(
     (tmp_path / ".git").mkdir()
     (tmp_path / "data.py").write_text(FLOWS)
     (tmp_path / "main.py").write_text(
-        "from data import photos\n\nSTEPS = 200\n"
+        "from data import photos\n\nSTEPS = 200\nSIZE = 2\nEPOCH = 3306 // 2\n"
         f"model.fit_generator(photos(2), steps_per_epoch={steps}, epochs=9)\n"
     )
     projects = Projects(lambda root: tuple(sorted(root.rglob("*.py"))))
     options = Options(select_rules(("GPU471",)), projects=projects)
     assert len(check_path(tmp_path / "data.py", options).findings) == number
+
+
+FOLDERS = """\
+from keras.preprocessing.image import ImageDataGenerator
+
+photos = ImageDataGenerator().flow_from_directory("photos", batch_size=2)
+faces = ImageDataGenerator().flow_from_directory("faces", batch_size=4)
+model.fit_generator(photos, steps_per_epoch={photos}, epochs=9)
+other.fit_generator(generator=faces, steps_per_epoch={faces}, epochs=9)
+small.fit(x, y, epochs=3)
+"""
+
+
+@pytest.mark.parametrize(
+    "photos, faces, rows",
+    [
+        ("80", "40", []),
+        ("3306 // 2", "len(faces)", [4]),
+        ("len(photos)", "80 // 4", [3]),
+        ("len(photos)", "len(faces)", [3, 4]),
+    ],
+)
+def test_steps_of_the_training_that_takes_a_generator(
+    photos: str, faces: str, rows: list[int]
+) -> None:
+    its = found(FOLDERS.format(photos=photos, faces=faces), (), "GPU471")
+    assert [finding.place.start.row for finding in its] == rows
 
 
 STEP = """\
@@ -296,4 +332,25 @@ def test_steps_that_may_be_compiled(
     projects = Projects(lambda root: tuple(sorted(root.rglob("*.py"))))
     options = Options(select_rules(("GPU571",)), projects=projects)
     [finding] = check_path(tmp_path / "net.py", options).findings
+    assert (finding.confidence is not Confidence.LOW) is sure
+
+
+NUMBERS = """\
+import tensorflow as tf
+
+x = tf.Variable({first})
+y = tf.Variable(-1)
+for _ in range(100):
+    with tf.GradientTape() as tape:
+        loss = slope(x, y)
+    gradients = tape.gradient(loss, [x, y])
+    optimizer.apply_gradients(zip(gradients, [x, y]))
+"""
+
+
+@pytest.mark.parametrize(
+    "first, sure", [("0.0", False), ("tf.zeros((9, 9))", True), ("start", True)]
+)
+def test_steps_that_move_single_numbers(first: str, sure: bool) -> None:
+    [finding] = found(NUMBERS.format(first=first), (), "GPU571")
     assert (finding.confidence is not Confidence.LOW) is sure

@@ -26,6 +26,7 @@ SMALL = 32
 _FROM_FOLDER = re.compile(r"dataset_from_(directory|array)$")
 _FLOWS = frozenset("flow flow_from_directory flow_from_dataframe".split())
 _EVALUATES = re.compile(r"(^|_)(val|valid|validation|test|eval|dev)", re.IGNORECASE)
+_ROUNDS = frozenset("int round math.ceil math.floor numpy.ceil numpy.floor".split())
 _ACCUMULATES = re.compile(r"accum", re.IGNORECASE)
 _RULES = {"SGD": "linear", "Adam": "sqrt", "AdamW": "sqrt", "RMSprop": "sqrt"}
 TITLE = "Let the machine choose, and scale the learning rate with it"
@@ -78,8 +79,25 @@ def _has_fixed_steps(script: Script, fit: ast.AST) -> bool:
     if not isinstance(fit, ast.Call):
         return False
     given = script.evaluator.argument(fit, "steps_per_epoch")
-    values = [script.evaluator.constant(node) for node in given.nodes]
-    return bool(values) and all(type(value) is int for value in values)
+    return bool(given.nodes) and all(_is_written(script, n) for n in given.nodes)
+
+
+def _is_written(script: Script, node: ast.expr) -> bool:
+    """Whether a number is written, be it as `3306 // 32`: of no name."""
+    if type(script.evaluator.constant(node)) is int:
+        return True
+    made = [origin.expression for origin in script.resolver.origins(node)]
+    return all(its is not None and _reckons(script, its) for its in made)
+
+
+def _reckons(script: Script, node: ast.expr) -> bool:
+    """Arithmetic of numbers that stand there."""
+    if isinstance(node, ast.Call) and node.args and not node.keywords:
+        rounds = script.index.qualified(node.func) in _ROUNDS
+        return rounds and all(_reckons(script, given) for given in node.args)
+    if isinstance(node, ast.BinOp):
+        return _reckons(script, node.left) and _reckons(script, node.right)
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
 
 
 def _trains_by_name(script: Script, call: ast.Call) -> bool:
@@ -88,13 +106,25 @@ def _trains_by_name(script: Script, call: ast.Call) -> bool:
         return False
     if _EVALUATES.search(_name(script, call)):
         return False
-    trained = [
-        _has_fixed_steps(script.of(fit), fit)
+    trainings = [
+        fit
         for index in run_together(script)
         for name in TRAININGS
         for fit in index.calls_by_name.get(name, ())
     ]
+    trainings = [fit for fit in trainings if _takes(script, fit, call)] or trainings
+    trained = [_has_fixed_steps(script.of(fit), fit) for fit in trainings]
     return not (trained and all(trained))
+
+
+def _takes(script: Script, fit: ast.Call, made: ast.Call) -> bool:
+    """Whether a training is seen to take the batches that a call gives."""
+    taken = [k.value for k in fit.keywords if k.arg in ("x", "generator")]
+    return any(
+        origin.node is made
+        for value in (*fit.args[:1], *taken)
+        for origin in script.resolver.origins(value)
+    )
 
 
 def _name(script: Script, call: ast.Call) -> str:

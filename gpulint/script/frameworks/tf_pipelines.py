@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Origin
 from gpulint.index.build import last_name
+from gpulint.index.walk import dotted, walk
 from gpulint.script.frameworks.tf_names import name_of
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ _WRAPPERS = frozenset("enumerate tqdm iter zip track trange list reversed".split
 _TAKERS = frozenset("fit evaluate predict fit_generator train_on_batch adapt".split())
 _DISTRIBUTES = "experimental_distribute_dataset"
 MAX_FILES = 8
+_SHOWN = frozenset("len type str repr list tuple dict sorted".split())
 FEW_WRITTEN = 64  # elements, of a list that is written out
 FEW = 9  # batches at most that somebody looks at
 
@@ -268,8 +270,22 @@ def is_looked_at(call: ast.Call) -> bool:
 
 
 def _is_look(loop: ast.For) -> bool:
-    """A loop that ends in its first turn: somebody looks at one batch."""
-    return isinstance(loop.body[-1], ast.Break)
+    """A loop that ends in its first turn, or prints its elements: somebody looks."""
+    return isinstance(loop.body[-1], ast.Break) or all(map(_prints, loop.body))
+
+
+def _prints(statement: ast.stmt) -> bool:
+    """`print(item.numpy(), len(item))`, and not what a model makes of it."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or dotted(call.func) != "print":
+        return False
+    calls = (n for n in walk(call) if isinstance(n, ast.Call) and n is not call)
+    return all(_shows(its) for its in calls)
+
+
+def _shows(call: ast.Call) -> bool:
+    plain = isinstance(call.func, ast.Attribute) and not call.args
+    return plain or dotted(call.func) in _SHOWN
 
 
 def _looks_like_operation(call: ast.Call) -> bool:

@@ -110,16 +110,21 @@ def eager_steps(script: Script) -> Iterator[EagerStep]:
     seen: set[ast.AST] = set()
     for tape in tapes(script):
         loop = _stepping_loop(script, tape, 0)
-        function = script.index.function(tape)
         if loop is None:
             continue
-        inside = script.index.function(loop) is function
-        place = loop if inside or function is None else function
+        place = _place(script, tape, loop)
         if not _applies(place):
             continue
         if place not in seen:
             seen.add(place)
             yield EagerStep(tape, loop)
+
+
+def _place(script: Script, tape: ast.Call, loop: Loop) -> Loop | Function:
+    """The loop around a tape, or the function in which it stands apart from that."""
+    function = script.index.function(tape)
+    inside = script.index.function(loop) is function
+    return loop if inside or function is None else function
 
 
 def on_cpu(script: Script, node: ast.AST, depth: int = 2) -> bool:
@@ -175,6 +180,34 @@ def computes_by_numpy(script: Script, step: EagerStep) -> bool:
         for root in reached_from(script, [block])
         for node in walk(root)
     )
+
+
+def moves_numbers(script: Script, step: EagerStep) -> bool:
+    """Whether all that a step updates are single numbers: `x = tf.Variable(0.0)`."""
+    nodes = walk(*_place(script, step.tape, step.loop).body)
+    asked = [n for n in nodes if isinstance(n, ast.Call) and last_name(n) == "gradient"]
+    given = [script.evaluator.argument(call, "sources", 1).direct for call in asked]
+    return bool(given) and all(v is not None and _are_numbers(script, v) for v in given)
+
+
+def _are_numbers(script: Script, node: ast.expr) -> bool:
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return bool(node.elts) and all(_are_numbers(script, n) for n in node.elts)
+    origins = script.resolver.origins(node)
+    return all(
+        origin.call is not None
+        and name_of(script, origin.call.func) == "tensorflow.Variable"
+        and isinstance(_first(origin.call), (int, float))
+        for origin in origins
+    )
+
+
+def _first(call: ast.Call) -> object:
+    """The number that is a call's first argument."""
+    given = call.args[0] if call.args else None
+    if isinstance(given, ast.UnaryOp):
+        given = given.operand
+    return given.value if isinstance(given, ast.Constant) else None
 
 
 def trains(script: Script) -> bool:
