@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpulint.index.build import last_name
 from gpulint.index.walk import dotted, walk
 from gpulint.script.branches import all_of, blocks_of, in_body
-from gpulint.script.reaching.fields import is_field_left_off
+from gpulint.script.reaching.fields import is_default_of_given, is_field_left_off
 from gpulint.script.reaching.switches import is_off, is_switched_off
 
 if TYPE_CHECKING:
@@ -29,9 +29,10 @@ def may_never_run(script: Script, node: ast.AST) -> bool:
     Which types a function is given is not known: one of them may be for an export. A
     parameter that is None or False by default counts where nothing in the project gives
     another value; an option that is off by default counts as left off. Handlers of
-    errors run where something else has failed.
+    errors run where something else has failed. What is a field's default where all
+    settings give the field is made by none.
     """
-    if is_switched_off(script, node):
+    if is_switched_off(script, node) or is_default_of_given(script, node):
         return True
     function = script.index.function(node)
     child = node

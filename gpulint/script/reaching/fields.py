@@ -1,4 +1,4 @@
-"""Options that are fields of a class, of which nobody makes the object in sight."""
+"""Options that are fields of a class, and what these are by default."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from gpulint.script.reaching.commands import passes_option
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
+
+_FACTORIES = ("default_factory", "factory")
 
 
 def is_field_left_off(script: Script, test: ast.expr) -> bool:
@@ -38,6 +40,45 @@ def is_field_left_off(script: Script, test: ast.expr) -> bool:
         and not project.mentions(f"{name} =")
         and not passes_option(script, test, f"--{name}")
     )
+
+
+def is_default_of_given(script: Script, node: ast.AST) -> bool:
+    """Whether a place makes the default of a field that all settings files give.
+
+    `field(default_factory=lambda: Arguments("out"))`, in a class of which all objects
+    are made of mappings, or with the field: those files are meant that have all the
+    keys without which there is no object.
+    """
+    field = _made_for(script, node)
+    owner = script.index.parent(field) if field is not None else None
+    project = script.index.project
+    if field is None or not isinstance(owner, ast.ClassDef) or project is None:
+        return False
+    fields = [item for item in owner.body if isinstance(item, ast.AnnAssign)]
+    name, position = dotted(field.target), fields.index(field)
+    needed = [dotted(item.target) or "" for item in fields if item.value is None]
+    files = project.having_keys(needed) if needed else []
+    return (
+        bool(name and files)
+        and files == project.having_keys([*needed, name or ""])
+        and all(
+            any(k.arg in (name, None) for k in call.keywords)
+            or len(call.args) > position
+            for call in script.resolver.classes.constructors(owner)
+        )
+    )
+
+
+def _made_for(script: Script, node: ast.AST) -> ast.AnnAssign | None:
+    """The field whose default a function without parameters makes at a place."""
+    above = script.index.ancestors(node)
+    made = next((a for a in above if isinstance(a, ast.Lambda)), None)
+    option = script.index.parent(made) if made is not None else None
+    if not isinstance(option, ast.keyword) or option.arg not in _FACTORIES:
+        return None
+    call = script.index.parent(option)
+    field = script.index.parent(call) if call is not None else None
+    return field if isinstance(field, ast.AnnAssign) else None
 
 
 def _fields(file: FileIndex, name: str) -> Iterator[tuple[ast.ClassDef, ast.AnnAssign]]:
