@@ -818,7 +818,8 @@ def test_workers_that_a_class_path_asks_for(
     (tmp_path / "main.py").write_text(program)
     file = tmp_path / "data.py"
     file.write_text(HOOKS)
-    options = Options(select_rules(("GPU251", "GPU901")), projects=Projects())
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options(select_rules(("GPU251", "GPU901")), projects=projects)
     its = check_path(file, options).findings
     assert [f.code for f in its if "loads alone" in f.message] == found
 

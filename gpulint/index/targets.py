@@ -1,4 +1,4 @@
-"""Settings that name a class to build.
+"""Settings that name a class to build, or hold the arguments of one.
 
 `_target_` of hydra, `class_path` of Lightning's command line, `target` of others.
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index.settings_file import Dialect
+from gpulint.index.walk import dotted
 from gpulint.index.words import its_target, packages_around
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 # Keys that name a class, and those beside them whose mappings have its arguments.
 _BESIDE = {"target": "params", "class_path": "init_args"}
+
+# Keys of Lightning's command line, and the arguments whose classes they are for.
+_SECTIONS = {"model": "model_class", "data": "datamodule_class"}
 
 
 def settings_arguments(
@@ -94,7 +98,41 @@ def target_mappings(project: Project, owner_qualified_name: str) -> list[ast.Dic
             if _names(project, owner_qualified_name, target):
                 index = project.settings(path, Dialect.OMEGACONF)
                 found += list(_arguments_in(index, target)) if index else []
-    return found
+    return [*found, *_of_command_line(project, owner_qualified_name)]
+
+
+def _of_command_line(project: Project, owner_qualified_name: str) -> Iterator[ast.Dict]:
+    """What files give a class that a program hands `LightningCLI(Model, Data)`."""
+    name = owner_qualified_name.rpartition(".")[2]
+    for path in project.mentioning("LightningCLI"):
+        index = project.index(path)
+        calls = index.calls_by_name.items() if index is not None else ()
+        for call in (c for made, its in calls if made.endswith("CLI") for c in its):
+            given = {k.arg: k.value for k in call.keywords}
+            for position, (key, option) in enumerate(_SECTIONS.items()):
+                taken = dict(enumerate(call.args)).get(position, given.get(option))
+                if (dotted(taken) or "").rpartition(".")[2] == name:
+                    yield from _sections(project, key)
+
+
+def _sections(project: Project, key: str) -> Iterator[ast.Dict]:
+    """The mappings under a key of settings files, or under it of a subcommand."""
+    for path in project.having_keys([key]):
+        index = project.settings(path, Dialect.OMEGACONF)
+        root = index.tree.body[0].value if index is not None else None  # type: ignore[attr-defined]
+        for above in (root, item_of(root, "fit")):
+            its = item_of(above, key)
+            if isinstance(its, ast.Dict) and item_of(its, "class_path") is None:
+                yield its
+
+
+def item_of(node: ast.expr | None, name: str) -> ast.expr | None:
+    """The value under a key of a mapping; None: there is none, or no mapping."""
+    if not isinstance(node, ast.Dict):
+        return None
+    pairs = zip(node.keys, node.values, strict=True)
+    its = [v for k, v in pairs if isinstance(k, ast.Constant) and k.value == name]
+    return its[-1] if its else None
 
 
 def _names(project: Project, owner_qualified_name: str, target: str) -> bool:

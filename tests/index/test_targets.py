@@ -19,7 +19,7 @@ from gpulint.index.words import MAX_SETTINGS
 
 def arguments(root: Path, owner: str, parameter: str) -> list[object]:
     (root / "pyproject.toml").touch()
-    project = Projects().of(root / "main.py")
+    project = Projects(lambda folder: sorted(folder.rglob("*.py"))).of(root / "main.py")
     found = settings_arguments(project, owner, parameter)
     assert all(project.holder(node) is not None for node in found)
     return [n.value if isinstance(n, ast.Constant) else "?" for n in found]
@@ -78,6 +78,26 @@ def test_packages_that_hand_a_class_on(
     text = "class_path: data.Images\ninit_args: {workers: 3}\n"
     (tmp_path / "settings.yaml").write_text(text)
     assert arguments(tmp_path, "src.data.images.Images", "workers") == found
+
+
+@pytest.mark.parametrize(
+    "call, text, found",
+    [
+        ("LightningCLI(Net, Images)", "data: {workers: 3}", [3]),
+        ("cli.LightningCLI(datamodule_class=Images)", "data: {workers: 3}", [3]),
+        ("PhotosCLI(Net, parts.Images)", "fit: {data: {workers: 3}}", [3]),
+        ("LightningCLI(Net, Images)", "model: {workers: 3}", []),
+        ("LightningCLI(Images, Photos)", "data: {workers: 3}", []),
+        ("LightningCLI(Net)", "data: {workers: 3}", []),
+        ("LightningCLI(Net, Images)", "data: {class_path: Faces, workers: 3}", []),
+    ],
+)
+def test_classes_of_a_command_line(
+    tmp_path: Path, call: str, text: str, found: list[object]
+) -> None:
+    (tmp_path / "main.py").write_text(f"from lightning.cli import LightningCLI\n{call}")
+    (tmp_path / "settings.yaml").write_text(f"{text}\n")
+    assert arguments(tmp_path, "data.Images", "workers") == found
 
 
 def test_all_files_of_a_project_but_hidden_ones(tmp_path: Path) -> None:

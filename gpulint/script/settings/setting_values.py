@@ -12,7 +12,7 @@ from gpulint.index import Function, Value, Values
 from gpulint.index.flow import enclosing_function
 from gpulint.index.loaded_settings import is_settings, root_of
 from gpulint.index.settings_file import Dialect
-from gpulint.index.targets import qualified_name, settings_arguments
+from gpulint.index.targets import item_of, qualified_name, settings_arguments
 
 if TYPE_CHECKING:
     from gpulint.script.loading.loaders import Loader
@@ -166,14 +166,6 @@ def _keys_of(script: Script, path: Path, group: str) -> set[object]:
     """The keys of one mapping at the root of a settings file."""
     project = script.index.project
     index = project.settings(path, Dialect.OMEGACONF) if project is not None else None
-    inner = _item(root_of(index), group) if index is not None else None
+    inner = item_of(root_of(index), group) if index is not None else None
     keys = inner.keys if isinstance(inner, ast.Dict) else []
     return {k.value for k in keys if isinstance(k, ast.Constant)}
-
-
-def _item(node: ast.expr, name: str) -> ast.expr | None:
-    if not isinstance(node, ast.Dict):
-        return None
-    pairs = zip(node.keys, node.values, strict=True)
-    its = [v for k, v in pairs if isinstance(k, ast.Constant) and k.value == name]
-    return its[-1] if its else None
