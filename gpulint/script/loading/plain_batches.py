@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulint.index import Definition
@@ -193,7 +193,7 @@ class _Parts:
         return plain and all(map(self._is_flat, given))
 
 
-def _read(part: ast.AST) -> Iterable[ast.Name | ast.Attribute]:
+def _read(part: ast.AST) -> Iterator[ast.Name | ast.Attribute]:
     """The names and attributes that a function, or the body of a class, reads."""
     body = part.body if isinstance(part, ast.ClassDef) else [part]
     marks = part.decorator_list if isinstance(part, ast.ClassDef) else []
