@@ -173,6 +173,17 @@ class FileIndex:
                 names[alias.name].add(alias.asname)
         return names
 
+    @cached_property
+    def origins(self) -> dict[str, set[str]]:
+        """All that each name is imported as: other branches may import others by it."""
+        found = {name: {origin} for name, origin in self.imports.items()}
+        for statement in self.all(ast.ImportFrom):
+            for alias in statement.names:
+                if alias.name != "*":
+                    local, origin = _imported_as(statement, alias)
+                    found[local].add(origin)
+        return found
+
     def renamings(self, name: str) -> set[str]:
         """Names that the file itself gives to what is imported as another one."""
         kept = (
@@ -504,17 +515,23 @@ def _read_imports(index: FileIndex) -> None:
             index.imports[alias.asname or head] = meant
             every.append(meant)
     for origin in index.all(ast.ImportFrom):
-        module = "." * origin.level + (origin.module or "")
         for alias in origin.names:
             if alias.name == "*":
+                module = "." * origin.level + (origin.module or "")
                 stars.append(RUNTIME if is_vendored(module) else module)
             else:
-                dot = "" if module.endswith(".") else "."
-                meant = canonical(module + dot + alias.name)
-                index.imports[alias.asname or alias.name] = meant
+                name, meant = _imported_as(origin, alias)
+                index.imports[name] = meant
                 every.append(meant)
     index.stars = tuple(stars)
     index.imported = tuple(dict.fromkeys(every))
+
+
+def _imported_as(statement: ast.ImportFrom, alias: ast.alias) -> tuple[str, str]:
+    """`N` and `nets.Net` of `from nets import Net as N`."""
+    module = "." * statement.level + (statement.module or "")
+    dot = "" if module.endswith(".") else "."
+    return alias.asname or alias.name, canonical(module + dot + alias.name)
 
 
 # Names under which the same thing can be reached.

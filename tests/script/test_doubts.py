@@ -862,20 +862,17 @@ def test_files_that_import_what_their_package_lacks(
     assert found[12] is (HIGH if sure else LOW)
 
 
+BLOCK = "class Block:\n    pass\n"
+
+
 @pytest.mark.parametrize(
     "files, sure",
     [
-        ({"new/layers.py": "class Block:\n    pass\n"}, LOW),
+        ({"new/layers.py": BLOCK}, LOW),
         ({"new/layers.py": "class Other:\n    pass\n"}, HIGH),
-        ({"new/blocks.py": "class Block:\n    pass\n"}, HIGH),
-        ({"new/layers.py": "class Block:\n    pass\n", "old/layers.py": ""}, HIGH),
-        (
-            {
-                "new/layers.py": "class Block:\n    pass\n",
-                "requirements.txt": "old>=1.2\n",
-            },
-            HIGH,
-        ),
+        ({"new/blocks.py": BLOCK}, HIGH),
+        ({"new/layers.py": BLOCK, "old/layers.py": BLOCK}, HIGH),
+        ({"new/layers.py": BLOCK, "requirements.txt": "old>=1.2\n"}, HIGH),
     ],
     ids=["moved", "another name", "another file", "is there", "a requirement"],
 )

@@ -34,6 +34,7 @@ from gpulint.script.reaching.overridden import is_overridden
 from gpulint.script.reaching.refused import is_refused
 from gpulint.script.reaching.remainders import never_meet
 from gpulint.script.reaching.set_aside import is_set_aside
+from gpulint.script.reaching.shown import is_shown
 from gpulint.script.reaching.startable import cannot_start
 from gpulint.script.reaching.unchosen import is_unchosen
 from gpulint.script.reaching.unimported import is_imported_by_none, no_program_starts
@@ -226,6 +227,7 @@ def _is_spared(script: Script, node: ast.AST, depth: int) -> bool:
     callers = script.resolver.calls.callers(function) or _by_name(script, function)
     callers = callers or _making(script, function)
     callers = [*callers, *_handing_on(script, function, bool(callers))]
+    callers = [call for call in callers if not is_shown(script.of(call), call)]
     return bool(callers) and all(
         is_refused(script, call, function)
         or is_set_aside(script.of(call))

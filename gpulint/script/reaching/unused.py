@@ -25,6 +25,7 @@ from gpulint.script.decorators import tells_nobody
 from gpulint.script.neighbours import MAX_FILES, programs
 from gpulint.script.reaching.looked_up import may_be_looked_up
 from gpulint.script.reaching.offered import is_offered, notebooks_in
+from gpulint.script.reaching.shown import is_shown
 from gpulint.torch_prose import prose, text_of
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def is_only_imported(script: Script, node: ast.AST, depth: int = MAX_USES) -> bo
 
     Or only others of which that is true. Of a project that is no library; what a
     program chooses by name may be any. Of a file that nothing imports where it is a
-    program itself.
+    program itself. A main guard that only shows what the class gives is none.
     """
     kept = next(
         (a for a in script.index.ancestors(node) if a in script.index.tree.body), None
@@ -75,7 +76,11 @@ def is_only_imported(script: Script, node: ast.AST, depth: int = MAX_USES) -> bo
         return False
     if asking and _is_read_anywhere(project, kept):
         return False  # who imports a package is not always seen
-    reads = list(_reads_in(users, home, kept))
+    reads = [
+        read
+        for read in _reads_in(users, home, kept)
+        if not is_shown(script.of(read), read)
+    ]
     return not reads or (
         depth > 0 and all(is_only_imported(script.of(n), n, depth - 1) for n in reads)
     )
@@ -208,8 +213,8 @@ def _names_of(users: list[FileIndex], kept: Kept) -> set[str]:
         found = {
             local
             for user in users
-            for local, origin in user.imports.items()
-            if origin.rpartition(".")[2] in names
+            for local, origins in user.origins.items()
+            if any(origin.rpartition(".")[2] in names for origin in origins)
         }
         if found <= names:
             return names
@@ -226,7 +231,8 @@ def _reads(
     project = user.project
     names = {
         name
-        for name, origin in user.imports.items()
+        for name, origins in user.origins.items()
+        for origin in origins
         if origin.rpartition(".")[2] in all_names
         and (project is None or user.owns(origin))
     }
