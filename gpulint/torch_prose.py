@@ -129,7 +129,7 @@ _PACKAGE = re.compile(
 _PINNED = re.compile(
     r"\s*(?:[-*+]\s+)?(?:[\w.-]+\s*[<>=!~]=\s*[\d.]+\s*[,;]\s*)*"
     r"[`*_\[]*(?:py)?torch[`*_\]]*(?:\([^()\s]*\))?"
-    r"(?:\s+(?:install|version))?\s*={1,2}\s*",
+    r"(?:\s+(?:install|version))?\s*(?:={1,2}|~=)\s*",
     re.IGNORECASE,
 )
 # So is an item that begins with the name and a release, and a line of such items.

@@ -62,7 +62,10 @@ runs on the CPU, or in Lightning or the Hugging Face Trainer. Models known to ha
 than 100 000 weights (2 000 000, most of them in linear layers, for pictures of at most
 64 x 64), those of pictures of at most 28 x 28, and those that a GPU of 20 TFLOP/s
 computes in less time than the host needs to launch them, are of low confidence, as are
-files with environments of reinforcement learning, whose states are seldom pictures.
+files with environments of reinforcement learning, whose states are seldom pictures, and
+programs with `DataParallel`: on several GPUs it runs each forward pass in new threads,
+and since PyTorch 2.1 a thread keeps its timings for itself (pull request 103939), so
+that all are made again in every step. Nothing is written there.
 
 ## Source
 PyTorch Performance Tuning Guide, "Enable cuDNN auto-tuner"; PyTorch documentation,
@@ -84,6 +87,7 @@ from gpulint.script.modelling.model_size import (
     waits_for_launches,
 )
 from gpulint.script.modelling.networks import convolves_pictures
+from gpulint.script.neighbours import run_together
 from gpulint.script.reaching.started import (
     at_start,
     has_own_settings,
@@ -119,6 +123,7 @@ class CudnnAutotuneOff(Rule):
         if autotuning_is_set(script) or not convolves_pictures(script):
             return
         withheld = _guard(script)
+        spread = _spreads_threads(script)
         small = imports_environments(script.index) or all(
             is_modest(script, x) or waits_for_launches(script, x) for x in steps
         )
@@ -129,12 +134,23 @@ class CudnnAutotuneOff(Rule):
             "never timed: `cudnn.benchmark` is off",
             fix=None if withheld else at_start(script, TITLE, SETTING),
             withheld=withheld,
-            confidence=Confidence.LOW if small else None,
+            confidence=Confidence.LOW if small or spread else None,
         )
+
+
+def _spreads_threads(script: Script) -> bool:
+    """Whether a program has `DataParallel`, which runs each pass in new threads.
+
+    Each thread has timings of its own, so that all are made again in every step.
+    """
+    files = run_together(script)
+    return any(index.calls_by_name.get("DataParallel") for index in files)
 
 
 def _guard(script: Script) -> str | None:
     """Why the line must not simply be added."""
+    if _spreads_threads(script):
+        return "the threads of `DataParallel` would time them anew in each step"
     if "reproduc" in script.source.text.lower():
         return "the file speaks of reproducible results"
     return why_not_at_start(script)

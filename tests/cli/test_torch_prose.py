@@ -166,7 +166,7 @@ def test_command_leaves_nothing_newer(
         ("* PyTorch 1.7 with CUDA 11", ((1, 7), (1, 7))),
         ("PyTorch 1.6 (0.9 is slow)", ((1, 6), None)),
         ("PyTorch 1.4, and it ran on torch 1.2", ((1, 2), None)),
-        ("torch ~=1.8.1", ((1, 8), None)),
+        ("torch ~=1.8.1", ((1, 8), (1, 8))),
         ("badge/PyTorch-2.x-red", ((2, 0), None)),
         # Both limits are written out.
         ("1. 1.1.0 =< PyTorch < 1.5.0", ((1, 1), (1, 4))),
