@@ -37,7 +37,7 @@ _OF_NUMBERS = ("int", "float", "len", "max", "min", "round", "range")
 _REGISTERS = ("register_parameter", "register_module", "add_module")
 _PARAMETERS = ("parameters", "named_parameters")
 _FEW = 4  # parameters of the last layers
-_SWITCH = re.compile(r"\brequires_grad")
+_SWITCH = re.compile(r"\brequires_grad|\.detach_\(")
 
 
 def is_frozen(script: Script, model: ast.expr) -> bool:
@@ -49,7 +49,7 @@ def is_frozen(script: Script, model: ast.expr) -> bool:
     """
     if _is_read_frozen(script, model) or _freezes_itself(script, model):
         return True
-    if not dotted(model) or "requires_grad" not in script.source.text:
+    if not dotted(model) or not script.source.has(_SWITCH):
         return False
     found = list(_switched(script, model))
     return bool(found) and not any(found)
@@ -328,7 +328,10 @@ def _by_function(script: Script, call: ast.Call) -> Iterator[bool]:
 
 
 def _in(script: Script, node: ast.AST) -> Iterator[bool]:
-    """Whether each statement below that writes `requires_grad` may switch it on."""
+    """Whether each statement below that writes `requires_grad` may switch it on.
+
+    In a loop over parameters `parameter.detach_()` switches it off as well.
+    """
     for part in walk(node):
         if isinstance(part, ast.Assign):
             targets = (t for t in part.targets if isinstance(t, ast.Attribute))
@@ -337,6 +340,8 @@ def _in(script: Script, node: ast.AST) -> Iterator[bool]:
         elif getattr(getattr(part, "func", None), "attr", "") == "requires_grad_":
             assert isinstance(part, ast.Call)
             yield _is_on(script, part.args)
+        elif isinstance(node, ast.For) and getattr(part, "attr", "") == "detach_":
+            yield False
 
 
 def _is_on(script: Script, flags: list[ast.expr]) -> bool:
