@@ -37,6 +37,7 @@ PACKAGES = {
     "mindspore-cpu": "mindspore",
     "mindspore-gpu": "mindspore",
     "numpy": "numpy",
+    "torch-geometric": "torch_geometric",
     "python": "python",
 }
 _ANY = "|".join(sorted(PACKAGES, key=len, reverse=True)).replace("-", "[-_]")

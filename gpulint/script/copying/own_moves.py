@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from gpulint.index.build import last_name
 from gpulint.index.walk import dotted, walk
-from gpulint.script.frameworks.trainer_calls import surely_has
+from gpulint.script.frameworks.trainer_calls import (
+    allows_before,
+    may_have,
+    surely_has,
+)
 from gpulint.script.loading.collation import run_by, tokenizes
 from gpulint.script.loops import Loop
 
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
     from gpulint.script.copying.transfers import Transfer
     from gpulint.script.model import Script
 
+TAKES_OPTIONS = (1, 5)  # PyG's `Data.to(device, *keys, **kwargs)`
+IS_PINNED = (1, 7)  # its `Data.pin_memory`
 _OWN_MOVE = r"def %s\(\s*self\b([^)]*)\)"
 _CLASS = re.compile(r"^class (\w+)(.*)", re.MULTILINE)
 _MAKES_BATCHES = re.compile(r"def (?:__getitem__|__iter__|__next__|\w*collate\w*)\(")
@@ -134,7 +140,7 @@ def foreign(script: Script, transfer: Transfer) -> str | None:
     if _may_be_encoding(script, transfer):
         return f"`{script.text(source)}` may be what a tokenizer gives, {_TAKES_NONE}"
     if "torch_geometric" in _heads(script):
-        return None
+        return _of_old_graphs(script)
     keyed = _keyed(script, transfer)
     while isinstance(source, ast.Subscript) and isinstance(source.slice, ast.Slice):
         source = source.value  # a part of an object is one of its kind
@@ -146,6 +152,14 @@ def foreign(script: Script, transfer: Transfer) -> str | None:
     in_place = isinstance(script.index.parent(transfer.call), ast.Expr)
     sure = not in_place and _is_surely_tensor(script, transfer, source)
     return _OWN_TO % source.id if whole and not sure else None
+
+
+def _of_old_graphs(script: Script) -> str | None:
+    """Why a graph of PyG, of the releases that the project allows, is no tensor."""
+    if allows_before(script, "torch_geometric", TAKES_OPTIONS):
+        return "graphs of PyG before 1.5 take no `non_blocking`"
+    pinned = may_have(script, "torch_geometric", IS_PINNED)
+    return None if pinned else "graphs of PyG before 1.7 are never pinned"
 
 
 def _is_any_part(script: Script, source: ast.expr) -> bool:
