@@ -42,6 +42,16 @@ from gpulint.source import Source
             "        x = i\n        print(x)\n        here()\n    for x in y: pass"),
             False,
         ),
+        ("for i in y:\n        x = max(i, x)\n        here()", True),
+        ("for i in y:\n        print(x)\n        here()\n        x = i", True),
+        ("for i in y:\n        if i: print(x)\n        here()\n        x = i", False),
+        ("x = 0\n    for i in y:\n        x = max(i, x)\n        here()", False),
+        ("for x in y: pass\n    print(x)\n    here()\n    x = 3", False),
+        ("try:\n        print(x)\n    except NameError:\n        x = 1\n    here()", False),
+        ("for i in y:\n        if i: x = i\n        print(x)\n        here()", False),
+        ("print([\n        x\n        for x in y\n    ])\n    here()\n    x = 3", False),
+        ("with y as x:\n        print(x)\n        here()\n    x = 3", False),
+        ("for i in y:\n        lambda: x\n        here()\n        x = i", False),
     ],
 )  # fmt: skip
 def test_names_without_a_value(body: str, raises: bool) -> None:

@@ -246,6 +246,7 @@ def _is_read_too_early(script: Script, name: ast.Name, top: bool) -> bool:
     """`folder = join(folder, "train")`, of a name that has no value yet.
 
     A local one, or with `top` one at the top of the file, which nothing else may set.
+    In the first round of a loop what stands further down in it has set none.
     """
     scope = script.index.scope(name)
     if not isinstance(name.ctx, ast.Load):
@@ -260,20 +261,24 @@ def _is_read_too_early(script: Script, name: ast.Name, top: bool) -> bool:
         return False
     flow = script.resolver.flow(scope)
     bound = flow.definitions.get(name.id, ())
-    if not bound or name.id in flow.outer or name in flow.uses:
+    if not bound or name.id in flow.outer:
         return False
     index = script.index.home(name)
     if name.id in index.writers:
         return False  # by a function inside
-    loops = [above for above in index.ancestors(name) if isinstance(above, LOOPS)]
+    for reached in flow.uses.get(name, ()):
+        statement = index.statement(reached.node)
+        own = isinstance(statement, ast.Assign) and statement is index.statement(name)
+        behind = getattr(reached.node, "lineno", 0) > name.lineno
+        if reached.kind not in ("assign", "augment") or not (own or behind):
+            return False
     for node in walk_scope(scope):
         if isinstance(node, ast.ExceptHandler) and node.name == name.id:
             return False
         stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         if not stored or node.id != name.id:  # type: ignore[attr-defined]
             continue
-        before = node.lineno < name.lineno  # type: ignore[attr-defined]
-        if before or any(index.inside(node, loop) for loop in loops):
+        if node.lineno < name.lineno:  # type: ignore[attr-defined]
             return False
     return all(getattr(d.node, "lineno", 0) >= name.lineno for d in bound)
 
