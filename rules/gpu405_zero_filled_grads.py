@@ -48,7 +48,9 @@ input that is being optimised. Gradients that the script puts in a place of thei
 (`p.grad = torch.empty_like(p)`, in a pool of memory or one flat buffer) have to stay.
 An optimizer's own code, which may ask for gradients that are there, is left alone, and
 so is a file that captures CUDA graphs, which are replayed on the gradients of then. Of
-low confidence are programs that name no device.
+low confidence are programs that name no device, and functions that zero what they are
+given under a condition or several times in a step: without gradients an optimizer with
+momentum or weight decay leaves such parameters alone, which it changes with zeros.
 
 ## Source
 PyTorch documentation, `Optimizer.zero_grad` and the Performance Tuning Guide: setting
@@ -69,6 +71,7 @@ from gpulint.script.neighbours import run_together
 from gpulint.script.rewriting.edits import ReplaceCode, Rewrite
 from gpulint.script.training.gradients import trained_model, why_gradients_may_miss
 from gpulint.script.training.zeroing import (
+    freezes_some,
     gradient_of,
     is_optimizer,
     only_zeroes,
@@ -136,7 +139,8 @@ class ZeroFilledGrads(Rule):
         rewrite, reason = self._whole_loop(script, call, holder, loop)
         text = script.text(call.func.value)
         message = f"`{text}` of each parameter is filled with zeros in each step"
-        yield self._finding(script, call, message, rewrite, reason)
+        freezes = freezes_some(script, call)
+        yield self._finding(script, call, message, rewrite, reason, freezes)
 
     def _finding(
         self,
@@ -145,6 +149,7 @@ class ZeroFilledGrads(Rule):
         message: str,
         fix: Rewrite | None,
         withheld: str | None,
+        freezes: bool = False,
     ) -> Finding:
         named = any(index.source.has(_DEVICES) for index in run_together(script))
         return self.finding(
@@ -153,7 +158,7 @@ class ZeroFilledGrads(Rule):
             message,
             fix=fix,
             withheld=withheld,
-            confidence=None if named else Confidence.LOW,
+            confidence=None if named and not freezes else Confidence.LOW,
         )
 
     def _whole_loop(

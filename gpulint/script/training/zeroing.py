@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from gpulint.index.walk import walk
+from gpulint.script.branches import branches_of
 from gpulint.script.loops import Loop
 from gpulint.script.training.step_calls import is_backward
 
@@ -35,6 +36,24 @@ def training_step(script: Script, node: ast.AST) -> Loop | ast.AST | None:
     calls = (n for n in walk(function) if isinstance(n, ast.Call) and is_backward(n))
     beside = any(outside.issuperset(script.loops_around(call)) for call in calls)
     return function if beside else None
+
+
+def freezes_some(script: Script, zeroed: ast.AST) -> bool:
+    """Whether a function without a backward pass zeroes now these, now those gradients.
+
+    It is called under a condition, or more than once, with parameters of some part.
+    """
+    function = script.index.function(zeroed)
+    if function is None or any(
+        isinstance(n, ast.Call) and is_backward(n) for n in walk(function)
+    ):
+        return False
+    callers = script.resolver.calls.callers(function)
+    return len(callers) > 1 or any(
+        any(isinstance(above, ast.If) for above, _ in branches_of(script.index, call))
+        for call in callers
+        if script.index.holds(call)
+    )
 
 
 def gradient_of(node: ast.expr) -> ast.Name | None:
