@@ -159,6 +159,8 @@ class Tensors:
         """
         key = _key(node)
         origins = self.resolver.origins(node.value) if isinstance(key, str) else ()
+        if not origins:
+            return None
         values: list[ast.expr] = []
         for origin in origins:
             if not isinstance(origin.node, ast.Dict) or origin.path:

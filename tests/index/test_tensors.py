@@ -256,6 +256,8 @@ def test_what_comes_from_itself_is_the_same_whoever_asks_first(first: str) -> No
     "text, expected",
     [
         ("o = {'x': d, 'n': 3}\nuse(o['n'])", Where.PLAIN),
+        ("o = {}\no[k] = 3\nuse(d[k])", Where.DEVICE),
+        ("o = {'x': d, 'n': 3}\nuse(o[k])", Where.PLAIN | Where.DEVICE),
         ("o = {'x': d, 'n': 3}\nuse(o['x'])", Where.DEVICE),
         ("o = {'x': d, 'n': 3}\no['n'] = d\nuse(o['n'])", Where.PLAIN | Where.DEVICE),
         ("o = {'x': d, **more}\nuse(o['n'])", Where.DEVICE | Where.UNKNOWN),

@@ -140,7 +140,8 @@ def foreign(script: Script, transfer: Transfer) -> str | None:
     if _may_be_encoding(script, transfer):
         return f"`{script.text(source)}` may be what a tokenizer gives, {_TAKES_NONE}"
     if "torch_geometric" in _heads(script):
-        return _of_old_graphs(script)
+        whole = isinstance(source, ast.Name) and _is_target(transfer, source)
+        return _of_old_graphs(script) if whole else None
     keyed = _keyed(script, transfer)
     while isinstance(source, ast.Subscript) and isinstance(source.slice, ast.Slice):
         source = source.value  # a part of an object is one of its kind
@@ -148,10 +149,16 @@ def foreign(script: Script, transfer: Transfer) -> str | None:
         return _OWN_TO % keyed if keyed is not None else None
     if _of_detection(script, source, transfer.loop):
         return f"`{source.id}` may be something other than a tensor"
-    whole = any(t.id == source.id for _, t in transfer.loop.items if _is_name(t))
+    whole = _is_target(transfer, source)
     in_place = isinstance(script.index.parent(transfer.call), ast.Expr)
     sure = not in_place and _is_surely_tensor(script, transfer, source)
     return _OWN_TO % source.id if whole and not sure else None
+
+
+def _is_target(transfer: Transfer, source: ast.Name) -> bool:
+    """Whether a name is a whole batch, as a loop has it."""
+    names = (t for _, t in transfer.loop.items if _is_name(t))
+    return any(name.id == source.id for name in names)
 
 
 def _of_old_graphs(script: Script) -> str | None:
