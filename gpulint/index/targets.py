@@ -106,23 +106,45 @@ def _of_command_line(project: Project, owner_qualified_name: str) -> Iterator[as
     name = owner_qualified_name.rpartition(".")[2]
     for path in project.mentioning("LightningCLI"):
         index = project.index(path)
-        calls = index.calls_by_name.items() if index is not None else ()
-        for call in (c for made, its in calls if made.endswith("CLI") for c in its):
+        made = list(index.calls_by_name.items()) if index is not None else []
+        for call in (c for maker, its in made if maker.endswith("CLI") for c in its):
             given = {k.arg: k.value for k in call.keywords}
             for position, (key, option) in enumerate(_SECTIONS.items()):
                 taken = dict(enumerate(call.args)).get(position, given.get(option))
                 if (dotted(taken) or "").rpartition(".")[2] == name:
-                    yield from _sections(project, key)
+                    names = _parameters(index, taken) if index is not None else None
+                    yield from _sections(project, key, names)
 
 
-def _sections(project: Project, key: str) -> Iterator[ast.Dict]:
-    """The mappings under a key of settings files, or under it of a subcommand."""
+def _parameters(user: FileIndex, taken: ast.expr | None) -> set[str] | None:
+    """What the class takes that a file names so; None: not seen, or anything."""
+    name = user.qualified(taken)
+    member = user.member(name) if name is not None else None
+    home, rest = member if member is not None else (user, (name,))
+    owner = home.classes.get(str(rest[-1])) if rest else None
+    for method in owner.body if owner is not None else ():
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+            args = method.args
+            names = {a.arg for a in [*args.posonlyargs, *args.args, *args.kwonlyargs]}
+            return names if args.kwarg is None else None
+    return None
+
+
+def _sections(project: Project, key: str, names: set[str] | None) -> Iterator[ast.Dict]:
+    """The mappings under a key of settings files, or under it of a subcommand.
+
+    Whose keys are all among the names, if there are such: others are not the class's.
+    """
     for path in project.having_keys([key]):
         index = project.settings(path, Dialect.OMEGACONF)
         root = index.tree.body[0].value if index is not None else None  # type: ignore[attr-defined]
         for above in (root, item_of(root, "fit")):
             its = item_of(above, key)
-            if isinstance(its, ast.Dict) and item_of(its, "class_path") is None:
+            if not isinstance(its, ast.Dict) or item_of(its, "class_path") is not None:
+                continue
+            if names is None or names.issuperset(
+                getattr(given, "value", None) for given in its.keys
+            ):
                 yield its
 
 

@@ -138,11 +138,7 @@ class Tensors:
             if any(self._is_text(x) or isinstance(x, _LITERALS) for x in compared):
                 return Where.PLAIN  # a tensor is no text and no list, without a look
             return _mixed(*map(self.where, compared))
-        if isinstance(node, ast.Subscript):
-            whole = self.where(node.value)
-            its = self._under_key(node) if Where.DEVICE in whole else None
-            return whole if its is None else its
-        if isinstance(node, (ast.Starred, ast.Await)):
+        if isinstance(node, (ast.Subscript, ast.Starred, ast.Await)):
             return self.where(node.value)
         if isinstance(node, ast.IfExp):
             sides = (node.body, node.orelse)
@@ -151,32 +147,6 @@ class Tensors:
         if isinstance(node, ast.NamedExpr):
             return self.where(node.value)
         return self._container(node)
-
-    def _under_key(self, node: ast.Subscript) -> Where | None:
-        """`options["scale"]` of dicts that are written out; None: not clear.
-
-        With all that their files, or this one, store under that key, in any dict.
-        """
-        key = _key(node)
-        origins = self.resolver.origins(node.value) if isinstance(key, str) else ()
-        if not origins:
-            return None
-        values: list[ast.expr] = []
-        for origin in origins:
-            if not isinstance(origin.node, ast.Dict) or origin.path:
-                return None
-            keys = [getattr(k, "value", None) for k in origin.node.keys]
-            if key not in keys or None in origin.node.keys:
-                return None
-            values.append(origin.node.values[keys.index(key)])
-        for home in {self.index.home(x) for x in (node, *values)}:
-            for other in home.all(ast.Subscript):
-                if isinstance(other.ctx, ast.Store) and _key(other) == key:
-                    above = home.parent(other)
-                    if not isinstance(above, ast.Assign):
-                        return None
-                    values.append(above.value)
-        return _union(map(self.where, values)) or None
 
     def _is_text(self, node: ast.expr) -> bool:
         """A text, or a parameter that is declared as one."""
@@ -622,10 +592,6 @@ def _declared(definition: Definition) -> set[str]:
         return set()
     text = written.value if isinstance(written, ast.Constant) else ast.unparse(written)
     return set(_TYPE.findall(str(text))) - {"Optional", "Union", "None", "typing"}
-
-
-def _key(node: ast.Subscript) -> object:
-    return node.slice.value if isinstance(node.slice, ast.Constant) else None
 
 
 def _at(value: ast.expr, step: object) -> ast.expr | None:

@@ -90,14 +90,20 @@ def test_packages_that_hand_a_class_on(
         ("LightningCLI(Images, Photos)", "data: {workers: 3}", []),
         ("LightningCLI(Net)", "data: {workers: 3}", []),
         ("LightningCLI(Net, Images)", "data: {class_path: Faces, workers: 3}", []),
+        ("LightningCLI(Net, Words)", "data: {workers: 3}", [3]),
+        ("LightningCLI(Net, Words)", "data: {workers: 3, path: a.txt}", []),
     ],
 )
 def test_classes_of_a_command_line(
     tmp_path: Path, call: str, text: str, found: list[object]
 ) -> None:
-    (tmp_path / "main.py").write_text(f"from lightning.cli import LightningCLI\n{call}")
+    (tmp_path / "main.py").write_text(
+        "from lightning.cli import LightningCLI\n"
+        f"class Words:\n    def __init__(self, workers=0): ...\n{call}"
+    )
     (tmp_path / "settings.yaml").write_text(f"{text}\n")
-    assert arguments(tmp_path, "data.Images", "workers") == found
+    owner = "main.Words" if "Words" in call else "data.Images"
+    assert arguments(tmp_path, owner, "workers") == found
 
 
 def test_all_files_of_a_project_but_hidden_ones(tmp_path: Path) -> None:

@@ -250,24 +250,3 @@ def test_what_comes_from_itself_is_the_same_whoever_asks_first(first: str) -> No
         "b": Where.HOST | Where.DEVICE,  # a sum is where a part of it is for certain
         "c": Where.HOST | Where.DEVICE,
     }
-
-
-@pytest.mark.parametrize(
-    "text, expected",
-    [
-        ("o = {'x': d, 'n': 3}\nuse(o['n'])", Where.PLAIN),
-        ("o = {}\no[k] = 3\nuse(d[k])", Where.DEVICE),
-        ("o = {'x': d, 'n': 3}\nuse(o[k])", Where.PLAIN | Where.DEVICE),
-        ("o = {'x': d, 'n': 3}\nuse(o['x'])", Where.DEVICE),
-        ("o = {'x': d, 'n': 3}\no['n'] = d\nuse(o['n'])", Where.PLAIN | Where.DEVICE),
-        ("o = {'x': d, **more}\nuse(o['n'])", Where.DEVICE | Where.UNKNOWN),
-        ("o = {'x': d}\no['n'] = 3\nuse(o['n'])", Where.DEVICE),
-        ("o = {'x': d, 'n': 3}\no['n'] += d\nuse(o['n'])", Where.PLAIN | Where.DEVICE),
-        (
-            "def f():\n return model, {'x': d, 'n': 3}\n_, o = f()\nuse(o['n'])",
-            Where.PLAIN,
-        ),
-    ],
-)
-def test_what_a_dict_has_under_a_key(text: str, expected: Where) -> None:
-    assert where(text) == expected

@@ -340,8 +340,17 @@ def _in(script: Script, node: ast.AST) -> Iterator[bool]:
         elif getattr(getattr(part, "func", None), "attr", "") == "requires_grad_":
             assert isinstance(part, ast.Call)
             yield _is_on(script, part.args)
-        elif isinstance(node, ast.For) and getattr(part, "attr", "") == "detach_":
+        elif isinstance(node, ast.For) and _detaches(part):
             yield False
+
+
+def _detaches(node: ast.AST) -> bool:
+    """`parameter.detach_`, and not that of its gradient."""
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr == "detach_"
+        and isinstance(node.value, ast.Name)
+    )
 
 
 def _is_on(script: Script, flags: list[ast.expr]) -> bool:

@@ -23,7 +23,6 @@ READS = frozenset("item tolist cpu".split())  # `numpy` of a GPU's tensor raises
 REDUCES = frozenset("max min amax amin sum mean any all".split())
 _SCALARS = frozenset("float int bool str repr format math.isnan math.isfinite".split())
 _COMPARES = ("max", "min")  # Python's own: a wait for each two
-_COUNTS = ("range", "trange", "tqdm.trange")
 _PAIRS = ("items", "keys")  # whose names are compared first
 _LOGS = frozenset("add_scalar add_scalars add_histogram set_postfix".split())
 _TENSOR_TESTS = frozenset("torch.equal torch.allclose torch.is_nonzero".split())
@@ -224,9 +223,7 @@ def _is_truth(script: Script, node: ast.expr) -> bool:
     if isinstance(node, ast.Compare):
         counts = isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Mod)
         compared = [node.left, *node.comparators]
-        counts = counts or any(
-            _is_length(side) or _is_counter(script, side) for side in compared
-        )
+        counts = counts or any(map(_is_length, compared))
         none = any(isinstance(c, ast.Constant) and c.value is None for c in compared)
         texts = any(map(is_text, compared))
         return not (counts or none or texts or _compares_metadata(node))
@@ -253,18 +250,6 @@ def _compares_metadata(node: ast.Compare) -> bool:
     return isinstance(node.ops[0], (ast.Eq, ast.NotEq)) and all(
         isinstance(side, ast.Attribute) and side.attr not in ("data", "grad")
         for side in sides
-    )
-
-
-def _is_counter(script: Script, node: ast.expr) -> bool:
-    """`step` of `for step in range(n)`, which is compared with a number."""
-    reached = script.definitions(node) if isinstance(node, ast.Name) else ()
-    return bool(reached) and all(
-        d.kind == "for"
-        and not d.path
-        and isinstance(d.value, ast.Call)
-        and dotted(d.value.func) in _COUNTS
-        for d in reached
     )
 
 

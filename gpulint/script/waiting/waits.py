@@ -132,6 +132,7 @@ def _among(
     """The waits among parts that run one after another."""
     reads = _reads(script, loop, parts, in_module)
     found: dict[ast.AST, Wait] = {}
+    engines = [part for part in reads.stopping if steps_engine(script, part.node)]
     stayed: list[Part] = []  # not reported, so that nobody takes them away
     for number, node, value in reads.waiting:
         part = parts[number]
@@ -150,7 +151,7 @@ def _among(
             continue  # one function trains and evaluates
         at = part.call or _shown(script, node)
         perhaps = is_drained(script, loop, parts, number, value, reads.perhaps)
-        perhaps = perhaps or follows_stop(script, parts, number, reads.stopping, False)
+        perhaps = perhaps or follows_stop(script, parts, number, engines, False)
         sure = not perhaps and not _may_be_over(script, parts, number, reads.perhaps)
         clear = stands_clear(script, parts, number)
         inner = part.inner and not is_given_alone(script, value, loop)
