@@ -679,7 +679,7 @@ look(model, loader, args.most)
     [
         ("", "", LOW),
         ("default=5", "default=500", HIGH),
-        ("if number >= most:", "if hits is None:", HIGH),
+        ("if number >= most:", "if y is None:", HIGH),
         ("look(model, loader, args.most)\n", "look(model, loader, 5)\n", LOW),
         ("\nlook(", "\nfor _ in range(9):\n    look(", HIGH),
     ],
