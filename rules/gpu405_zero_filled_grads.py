@@ -48,9 +48,10 @@ input that is being optimised. Gradients that the script puts in a place of thei
 (`p.grad = torch.empty_like(p)`, in a pool of memory or one flat buffer) have to stay.
 An optimizer's own code, which may ask for gradients that are there, is left alone, and
 so is a file that captures CUDA graphs, which are replayed on the gradients of then. Of
-low confidence are programs that name no device, and functions that zero what they are
-given under a condition or several times in a step: without gradients an optimizer with
-momentum or weight decay leaves such parameters alone, which it changes with zeros.
+low confidence are programs that name no device, functions that zero what they are
+given under a condition or several times in a step, and zeroing between a backward pass
+and the step: without gradients an optimizer with momentum or weight decay leaves such
+parameters alone, which it changes with zeros.
 
 ## Source
 PyTorch documentation, `Optimizer.zero_grad` and the Performance Tuning Guide: setting

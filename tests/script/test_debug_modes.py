@@ -24,10 +24,32 @@ def fit_model(model, loader, optimizer):
 def validate(model, loader):
     with torch.no_grad():
         return [model(x.cuda()).argmax(1) for x, _ in loader]
+
+
+class TrainOptions:
+    def parsed(self):
+        return vars(self)
+
+
+class Fitter(TrainOptions):
+    def train(self, *given):
+        fit_model(*given)
+
+
+class Launcher(Fitter):
+    def go(self, *given):
+        self.train(*given)
+
+    def shown(self):
+        return type(self).__name__
+
+
+class TrainHooks(Unknown):
+    pass
 """
 PROGRAM = """\
 import torch
-from steps import fit_model, validate
+from steps import *
 
 from parts import loader, model, optimizer
 
@@ -45,6 +67,11 @@ PARSED = "options = parser.parse_args()\nfor model in models(options):"
         ("validate(model.cuda(), loader)", False),
         ("model.cuda().launch(loader)", True),
         ("validate(model.cuda(), loader.clip(9))", False),
+        ("validate(model.cuda(), TrainOptions().parsed())", False),
+        ("Launcher().go(model.cuda())", True),
+        ("Launcher().shown()", False),
+        ("Launcher()", True),
+        ("TrainHooks().go(model.cuda())", True),
         ("LightningCLI(model, loader)", True),
     ],
 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpulint.index import FileIndex, Function
+from gpulint.index.build import last_name
 from gpulint.index.walk import dotted, walk
 from gpulint.script.modelling.networks import may_run_cudnn
 from gpulint.script.neighbours import MAX_FILES, imported, run_together
@@ -22,6 +23,8 @@ from gpulint.script.settings.debug_switches import (
     PROFILER,
     blocks_launches,
 )
+from gpulint.script.training.evaluation import reachable
+from gpulint.script.training.step_calls import is_backward
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -317,11 +320,45 @@ def _trains(script: Script) -> bool:
 def _calls_a_training(script: Script) -> bool:
     """Whether a program calls anything that may train, by its name.
 
-    Its own functions do so only if what they call does.
+    Its own functions do so only if what they call does, and making an object of the
+    project only if what is called of it does: not `TrainOptions().parse()`.
     """
     own = script.index.function_names
-    names = (name for name in script.index.calls_by_name if name not in own)
-    return any(map(_OF_TRAINING.search, names))
+    return any(
+        _OF_TRAINING.search(name) and not all(_leaves_alone(script, c) for c in calls)
+        for name, calls in script.index.calls_by_name.items()
+        if name not in own
+    )
+
+
+def _leaves_alone(script: Script, call: ast.Call) -> bool:
+    """Whether a call makes an object of which no method that is called may train."""
+    classes = script.resolver.classes
+    made = classes.named(call.func)
+    if made is None:
+        return False
+    bases = (base for its in classes.bases(made) for base in its.bases)
+    if any(dotted(b) != "object" and classes.named(b) is None for b in bases):
+        return False
+    methods = classes.methods(made)
+    named = script.index.calls_by_name
+    called = [its for name, its in methods.items() if name in named]
+    if not called:
+        return not any(map(_OF_TRAINING.search, methods))
+    made_by = [methods["__init__"]] if "__init__" in methods else []
+    run = reachable(script, [*called, *made_by])
+    return not any(
+        isinstance(node, ast.Call) and _may_train(script, node)
+        for function in run
+        for node in walk(*function.body)
+    )
+
+
+def _may_train(script: Script, call: ast.Call) -> bool:
+    if is_backward(call):
+        return True
+    named = _OF_TRAINING.search(last_name(call))
+    return named is not None and script.resolver.calls.callee(call) is None
 
 
 def _run_with(script: Script) -> list[FileIndex]:

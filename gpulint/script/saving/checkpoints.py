@@ -36,6 +36,9 @@ OFTEN = 50  # steps: a checkpoint is written in about the time of so many
 SELDOM = 1000  # steps; who saves more seldom waits for less than a percent of the time
 SELDOM_EPOCHS = 10
 
+_STOPS = frozenset({"KeyboardInterrupt", "SystemExit"})  # by whoever runs the program
+_END_OF_PASS = frozenset({"StopIteration"})  # over the loader
+
 _BEST = re.compile(r"^(is_|new_)?(best|success|improved)(_so_far)?$")
 _MODEL = re.compile(
     r"state_?dict|(^|_)(model|net|network|state|ckpt|checkpoint|snapshot|weights)(_|$)",
@@ -210,7 +213,7 @@ def _ways(script: Script, way: tuple[ast.Call, ...]) -> Iterator[Checkpoint]:
     """The loops that lead to a call, directly or through functions."""
     node = way[-1]
     its = script.of(node)
-    if its.is_test or may_never_run(its, node) or _is_stopped(its, node):
+    if its.is_test or may_never_run(its, node) or _is_handled(its, node, _STOPS):
         return
     around = its.loops_around(node)
     hot = next((x for x in around if x.train or x.eval or x.kind == "epoch"), None)
@@ -227,17 +230,17 @@ def _ways(script: Script, way: tuple[ast.Call, ...]) -> Iterator[Checkpoint]:
             yield from _ways(script, (*way, caller))
 
 
-def _is_stopped(script: Script, node: ast.AST) -> bool:
-    """Whether a place is for whoever stops the program: `except KeyboardInterrupt:`."""
+def _is_handled(script: Script, node: ast.AST, kinds: frozenset[str]) -> bool:
+    """Whether a place is where one of these exceptions is handled."""
     handlers = (
         above.type
         for above in script.index.ancestors(node)
         if isinstance(above, ast.ExceptHandler)
     )
     return any(
-        dotted(kind) in ("KeyboardInterrupt", "SystemExit")
-        for kinds in handlers
-        for kind in (kinds.elts if isinstance(kinds, ast.Tuple) else [kinds])
+        dotted(kind) in kinds
+        for handled in handlers
+        for kind in (handled.elts if isinstance(handled, ast.Tuple) else [handled])
     )
 
 
@@ -250,7 +253,8 @@ def _in_loop(
         return None
     if at_most_once(script, loop.node):
         return None  # training is over then
-    steps = loop in script.step_loops
+    ended = any(_is_handled(script.of(n), n, _END_OF_PASS) for n in way)
+    steps = loop in script.step_loops and not ended
     found = Checkpoint(way[0], way, loop, "step" if steps else "epoch", 1, False)
     each = EveryStep(script, loop)
     for node in way:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpulint.index.walk import walk
 from gpulint.script.branches import branches_of
 from gpulint.script.loops import Loop
-from gpulint.script.training.step_calls import is_backward
+from gpulint.script.training.step_calls import is_backward, is_step
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -39,11 +39,16 @@ def training_step(script: Script, node: ast.AST) -> Loop | ast.AST | None:
 
 
 def freezes_some(script: Script, zeroed: ast.AST) -> bool:
-    """Whether a function without a backward pass zeroes now these, now those gradients.
+    """Whether gradients are zeroed to keep some parameters as they are.
 
-    It is called under a condition, or more than once, with parameters of some part.
+    Between the backward pass and the optimizer's step, or by a function without a
+    backward pass that zeroes now these, now those: it is called under a condition, or
+    more than once, with parameters of some part.
     """
     function = script.index.function(zeroed)
+    calls = _calls_beside(script, zeroed)
+    if any(map(is_backward, calls)):
+        return _before_step(calls, zeroed)
     if function is None or any(
         isinstance(n, ast.Call) and is_backward(n) for n in walk(function)
     ):
@@ -53,6 +58,36 @@ def freezes_some(script: Script, zeroed: ast.AST) -> bool:
         any(isinstance(above, ast.If) for above, _ in branches_of(script.index, call))
         for call in callers
         if script.index.holds(call)
+    )
+
+
+def _calls_beside(script: Script, zeroed: ast.AST) -> list[ast.Call]:
+    """The calls of the step that a loop over parameters is a part of, in order."""
+    loops = script.loops_around(zeroed)
+    outside = {loop.node for loop in loops if not _is_over_parameters(script, loop)}
+    around = next((loop.node for loop in loops if loop.node in outside), None)
+    place = around or script.index.function(zeroed) or script.index.tree
+    found = [
+        node
+        for node in walk(place)
+        if isinstance(node, ast.Call)
+        and {loop.node for loop in script.loops_around(node)} == outside
+    ]
+    return sorted(found, key=lambda call: (call.lineno, call.col_offset))
+
+
+def _is_over_parameters(script: Script, loop: Loop) -> bool:
+    return isinstance(loop.node, ast.For) and "param" in script.text(loop.node.iter)
+
+
+def _before_step(calls: list[ast.Call], zeroed: ast.AST) -> bool:
+    """Whether the last pass or step before a place is a pass, the next one a step."""
+    line = getattr(zeroed, "lineno", 0)
+    parts = [call for call in calls if is_backward(call) or is_step(call)]
+    before = [call for call in parts if call.lineno < line]
+    after = [call for call in parts if call.lineno > line]
+    return bool(
+        before and after and is_backward(before[-1]) and not is_backward(after[0])
     )
 
 
