@@ -138,7 +138,9 @@ class Tensors:
             if any(self._is_text(x) or isinstance(x, _LITERALS) for x in compared):
                 return Where.PLAIN  # a tensor is no text and no list, without a look
             return _mixed(*map(self.where, compared))
-        if isinstance(node, (ast.Subscript, ast.Starred, ast.Await)):
+        if isinstance(node, ast.Subscript):
+            return self._item(node)
+        if isinstance(node, (ast.Starred, ast.Await)):
             return self.where(node.value)
         if isinstance(node, ast.IfExp):
             sides = (node.body, node.orelse)
@@ -147,6 +149,18 @@ class Tensors:
         if isinstance(node, ast.NamedExpr):
             return self.where(node.value)
         return self._container(node)
+
+    def _item(self, node: ast.Subscript) -> Where:
+        """An item lives where what holds it does.
+
+        Not what lies under a name beside all kinds of things, as a setting beside a
+        network: `parts["rate"]`.
+        """
+        found = self.where(node.value)
+        anything = Where.PLAIN | Where.DEVICE | Where.UNKNOWN
+        return (
+            Where.UNKNOWN if anything in found and self._is_text(node.slice) else found
+        )
 
     def _is_text(self, node: ast.expr) -> bool:
         """A text, or a parameter that is declared as one."""

@@ -120,6 +120,7 @@ def test_no_tensor(text: str) -> None:
         "def f():\n  x = yield\n  use(x)",
         "def f(x, n):\n  n += 1\n  return x.to(device), n\nn = 0\nwhile d:\n  a, n = f(h, n)\nuse(n)",
         "o = SGD(model.parameters())\nuse(model.linear_dim)",
+        "parts = {'net': d, 'rate': 0.1, 'other': load()}\nuse(parts['rate'] + 1)",
     ],
 )  # fmt: skip
 def test_not_sure(text: str) -> None:

@@ -41,14 +41,14 @@ def training_step(script: Script, node: ast.AST) -> Loop | ast.AST | None:
 def freezes_some(script: Script, zeroed: ast.AST) -> bool:
     """Whether gradients are zeroed to keep some parameters as they are.
 
-    Between the backward pass and the optimizer's step, or by a function without a
-    backward pass that zeroes now these, now those: it is called under a condition, or
+    Between the backward pass and the optimizer's step, unread, or by a function without
+    a backward pass that zeroes now these, now those: it is called under a condition, or
     more than once, with parameters of some part.
     """
     function = script.index.function(zeroed)
     calls = _calls_beside(script, zeroed)
     if any(map(is_backward, calls)):
-        return _before_step(calls, zeroed)
+        return _before_step(calls, zeroed) and not _reads_beside(script, zeroed)
     if function is None or any(
         isinstance(n, ast.Call) and is_backward(n) for n in walk(function)
     ):
@@ -74,6 +74,26 @@ def _calls_beside(script: Script, zeroed: ast.AST) -> list[ast.Call]:
         and {loop.node for loop in script.loops_around(node)} == outside
     ]
     return sorted(found, key=lambda call: (call.lineno, call.col_offset))
+
+
+def _reads_beside(script: Script, zeroed: ast.AST) -> bool:
+    """Whether the loop over parameters does more with gradients than to zero some."""
+    loops = (loop.node for loop in script.loops_around(zeroed))
+    inner = next(loops, None)
+    statement = script.index.statement(zeroed)
+    return inner is not None and any(
+        isinstance(node, ast.Attribute)
+        and node.attr == "grad"
+        and not script.index.inside(node, statement)
+        and not _is_asked(script, node)
+        for node in walk(*inner.body)
+    )
+
+
+def _is_asked(script: Script, node: ast.AST) -> bool:
+    """Whether a node stands in the test of an `if`."""
+    statement = script.index.statement(node)
+    return isinstance(statement, ast.If)
 
 
 def _is_over_parameters(script: Script, loop: Loop) -> bool:
