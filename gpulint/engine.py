@@ -23,11 +23,12 @@ from gpulint.registry import find_rule
 from gpulint.releases import FIRST_TORCH, NUMPY, TORCH, Range, for_numpy, for_python
 from gpulint.rule import Present, Rule
 from gpulint.source import (
-    ASYNC,
     FRAMEWORKS,
+    OLD_EXCEPT,
     Source,
     SourceError,
     check_syntax,
+    is_of_old_python,
     may_be_deep,
     parse,
     read_source,
@@ -37,8 +38,6 @@ from gpulint.terms import Terms
 from gpulint.text_edits import apply_fixes
 
 MAX_PASSES = 100
-# `except IOError, error:` of Python 2; two classes without parentheses are of 3.14.
-_OLD_EXCEPT = re.compile(r"^\s*except\s+[\w.]+\s*,\s*[a-z_]\w*\s*:", re.MULTILINE)
 _IMPORT = re.compile(
     rf"^\s*(?:from|import)\b[^\n#]*(?:{'|'.join(FRAMEWORKS)})", re.MULTILINE
 )
@@ -274,7 +273,7 @@ def _syntax(source: Source, error: SyntaxError) -> SourceError:
         message = "not analysed: a Databricks notebook with commands beside its Python"
         return SourceError(message, error.lineno or 1)
     wrong = SourceError(f"syntax error: {message}", error.lineno or 1, "GPU000")
-    if _OLD_EXCEPT.search(source.text) or message.startswith("("):
+    if OLD_EXCEPT.search(source.text) or message.startswith("("):
         return wrong  # `(unicode error)`: no Python reads such a text
     if not accepts(source.text):
         return wrong
@@ -289,7 +288,7 @@ def _trouble_in(source: Source, error: SourceError, options: Options) -> list[Fi
     if error.code == "GPU000":
         if _is_no_training_code(source, options):
             return []
-        if _is_of_old_python(source, error):
+        if is_of_old_python(source.text, str(error), error.row):
             if "torch" not in source.text:
                 return []  # no release is left that runs with it
             error.meant = True
@@ -321,16 +320,6 @@ def _imports_framework(source: Source) -> bool:
     A file that installs one, or hands its name on, has nothing of it to check.
     """
     return _IMPORT.search(source.text) is not None
-
-
-def _is_of_old_python(source: Source, error: SourceError) -> bool:
-    """Whether a file is written for Python 2, or for one in which `async` is a name."""
-    row = source.text.splitlines()[error.row - 1 : error.row]
-    return (
-        "Missing parentheses in call to" in str(error)
-        or _OLD_EXCEPT.search(source.text) is not None
-        or any(map(ASYNC.search, row))
-    )
 
 
 def trouble(

@@ -20,7 +20,13 @@ from typing import Any
 
 from gpulint.finding import Position
 from gpulint.releases import Range
-from gpulint.source import FRAMEWORKS, MAX_BYTES, Source, SourceError
+from gpulint.source import (
+    FRAMEWORKS,
+    MAX_BYTES,
+    Source,
+    SourceError,
+    is_of_old_python,
+)
 
 OLD_FORMAT = (
     "a notebook of format 3 or older; `jupyter nbconvert` makes a new one of it"
@@ -465,7 +471,9 @@ def _check(book: Notebook, cell: Cell) -> None:
             if _is_of_newer_python(cell.python, error):
                 message = f"not analysed: needs a newer Python: {error.msg} {where}"
                 raise SourceError(message, at) from None
-            meant = not book.has(_TRAINS) or _is_left_to_readers(cell.python, error)
+            old = is_of_old_python(cell.python, error.msg, row)
+            left = old or _is_left_to_readers(cell.python, error)
+            meant = left or not book.has(_TRAINS)
             message = f"syntax error: {error.msg} {where}"
             raise SourceError(message, at, "GPU000", meant) from None
     except (ValueError, RecursionError, MemoryError):

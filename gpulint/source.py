@@ -24,6 +24,8 @@ MAX_BYTES = 2_000_000
 NOTEBOOK = ".ipynb"
 MAX_DEPTH = 100
 ASYNC = re.compile(r"\basync(?=\s*=)")  # a name before Python 3.7
+# `except IOError, error:` of Python 2; two classes without parentheses are of 3.14.
+OLD_EXCEPT = re.compile(r"^\s*except\s+[\w.]+\s*,\s*[a-z_]\w*\s*:", re.MULTILINE)
 # By what a text names: one that names none has nothing for gpulint to check.
 FRAMEWORKS = ("torch", "tensorflow", "keras", "mindspore", "lightning", "transformers")
 LONG_LINE = 500
@@ -315,6 +317,15 @@ def parse_older(source: Source) -> tuple[ast.Module, bool]:
         if newer == source.text:
             raise
         return parse(source.with_text(newer)), True
+
+
+def is_of_old_python(text: str, message: str, row: int) -> bool:
+    """Whether a text that raises is of Python 2, or one in which `async` is a name."""
+    return (
+        "Missing parentheses in call to" in message
+        or OLD_EXCEPT.search(text) is not None
+        or any(map(ASYNC.search, text.splitlines()[row - 1 : row]))
+    )
 
 
 def check_syntax(source: Source) -> None:

@@ -21,12 +21,12 @@ imports no framework has nothing for gpulint to check: an old script for Python 
 the training code. Neither has one for Python 2 and other frameworks than PyTorch, which
 have left it long ago, nor a project for torch 0.x, nor a template, whose path has `{{`
 in it. A Databricks notebook with commands beside its Python is GPU001. Of low
-confidence are programs of PyTorch for Python 2, or for one in which `async` is a name,
-files in which nothing has to do with training, in which a line ends in ` ...` where the
-rest is left out or leaves a value to its readers (`path = # your data`), notebooks that
-leave a place for their readers: `model = `, `model = <yours>`, a `TODO`, a function of
-comments alone, and pointers of Git LFS, or what holds no object of JSON, where
-notebooks are to be.
+confidence are programs of PyTorch and notebooks for Python 2, or for one in which
+`async` is a name, files in which nothing has to do with training, in which a line ends
+in ` ...` where the rest is left out or leaves a value to its readers (`path = # your
+data`), notebooks that leave a place for their readers: `model = `, `model = <yours>`, a
+`TODO`, a function of comments alone, and pointers of Git LFS, or what holds no object
+of JSON, where notebooks are to be.
 
 ## Source
 The message is that of Python's own parser.

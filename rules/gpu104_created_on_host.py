@@ -59,7 +59,9 @@ tested, no known one of a `forward` leaves it out, or the test is one of an argu
 type. What is made once, before the loop, costs nothing worth saying; what a generator
 of the host draws has to be drawn there, and what is filled element by element before it
 is joined is filled faster, as is what the host writes into or reads by the name that it
-has there. An argument of `.to` that may be a type counts for none. Of low confidence:
+has there. Nor `randperm` in a project that allows no torch from 1.9 on: before, that of
+a device drew small numbers on the host as well, and waited for their copy. An argument
+of `.to` that may be a type counts for none. Of low confidence:
 what only some steps make, behind a test of the data (`if mask.sum() > 0:`, `if
 len(boxes) == 0:`), a zero that stands in for a term of the loss which is left out, and
 what a module makes of which no program is seen that trains or evaluates and makes it
@@ -69,7 +71,7 @@ numbers (`torch.FloatTensor([n])`) takes no CUDA device, and NumPy has no device
 
 ## Source
 PyTorch performance tuning guide, "Create tensors directly on the target device";
-`torch.Tensor`'s documentation on constructors.
+`torch.Tensor`'s documentation on constructors. `randperm`: pytorch#54113.
 """
 
 from __future__ import annotations
@@ -104,6 +106,8 @@ _SPELLINGS = (
     "normal randperm _like Tensor scalar_tensor indices cat stack"
 )
 
+# CUDA's `randperm` of less than 30 000 numbers was drawn on the host, and copied.
+NO_WAIT = (1, 9)
 _TYPES = ("type_as(", ".type(")  # casts that name another tensor's
 
 
@@ -150,6 +154,9 @@ class CreatedOnHost(Rule):
         made = arrival.made
         runner = _runner(script, made.call)
         if runner is None or _draws_on_host(script, made.call):
+            return
+        newest = script.newest_torch
+        if made.name == "randperm" and newest is not None and newest < NO_WAIT:
             return
         if arrival.names and script.runners.of(arrival.call) is None:
             return

@@ -255,6 +255,8 @@ def test_where_it_is_no_json() -> None:
         ("loss = nn.functional.mse_loss(out, <>)", True),
         ("words = a <> b", False),
         ("print(a =< 3, b > 2", False),
+        ("print 'of Python 2'", True),
+        ("x = x.cuda(async=True)", True),
     ],
 )
 def test_what_an_exercise_leaves_to_its_reader(line: str, meant: bool) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 import torch
 
+from gpulint.engine import Options, check_source
 from gpulint.finding import Effect
+from gpulint.registry import select_rules
 from gpulint.script.copying.at_creation import effect_of
 from gpulint.script.copying.creations import (
     creation,
@@ -16,6 +19,7 @@ from gpulint.script.copying.creations import (
     is_literal,
     is_numpy_factory,
 )
+from gpulint.source import Source
 
 from .code import with_last
 
@@ -247,3 +251,21 @@ def test_counts_are_rounded_once(numbers: float) -> None:
     counted = torch.arange(numbers, dtype=torch.float32)
     each = torch.arange(len(counted), dtype=torch.float64).to(torch.float32)
     assert torch.equal(counted, each)
+
+
+@pytest.mark.parametrize("newest, number", [((1, 8), 0), ((1, 9), 1), (None, 1)])
+def test_an_order_that_old_devices_drew_on_the_host(
+    newest: tuple[int, int] | None, number: int
+) -> None:
+    text = """\
+import torch
+
+device = torch.device("cuda")
+for x, y in torch.load("batches.pt"):
+    order = torch.randperm(x.size(0)).to(device)
+    loss = model(x.to(device)[order]).sub(y.to(device)).square().mean()
+    loss.backward()
+    optimizer.step()
+"""
+    options = Options(select_rules(("GPU104",)), newest_torch=newest)
+    assert len(check_source(Source(Path("a.py"), text), options).findings) == number

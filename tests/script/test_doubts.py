@@ -70,6 +70,19 @@ LOW, HIGH = Confidence.LOW, Confidence.HIGH
 
 
 @pytest.mark.parametrize(
+    "given, sure",
+    [("", LOW), ("from line_profiler import profile\n", HIGH), ("import *\n", HIGH)],
+)
+def test_what_a_profiler_runs_line_by_line(
+    tmp_path: Path, given: str, sure: Confidence
+) -> None:
+    given = given.replace("import *", "from tools import *")
+    timed = LOOP.replace("    def fit", "    @profile\n    def fit")
+    files = {"engine.py": given + timed, "main.py": MAIN}
+    assert confidences(tmp_path, files)[12 + bool(given)] is sure
+
+
+@pytest.mark.parametrize(
     "old, new, trained, evaluated",
     [
         ("", "", HIGH, LOW),

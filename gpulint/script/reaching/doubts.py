@@ -77,6 +77,8 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
         return True
     if _is_for_other_chips(script) or needs_older_torch(script) or _hides_gpus(script):
         return True
+    if _is_for_a_profiler(script):
+        return True
     loop = script.loop_at(node) or script.loop_of(node)
     if loop is not None and loop.train and loop.backward:
         steps = [(script.of(call), call) for call in loop.backward]
@@ -160,6 +162,16 @@ def _needs_other_chip(script: Script) -> bool:
         for alias in statement.names
     ]
     return any(f"{name}.".startswith(_OF_OTHER_CHIPS) for name in names)
+
+
+def _is_for_a_profiler(script: Script) -> bool:
+    """`@profile`, which is a name only where `kernprof` runs a file line by line."""
+    named = any(
+        isinstance(name, ast.Name) and name.id == "profile"
+        for function in script.index.functions
+        for name in getattr(function, "decorator_list", ())
+    )
+    return named and "profile" in script.index.unbound_names
 
 
 def _hides_gpus(script: Script) -> bool:
