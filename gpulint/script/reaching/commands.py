@@ -103,6 +103,15 @@ def passes_option(
     return any(map(given.search, found)) or _launches_with(project, option)
 
 
+def says(script: Script, word: str) -> bool:
+    """Whether a known command of a script's project has a word: `MODEL.DEPTH`."""
+    project = script.index.project
+    if project is None:
+        return False
+    found = re.compile(rf"(?<![\w.]){re.escape(word)}(?![\w.])")
+    return any(map(found.search, _commands(project, script.source.path)))
+
+
 def _launches_with(project: Project, option: str) -> bool:
     """Whether a Python file writes a command: `f"train.py --workers=16 {name}"`."""
     written = re.compile(rf"(?<![\w-]){re.escape(option)}(=|[ ]+)[\d{{]")

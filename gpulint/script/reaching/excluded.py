@@ -11,6 +11,7 @@ from gpulint.index import Definition
 from gpulint.index.flow import enclosing_function
 from gpulint.script.given import is_always_given, is_handed_something, values_given
 from gpulint.script.reaching.commands import option_of
+from gpulint.script.reaching.merged_settings import is_merged_otherwise
 from gpulint.script.reaching.offered import is_offered
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def is_excluded(script: Script, test: ast.expr, holds: bool) -> bool:
         or _is_handed(script, test, not holds)
         or _is_written(script, test, not holds)
         or _is_given_by_all(script, test, holds)
+        or is_merged_otherwise(script, test, holds)
     )
 
 
