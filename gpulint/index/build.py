@@ -165,6 +165,19 @@ class FileIndex:
         return writes
 
     @cached_property
+    def item_writes(self) -> dict[str, list[ast.Assign]]:
+        """`batch[key] = value`, by the name of what gets an item, in source order."""
+        writes: dict[str, list[ast.Assign]] = defaultdict(list)
+        for statement in self.all(ast.Assign):
+            target = statement.targets[0] if len(statement.targets) == 1 else None
+            holder = target.value if isinstance(target, ast.Subscript) else None
+            if isinstance(holder, ast.Name):
+                writes[holder.id].append(statement)
+        for statements in writes.values():
+            statements.sort(key=lambda its: its.lineno)
+        return writes
+
+    @cached_property
     def local_names(self) -> dict[str, set[str]]:
         """Names that imports give things here, by the names these have elsewhere."""
         names: dict[str, set[str]] = defaultdict(set)

@@ -15,6 +15,7 @@ from gpulint.index.measured import measured
 from gpulint.index.modules import Modules
 from gpulint.index.objects import Callers, Made, callers_of, made_by
 from gpulint.index.plain_numbers import is_computed_number, is_number
+from gpulint.index.put_back import put_back
 from gpulint.index.resolve import Resolver
 from gpulint.index.tensor_names import (
     FACTORIES,
@@ -151,16 +152,28 @@ class Tensors:
         return self._container(node)
 
     def _item(self, node: ast.Subscript) -> Where:
-        """An item lives where what holds it does.
+        """An item lives where what holds it does, or where it was moved before.
 
         Not what lies under a name beside all kinds of things, as a setting beside a
         network: `parts["rate"]`.
         """
+        if self._is_moved(node.value, node.slice):
+            return Where.DEVICE
         found = self.where(node.value)
         anything = Where.PLAIN | Where.DEVICE | Where.UNKNOWN
         return (
             Where.UNKNOWN if anything in found and self._is_text(node.slice) else found
         )
+
+    def _is_moved(self, holder: ast.expr, key: ast.expr | None) -> bool:
+        """Whether what lies under a key, or all of a dict, was moved and put back."""
+        if not isinstance(holder, ast.Name) or not isinstance(holder.ctx, ast.Load):
+            return False
+        if holder.id not in self.index.home(holder).item_writes:
+            return False
+        moved = put_back(self.resolver, holder, key)
+        move = self.devices.move(moved) if isinstance(moved, ast.Call) else None
+        return move is not None and _on(move.target) is Where.DEVICE
 
     def _is_text(self, node: ast.expr) -> bool:
         """A text, or a parameter that is declared as one."""
@@ -192,7 +205,10 @@ class Tensors:
         if not definitions:
             return Where.UNKNOWN
         back = [d for d in definitions if self._is_brought_back(d)]
-        return self._defined(back or definitions)
+        found = self._defined(back or definitions)
+        if Where.HOST in found and self._is_moved(node, None):
+            return (found & ~Where.HOST) | Where.DEVICE
+        return found
 
     def _is_brought_back(self, definition: Definition) -> bool:
         """`if cfg.gpus: preds = preds.cpu()`: without a GPU it lies there anyway."""

@@ -44,6 +44,12 @@ def where(text: str) -> Where:
 @pytest.mark.parametrize(
     "text",
     [
+        "b = load()\nfor k in b:\n  b[k] = b[k].to(device)\nuse(b['x'])",
+        "b = load()\nfor k in b:\n  if k != 'y':\n    b[k] = b[k].to(device)\nuse(b['x'])",
+        "b = load()\nfor k, v in b.items():\n  if torch.is_tensor(v):\n"
+        "    b[k] = v.to(device)\nuse(b['x'])",
+        "b = load()\nfor k in ('x', 'y'):\n  b[k] = b[k].to(device)\nuse(b['x'])",
+        "b = load()\nb['x'] = b['x'].to(device)\nuse(b['x'])",
         "use(d)", "use(h.to(device))", "use(h.cuda())", "use(d[0])", "use(d.sum(0))",
         "use(d + h)", "use(model(d))", "use(criterion(model(d), d))", "use(F.relu(d))",
         "use(torch.stack([d, d]))", "use(torch.randn(2, device='cuda'))", "use(-d)",
@@ -110,6 +116,12 @@ def test_no_tensor(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "b = load()\nfor k in b:\n  if k != 'x':\n    b[k] = b[k].cuda()\nuse(b['x'])",
+        "b = load()\nfor k in b:\n  if want(k):\n    b[k] = b[k].cuda()\nuse(b['x'])",
+        "b = load()\nfor k in ['y']:\n  b[k] = b[k].cuda()\nuse(b['x'])",
+        "b = load()\nb['y'] = b['y'].cuda()\nuse(b['x'])",
+        "b = load()\nfor k in b:\n  b[k] = b[k].cuda()\nb = load()\nuse(b['x'])",
+        "b = load()\nuse(b['x'])\nfor k in b:\n  b[k] = b[k].cuda()",
         "use(x)", "use(load(d))", "def f(x):\n  use(x)", "use(torch.load('a'))",
         "use(something.attribute)", "use(h if a else d)", "x = d\nif a:\n  x = f()\nuse(x)",
         "import lib\nuse(lib.accuracy(d))",

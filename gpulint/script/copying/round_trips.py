@@ -11,6 +11,7 @@ from gpulint.index import Definition, Function, Target, Where
 from gpulint.index.flow import enclosing_function
 from gpulint.index.walk import walk
 from gpulint.script.every_step import EveryStep, Part
+from gpulint.script.training.sides import is_of_evaluation
 from gpulint.script.waiting.located import on_device
 from gpulint.script.waiting.reading import bare
 from gpulint.script.waiting.waits import acts
@@ -52,6 +53,8 @@ def find_round_trips(script: Script, loop: Loop) -> Iterator[RoundTrip]:
         return
     here = {part.node: number for number, part in enumerate(parts)}
     for number, part in enumerate(parts):
+        if loop.train and is_of_evaluation(part.branches):
+            continue  # one function trains and evaluates
         sent = _sent(script, part.node) if isinstance(part.node, ast.Call) else None
         fetch = _Trace(script, loop, here).fetched(sent) if sent is not None else None
         if fetch is not None and here.get(fetch, number) < number:

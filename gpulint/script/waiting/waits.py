@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.index import Function, Target, Where
 from gpulint.index.walk import dotted, walk, walk_scope
-from gpulint.script.branches import Branches, all_of
+from gpulint.script.branches import Branches
 from gpulint.script.every_step import EveryStep, Part
+from gpulint.script.training.sides import is_of_evaluation
 from gpulint.script.training.step_calls import is_backward, is_step
 from gpulint.script.waiting.drained import (
     ROUNDS,
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     from gpulint.script.loops import Loop
     from gpulint.script.model import Script
 
-_PHASE = re.compile(r"(^|[._])(phase|mode|stage|split)$")
-_PHASES = re.compile(r"(train)|val|test|eval|infer", re.IGNORECASE)
 _ASKS_FOR_NONE = re.compile(r"\bis(nan|inf|finite)\(")
 _NONE = re.compile(r"nan|inf\b|finite", re.IGNORECASE)
 SHOWN = 3  # waits named in a message
@@ -147,7 +146,7 @@ def _among(
             stayed.append(part)  # and drains for those behind it
         if over or node in found or _saved(script, node):
             continue
-        if loop.train and _is_of_evaluation(part.branches):
+        if loop.train and is_of_evaluation(part.branches):
             continue  # one function trains and evaluates
         at = part.call or _shown(script, node)
         perhaps = is_drained(script, loop, parts, number, value, reads.perhaps)
@@ -401,32 +400,6 @@ def _comes_of(script: Script, value: ast.AST, read: set[ast.AST], depth: int) ->
     )
 
 
-def _is_of_evaluation(branches: Branches) -> bool:
-    """Whether a part stands behind `if not train:`, or in the `else` of `if train:`."""
-    return any(
-        isinstance(branch, (ast.If, ast.IfExp))
-        and any(
-            _asks_for_training(t) is (not holds) for t in all_of(branch.test, holds)
-        )
-        for branch, holds in branches
-    )
-
-
-def _asks_for_training(test: ast.expr) -> bool | None:
-    """True for `training`, False for `not self.training` and `phase == "valid"`."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = _asks_for_training(test.operand)
-        return None if inner is None else not inner
-    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq):
-        asked = test.comparators[0]
-        said = asked.value if isinstance(asked, ast.Constant) else None
-        named = _PHASE.search(dotted(test.left) or "")
-        found = _PHASES.match(said) if isinstance(said, str) and named else None
-        return None if found is None else found[1] is not None
-    name = (dotted(test) or "").rpartition(".")[2]
-    return True if name in ("train", "training", "is_train", "is_training") else None
-
-
 def _is_barrier(script: Script, node: ast.AST) -> bool:
     """`dist.barrier()`, for which NCCL waits on the host, for all that is queued."""
     name = script.index.qualified(node.func) if isinstance(node, ast.Call) else None
@@ -459,7 +432,8 @@ def _may_read(script: Script, node: ast.AST, names: frozenset[str]) -> bool:
         return to_host is not None and script.where(source) is not Where.HOST
     if node.func.attr not in names or node.args:
         return False
-    return Where.UNKNOWN in script.where(source)
+    its = script.where(source)
+    return Where.UNKNOWN in its or (Where.HOST | Where.DEVICE) in its
 
 
 def _saved(script: Script, node: ast.expr) -> bool:
