@@ -46,8 +46,9 @@ a term of the loss that is a number where something is switched off (`reg = 0`).
 Sums that are differentiated (several losses of one step, truncated backpropagation,
 meta-learning), sums that start anew in every step, everything under `no_grad()`, what
 is appended to objects of other classes than lists, and what is kept every so many steps
-(`if step % 50 == 0:`). Models that are put on the CPU. A sum over the parts of one step
-(`for _ in range(accumulation_steps):`) is of low confidence.
+(`if step % 50 == 0:`). Models that are put on the CPU. Of low confidence are a sum over
+the parts of one step (`for _ in range(accumulation_steps):`), and programs of which no
+file asks for a device.
 
 ## Source
 "My model reports cuda runtime error(2): out of memory, Don't accumulate history across
@@ -62,6 +63,7 @@ from collections.abc import Iterator
 from gpulint.finding import Confidence, Effect, Finding, Severity
 from gpulint.rule import Rule, Words
 from gpulint.script import Script
+from gpulint.script.reaching.started import runs_on_host
 from gpulint.script.rewriting.edits import ReplaceCode, Rewrite
 from gpulint.script.training.batch_size_reasons import ACCUMULATES
 from gpulint.script.training.retained import Kept, find_kept, may_be_number
@@ -91,8 +93,12 @@ class RetainedGraph(Rule):
                 fix=None if withheld else _rewrite(script, kept),
                 withheld=withheld,
                 related=[(kept.backward.func, "only this differentiates the loss")],
-                confidence=Confidence.LOW if _is_over_parts(script, kept) else None,
+                confidence=Confidence.LOW if _costs_little(script, kept) else None,
             )
+
+
+def _costs_little(script: Script, kept: Kept) -> bool:
+    return _is_over_parts(script, kept) or runs_on_host(script)
 
 
 def _is_over_parts(script: Script, kept: Kept) -> bool:

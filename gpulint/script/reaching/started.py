@@ -227,6 +227,12 @@ def uses_a_trainer(script: Script) -> bool:
     )
 
 
+def runs_on_host(script: Script) -> bool:
+    """Whether a file is a part of programs none of whose files asks for a device."""
+    files = [script.of(index.tree) for index in run_together(script)]
+    return any(map(is_started, files)) and not any(file.uses_gpu for file in files)
+
+
 def is_started(script: Script) -> bool:
     """Whether the file is a script that is run, not one that is only imported."""
     return any(_runs(script, statement) for statement in script.index.tree.body)
