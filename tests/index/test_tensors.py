@@ -46,8 +46,8 @@ def where(text: str) -> Where:
     [
         "b = load()\nfor k in b:\n  b[k] = b[k].to(device)\nuse(b['x'])",
         "b = load()\nfor k in b:\n  if k != 'y':\n    b[k] = b[k].to(device)\nuse(b['x'])",
-        "b = load()\nfor k, v in b.items():\n  if torch.is_tensor(v):\n"
-        "    b[k] = v.to(device)\nuse(b['x'])",
+        "b = load()\nfor k, v in b.items():\n  b[k] = v.to(device)\nuse(b['x'])",
+        "b = load()\nfor k in b:\n  if hasattr(k, 'to'):\n    b[k] = b[k].cuda()\nuse(b['x'])",
         "b = load()\nfor k in ('x', 'y'):\n  b[k] = b[k].to(device)\nuse(b['x'])",
         "b = load()\nb['x'] = b['x'].to(device)\nuse(b['x'])",
         "use(d)", "use(h.to(device))", "use(h.cuda())", "use(d[0])", "use(d.sum(0))",

@@ -30,6 +30,7 @@ from gpulint.script.reaching.evaluated import (
 )
 from gpulint.script.reaching.lacking import raises_by_giving, raises_by_reading
 from gpulint.script.reaching.loaded_sources import loads_nothing
+from gpulint.script.reaching.loaded_weights import runs_weights
 from gpulint.script.reaching.missing_imports import is_missing, lacks
 from gpulint.script.reaching.processes import starts_amiss
 from gpulint.script.reaching.surely_called import surely_called, takes_nothing
@@ -324,6 +325,8 @@ def _call_raises(script: Script, call: ast.Call, depth: int) -> bool:
     if has_no_method(script, call.func) or _is_in_no_module(script, call.func):
         return True
     if starts_amiss(script, call) or loads_nothing(script, call):
+        return True
+    if runs_weights(script, call):
         return True
     named = script.index.qualified(call.func)
     if named == "range" and any(map(_is_quotient, call.args)):
