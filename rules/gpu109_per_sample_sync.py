@@ -35,8 +35,9 @@ that an evaluation collects on the host. Training loops inside another loop are 
 their own. A number that a module needs to go on, but for those that its rounds read one
 after another of a tensor that is there before them (`for i in range(n): size =
 sizes[i].item()`): one `sizes.tolist()` gives all. Pictures on their way to a file, by a
-name too. Of low confidence is a read of an evaluation beside a call that may wait as
-long, as that of an object that is not known, which gets the outputs.
+name too. What ends a `while` loop: `if shift < tolerance: break`. Of low confidence is
+a read of an evaluation beside a call that may wait as long, as that of an object that
+is not known, which gets the outputs.
 
 ## Source
 The synchronising calls: `torch.cuda.set_sync_debug_mode` and the PyTorch performance

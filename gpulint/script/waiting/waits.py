@@ -189,6 +189,7 @@ def _reads(script: Script, loop: Loop, parts: list[Part], in_module: bool) -> _R
                     continue
             needed = _ends_loop(script, loop, part, node)
             needed = needed or _asks_to_train(script, node)
+            needed = needed or (part.inner and _ends_rounds(script, node))
             needed = needed or (
                 in_module
                 and is_asked(script, node)
@@ -268,6 +269,22 @@ def _ends_loop(script: Script, loop: Loop, part: Part, node: ast.AST) -> bool:
         _comes_of(script, test, read, MAX_NAMES)
         or _is_counted(script, test, read, loop)
         for test in compared
+    )
+
+
+def _ends_rounds(script: Script, node: ast.expr) -> bool:
+    """`if shift ** 2 < tolerance: break`: an algorithm inside a step ends by it."""
+    index = script.of(node).index
+    above = index.parent(node)
+    while isinstance(above, (ast.Compare, ast.UnaryOp, ast.BoolOp)):
+        node, above = above, index.parent(above)
+    if isinstance(above, ast.While):
+        return above.test is node
+    return (
+        isinstance(above, ast.If)
+        and above.test is node
+        and isinstance(above.body[-1], ast.Break)
+        and isinstance(index.parent(above), ast.While)
     )
 
 
