@@ -22,8 +22,8 @@ takes arrays may not expect; one `model.predict(dataset)` gives all of them at o
 The model is trained in the same loop, or the loop goes over models, epochs or whole
 datasets (`predict(test_dataset)`). Models that are not seen to be of Keras: those of
 scikit-learn have a `predict` as well. A place in `with tf.device("/CPU:0")`. A loop of
-16 turns or fewer is of low confidence, as a program that needs a Keras before 2.4,
-which keeps the function that it runs and makes no dataset.
+16 turns or fewer, be they the parts of a list, is of low confidence, as a program that
+needs a Keras before 2.4, which keeps the function that it runs and makes no dataset.
 
 ## Source
 Keras documentation, `Model.predict` ("not intended for use inside of loops") and the
@@ -41,6 +41,7 @@ from gpulint.index.build import last_name
 from gpulint.index.walk import LOOPS, dotted, walk
 from gpulint.rule import Rule, TensorFlow
 from gpulint.script import Script
+from gpulint.script.bounds import most_turns
 from gpulint.script.frameworks.tf_names import needs_first_keras
 from gpulint.script.frameworks.tf_steps import is_keras_model, on_cpu
 
@@ -98,14 +99,15 @@ def _takes_all(call: ast.Call) -> bool:
 def _is_short(script: Script, loop: ast.For | ast.While) -> bool:
     """`for step in range(10):`, whose turns set up less than a prediction may take.
 
-    And `for images, labels in dataset.take(1):`.
+    Also over a few datasets, and `for images, labels in dataset.take(1):`.
     """
-    if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
+    if not isinstance(loop, ast.For):
         return False
-    if last_name(loop.iter) not in ("range", "take") or len(loop.iter.args) != 1:
-        return False
-    number = script.evaluator.constant(loop.iter.args[0])
-    return isinstance(number, int) and number <= FEW_TURNS
+    taken = loop.iter
+    if isinstance(taken, ast.Call) and last_name(taken) == "take" and taken.args:
+        number = script.evaluator.constant(taken.args[0])
+        return isinstance(number, int) and number <= FEW_TURNS
+    return most_turns(script, taken) <= FEW_TURNS
 
 
 def _changes(model: ast.expr, loop: ast.For | ast.While) -> bool:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from math import inf
+from math import inf, prod
 from typing import TYPE_CHECKING
+
+from gpulint.index.appended import appended_to
+from gpulint.index.build import last_name
+from gpulint.index.walk import LOOPS
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -16,6 +20,8 @@ MAX_DEPTH = 8
 MAX_POWER = 8
 BITS = 64  # of a number that counts something: its logarithm is no larger
 _ROUNDING = frozenset("int round math.floor math.ceil math.trunc".split())
+_OF_DICTS = frozenset("items keys values".split())
+_PASSED_ON = frozenset("list tuple sorted reversed enumerate set zip tqdm".split())
 _LOGARITHMS = frozenset("math.log2 math.log numpy.log2 numpy.log".split())
 
 
@@ -36,6 +42,65 @@ def at_most(script: Script, node: ast.expr, depth: int = 0) -> float:
         _written(script, o.expression, depth) for o in script.resolver.origins(node)
     ]
     return max(found, default=inf)
+
+
+def most_turns(script: Script, iterated: ast.expr, depth: int = 0) -> float:
+    """How often a loop over something runs at most; infinite: not known.
+
+    Over `range(4)`, a list that is written or filled by such a loop, the items of a
+    dict, and what is made of them one by one.
+    """
+    if isinstance(iterated, ast.Call):
+        return _turns_of_call(script, iterated, depth)
+    if depth > MAX_DEPTH:
+        return inf
+    origins = script.resolver.origins(iterated)
+    found = [_length(script, o.expression, depth + 1) for o in origins if not o.path]
+    return max(found, default=inf) if len(found) == len(origins) else inf
+
+
+def _turns_of_call(script: Script, call: ast.Call, depth: int) -> float:
+    name = script.index.qualified(call.func) or ""
+    func = call.func
+    if name == "range":
+        return at_most(script, call.args[0]) if len(call.args) == 1 else inf
+    if isinstance(func, ast.Attribute) and func.attr in _OF_DICTS and not call.args:
+        return most_turns(script, func.value, depth + 1)
+    if name.rpartition(".")[2] in _PASSED_ON and call.args:
+        return most_turns(script, call.args[0], depth + 1)
+    return inf
+
+
+def _length(script: Script, node: ast.expr | None, depth: int) -> float:
+    """How many elements something has at most."""
+    if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+        if any(isinstance(part, ast.Starred) for part in node.elts):
+            return inf
+        return len(node.elts) if node.elts else _filled(script, node, depth)
+    if isinstance(node, ast.Dict):
+        return len(node.keys) if node.keys and None not in node.keys else inf
+    if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp)):
+        turns = (most_turns(script, its.iter, depth) for its in node.generators)
+        return prod(turns)
+    return most_turns(script, node, depth) if isinstance(node, ast.Call) else inf
+
+
+def _filled(script: Script, empty: ast.expr, depth: int) -> float:
+    """How many elements `xs = []` gets by `xs.append(x)`, in loops of its scope."""
+    items = appended_to(script.index, empty) if isinstance(empty, ast.List) else []
+    found: float = 0
+    for item in items:
+        call = script.index.parent(item)
+        if not isinstance(call, ast.Call) or last_name(call) != "append":
+            return inf
+        loops = [a for a in script.index.ancestors(call) if isinstance(a, LOOPS)]
+        if any(script.index.inside(empty, loop) for loop in loops):
+            return inf
+        over = [loop.iter for loop in loops if isinstance(loop, ast.For)]
+        if len(over) < len(loops):
+            return inf
+        found += prod(most_turns(script, its, depth) for its in over)
+    return found or inf
 
 
 def at_least(script: Script, node: ast.expr, depth: int = 0) -> float:

@@ -230,6 +230,9 @@ def test_a_method_that_nothing_names_is_left_alone(folder: Path) -> None:
     assert not found_in_method(folder)
     assert not found_in_method(folder, "import torch\nmake = getattr(torch, name)\n")
     assert not found_in_method(folder, "class A:\n    def older(self, a):\n        0\n")
+    handed = "class A:\n    def __getattr__(self, name):\n"
+    handed += "        return getattr(self.__dict__['inner'], name)\n"
+    assert not found_in_method(folder, handed)
     assert not found_in_method(
         folder, "if batch is None:\n    # model.older(batch)\n    pass\n"
     )

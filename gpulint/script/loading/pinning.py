@@ -365,11 +365,29 @@ def _waits_for_each(script: Script, loader: Loader) -> bool:
 
     And reads the result of each before the next: no copy can run beside anything.
     """
-    if script.training_loops or not loader.values("batch_size").all_in(1):
+    size = loader.argument("batch_size")
+    single = loader.values("batch_size").all_in(1) or (
+        size.absent and loader.argument("batch_sampler").absent
+    )
+    if script.training_loops or not single:
         return False
-    loops = loader.loops
+    loops = loader.loops or _asking(script, loader)
     calls = [[c for c in x.calls if _reads_back(script, c)] for x in loops]
     return bool(loops) and all(calls) and not any(x.backward or x.steps for x in loops)
+
+
+def _asking(script: Script, loader: Loader) -> list[Loop]:
+    """The loops that ask for batches themselves: `next(batches)`."""
+    resolver = script.resolver
+    return [
+        loop
+        for loop in script.loops
+        for call in loop.calls
+        if script.index.qualified(call.func) == "next" and call.args
+        for made in [o.call for o in resolver.origins(call.args[0])]
+        if made is not None and script.index.qualified(made.func) == "iter"
+        if any(loader.is_made_by(o.node) for o in resolver.origins(made.args[0]))
+    ]
 
 
 def _reads_back(script: Script, call: ast.Call) -> bool:

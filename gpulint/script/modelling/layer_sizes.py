@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpulint.index import Function
 from gpulint.index.appended import elements_of
 from gpulint.index.walk import COMPREHENSIONS, LOOPS, dotted, walk
-from gpulint.script.bounds import at_most
+from gpulint.script.bounds import at_most, most_turns
 from gpulint.script.modelling.network import LAYERS, NARROW, is_product
 
 if TYPE_CHECKING:
@@ -287,11 +287,7 @@ def _of_element(script: Script, part: ast.expr, depth: int) -> Iterator[Size | N
 
 def _turns(script: Script, loop: ast.AST) -> float:
     """How often `for _ in range(4):` runs at most; infinite: not known."""
-    call = loop.iter if isinstance(loop, ast.For) else None
-    if not isinstance(call, ast.Call) or script.index.qualified(call.func) != "range":
-        return inf
-    number = at_most(script, call.args[0]) if len(call.args) == 1 else inf
-    return max(number, 1)
+    return max(most_turns(script, loop.iter), 1) if isinstance(loop, ast.For) else inf
 
 
 def _layer(script: Script, call: ast.Call, name: str) -> Size | None:

@@ -56,6 +56,7 @@ _OF_OTHER_CHIPS = (
     "habana_frameworks.",
     "optimum.habana.",
 )
+_TPU = frozenset("TPUClusterResolver TPUStrategy TPUEstimator".split())
 _COMMENTS = re.compile(r"#.*")
 _OF_OTHERS = ("jax", "flax")  # frameworks whose arrays torch does not compute
 
@@ -148,9 +149,15 @@ def _is_for_other_chips(script: Script) -> bool:
     if not heads.isdisjoint(_OF_OTHERS):
         return not any(loop.backward for loop in script.loops)
     others = [o for o in origins if f"{o}.".startswith(_OF_OTHER_CHIPS)]
-    if _needs_other_chip(script):
+    if _needs_other_chip(script) or _asks_for_tpu(script):
         return True
     return bool(others) and "cuda" not in _COMMENTS.sub("", script.source.text)
+
+
+def _asks_for_tpu(script: Script) -> bool:
+    """Whether a program of TensorFlow finds a TPU, and speaks of no GPU."""
+    asks = not _TPU.isdisjoint(script.index.calls_by_name)
+    return asks and "gpu" not in script.source.text.lower()
 
 
 def _needs_other_chip(script: Script) -> bool:

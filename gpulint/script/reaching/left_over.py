@@ -140,12 +140,21 @@ def _names(project: Project, path: Path, name: str) -> bool:
 
 
 def asks_objects(index: FileIndex) -> bool:
-    """Whether a file chooses among the attributes of an object, no imported module."""
-    if index.source.has(_CHOOSES):
-        return True
-    asked = (its[1] for its in _OF_OBJECT.finditer(index.source.text))
+    """Whether a file chooses among the attributes of an object, no imported module.
+
+    What `__getattr__` hands on to another object is no choice.
+    """
     modules = {*index.imports, "torch"}
-    return any(name.partition(".")[0] not in modules for name in asked)
+    text = index.source.text
+    asked = [
+        its.start()
+        for its in _OF_OBJECT.finditer(text)
+        if its[1].partition(".")[0] not in modules
+    ]
+    asked += [its.start() for its in _CHOOSES.finditer(text)]
+    handing = [f for f in index.functions if f.name == "__getattr__"] if asked else []
+    rows = {row for f in handing for row in range(f.lineno, (f.end_lineno or 0) + 1)}
+    return any(text.count("\n", 0, start) + 1 not in rows for start in asked)
 
 
 def _around(index: FileIndex, row: int) -> Kept | None:
