@@ -133,6 +133,26 @@ def test_a_module_that_went_into_a_package(
 @pytest.mark.parametrize(
     "files, sure",
     [
+        ({"runs/README.md": "```\npython engine.py --rate 3\n```\n"}, LOW),
+        ({"runs/go.sh": "python -u engine.py\n"}, LOW),
+        ({"runs/go.sh": "PYTHONPATH=../new python engine.py\n"}, HIGH),
+        ({"runs/go.sh": "python runs/engine.py\n"}, HIGH),
+        ({"runs/go.sh": "python engine.py\n", "runs/prepare.py": ""}, HIGH),
+    ],
+    ids=["in prose", "by a script", "with a path", "from above", "beside"],
+)
+def test_a_program_that_is_started_where_it_lies(
+    tmp_path: Path, files: dict[str, str], sure: Confidence
+) -> None:
+    text = f"import prepare\n{LOOP}{STARTS}"
+    given = {"runs/engine.py": text, "new/prepare.py": "model = None\n"}
+    found = confidences(tmp_path, README | given | files, "runs/engine.py")
+    assert found[12] is sure
+
+
+@pytest.mark.parametrize(
+    "files, sure",
+    [
         ({"tasks/waves.py": ""}, LOW),
         ({"tasks/waves.py": "", "tasks/heat.py": "h = 1\n"}, HIGH),
         ({"tasks/waves.py": "", "tasks/heat/net.py": ""}, HIGH),

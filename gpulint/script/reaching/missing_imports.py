@@ -274,7 +274,8 @@ def _lies_elsewhere(index: FileIndex, module: str) -> bool:
     """`import prepare` in a script's copy: only beside the first one is a `prepare.py`.
 
     Of a program that says itself where it looks, all by constant paths, or where
-    nothing adds folders and it lies in a package whose name other imports have.
+    nothing adds folders and it lies in a package whose name other imports have. Or of
+    one that texts beside it start there.
     """
     project, head = index.project, module.partition(".")[0]
     if project is None or not is_run(index) or index.owns(module):
@@ -284,11 +285,24 @@ def _lies_elsewhere(index: FileIndex, module: str) -> bool:
     there = [path for path in project.files if path.name == f"{head}.py"]
     if adds_known_folders(index, project.root):
         return bool(there)
+    if there and module == head and _is_started_beside(index, project):
+        return True
     if module != head or _names_folders(index, project):
         return False
     return bool(there) and all(
         project.mentions(f"from {path.parent.name}.{head} import") for path in there
     )
+
+
+def _is_started_beside(index: FileIndex, project: Project) -> bool:
+    """`python train.py` in a text that lies beside it, where nothing adds folders."""
+    if _looks_around(index, project):
+        return False
+    folder, name = index.source.path.parent, re.escape(index.source.path.name)
+    texts = [*prose(folder), *project.in_folder(folder, "*.sh")]
+    project.noted.files.update(texts)
+    started = re.compile(rf"\bpython[\d.]*[ \t]+(-u[ \t]+)?{name}(?![\w.])")
+    return any(started.search(text_of(path)) for path in texts)
 
 
 def _needs_its_folder(index: FileIndex, statement: ast.ImportFrom) -> bool:
