@@ -17,6 +17,7 @@ from gpulint.index.objects import Callers, Made, callers_of, made_by
 from gpulint.index.plain_numbers import is_computed_number, is_number
 from gpulint.index.put_back import put_back
 from gpulint.index.resolve import Resolver
+from gpulint.index.targets import item_of
 from gpulint.index.tensor_names import (
     FACTORIES,
     JOINING_METHODS,
@@ -161,9 +162,18 @@ class Tensors:
             return Where.DEVICE
         found = self.where(node.value)
         anything = Where.PLAIN | Where.DEVICE | Where.UNKNOWN
-        return (
-            Where.UNKNOWN if anything in found and self._is_text(node.slice) else found
-        )
+        if anything in found and self._is_text(node.slice):
+            return self._under_key(node)
+        return found
+
+    def _under_key(self, node: ast.Subscript) -> Where:
+        """Where the value is that a dict is written with; unknown if one has none."""
+        key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        dicts = [o.expression for o in self.resolver.origins(node.value)]
+        written = [item_of(its, str(key)) for its in dicts if key is not None]
+        values = [value for value in written if value is not None]
+        known = len(values) == len(dicts) > 0
+        return _union(map(self.where, values)) if known else Where.UNKNOWN
 
     def _is_moved(self, holder: ast.expr, key: ast.expr | None) -> bool:
         """Whether what lies under a key, or all of a dict, was moved and put back."""

@@ -50,6 +50,7 @@ def where(text: str) -> Where:
         "b = load()\nfor k in b:\n  if hasattr(k, 'to'):\n    b[k] = b[k].cuda()\nuse(b['x'])",
         "b = load()\nfor k in ('x', 'y'):\n  b[k] = b[k].to(device)\nuse(b['x'])",
         "b = load()\nb['x'] = b['x'].to(device)\nuse(b['x'])",
+        "parts = {'x': d, 'rate': 0.1, 'other': load()}\nuse(parts['x'])",
         "use(d)", "use(h.to(device))", "use(h.cuda())", "use(d[0])", "use(d.sum(0))",
         "use(d + h)", "use(model(d))", "use(criterion(model(d), d))", "use(F.relu(d))",
         "use(torch.stack([d, d]))", "use(torch.randn(2, device='cuda'))", "use(-d)",
@@ -107,6 +108,7 @@ def test_on_the_host(text: str) -> None:
         "use(model.state_dict())", "use(d.tolist())", "use(nn.Linear(2, 2))",
         "def f(m):\n  for k in m:\n    print(m[k])\n    use(k)\nf(model(d))",
         "def f(x, k):\n  return x.to(device), k\na, b = f(h, ['a'])\nuse(b)",
+        "parts = {'net': d, 'rate': 0.1, 'other': load()}\nuse(parts['rate'] + 1)",
     ],
 )  # fmt: skip
 def test_no_tensor(text: str) -> None:
@@ -132,7 +134,7 @@ def test_no_tensor(text: str) -> None:
         "def f():\n  x = yield\n  use(x)",
         "def f(x, n):\n  n += 1\n  return x.to(device), n\nn = 0\nwhile d:\n  a, n = f(h, n)\nuse(n)",
         "o = SGD(model.parameters())\nuse(model.linear_dim)",
-        "parts = {'net': d, 'rate': 0.1, 'other': load()}\nuse(parts['rate'] + 1)",
+        "parts = {'net': d, 'rate': 0.1}\nparts.update(load())\nuse(parts['other'])",
     ],
 )  # fmt: skip
 def test_not_sure(text: str) -> None:

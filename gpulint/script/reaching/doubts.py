@@ -57,6 +57,7 @@ _OF_OTHER_CHIPS = (
     "optimum.habana.",
 )
 _TPU = frozenset("TPUClusterResolver TPUStrategy TPUEstimator".split())
+_WITHOUT_TPU = frozenset("get_strategy MirroredStrategy OneDeviceStrategy".split())
 _COMMENTS = re.compile(r"#.*")
 _OF_OTHERS = ("jax", "flax")  # frameworks whose arrays torch does not compute
 
@@ -155,9 +156,10 @@ def _is_for_other_chips(script: Script) -> bool:
 
 
 def _asks_for_tpu(script: Script) -> bool:
-    """Whether a program of TensorFlow finds a TPU, and speaks of no GPU."""
-    asks = not _TPU.isdisjoint(script.index.calls_by_name)
-    return asks and "gpu" not in script.source.text.lower()
+    """Whether a program of TensorFlow runs on a TPU alone, and speaks of no GPU."""
+    called = script.index.calls_by_name
+    alone = not _TPU.isdisjoint(called) and _WITHOUT_TPU.isdisjoint(called)
+    return alone and "gpu" not in script.source.text.lower()
 
 
 def _needs_other_chip(script: Script) -> bool:
