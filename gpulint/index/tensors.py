@@ -161,19 +161,19 @@ class Tensors:
         if self._is_moved(node.value, node.slice):
             return Where.DEVICE
         found = self.where(node.value)
-        anything = Where.PLAIN | Where.DEVICE | Where.UNKNOWN
-        if anything in found and self._is_text(node.slice):
-            return self._under_key(node)
-        return found
+        if (Where.PLAIN | Where.DEVICE) not in found or not self._is_text(node.slice):
+            return found
+        written = self._under_key(node)
+        return written or (Where.UNKNOWN if Where.UNKNOWN in found else found)
 
     def _under_key(self, node: ast.Subscript) -> Where:
-        """Where the value is that a dict is written with; unknown if one has none."""
+        """Where the value is that a dict is written with; nothing if one has none."""
         key = node.slice.value if isinstance(node.slice, ast.Constant) else None
         dicts = [o.expression for o in self.resolver.origins(node.value)]
         written = [item_of(its, str(key)) for its in dicts if key is not None]
         values = [value for value in written if value is not None]
         known = len(values) == len(dicts) > 0
-        return _union(map(self.where, values)) if known else Where.UNKNOWN
+        return _union(map(self.where, values)) if known else Where.NOTHING
 
     def _is_moved(self, holder: ast.expr, key: ast.expr | None) -> bool:
         """Whether what lies under a key, or all of a dict, was moved and put back."""

@@ -109,6 +109,7 @@ def test_on_the_host(text: str) -> None:
         "def f(m):\n  for k in m:\n    print(m[k])\n    use(k)\nf(model(d))",
         "def f(x, k):\n  return x.to(device), k\na, b = f(h, ['a'])\nuse(b)",
         "parts = {'net': d, 'rate': 0.1, 'other': load()}\nuse(parts['rate'] + 1)",
+        "parts = {'net': d, 'rate': 0.1}\nuse(parts['rate'] + 1)",
     ],
 )  # fmt: skip
 def test_no_tensor(text: str) -> None:
@@ -134,7 +135,7 @@ def test_no_tensor(text: str) -> None:
         "def f():\n  x = yield\n  use(x)",
         "def f(x, n):\n  n += 1\n  return x.to(device), n\nn = 0\nwhile d:\n  a, n = f(h, n)\nuse(n)",
         "o = SGD(model.parameters())\nuse(model.linear_dim)",
-        "parts = {'net': d, 'rate': 0.1}\nparts.update(load())\nuse(parts['other'])",
+        "parts = {'net': d, 'rate': 0.1, 'all': load()}\nuse(parts['other'])",
     ],
 )  # fmt: skip
 def test_not_sure(text: str) -> None:
