@@ -26,12 +26,14 @@ _EMPTIES = frozenset("clear pop popitem".split())
 def holds_once(script: Script, branch: ast.If | ast.IfExp) -> bool:
     """Whether the test of a branch holds in one step only: `if step == 0:`.
 
-    Or until the branch has run: `if total is None: total = torch.zeros(…)`. Or never,
-    as every caller gives what it asks for.
+    Or in one epoch, the last: `if epoch == epochs - 1:`. Or until the branch has run:
+    `if total is None: total = torch.zeros(…)`. Or never, as every caller gives what it
+    asks for.
     """
     loops = [x for x in script.loops_around(branch) if x.kind != "other"]
     return any(
         _is_first(script, part, loops)
+        or _is_last(script, part, loops)
         or _until_set(script, branch, part, loops)
         or _until_kept(script, branch, part, loops)
         or is_always_given(script, part)
@@ -69,6 +71,21 @@ def _is_first(script: Script, test: ast.expr, loops: list[Loop]) -> bool:
     counts = [d for d in definitions if _counts(d, loops)]
     starts = [d for d in definitions if _starts(script, d, test, loops)]
     return bool(counts) and len(counts) + len(starts) == len(definitions)
+
+
+def _is_last(script: Script, test: ast.expr, loops: list[Loop]) -> bool:
+    """`epoch == epochs - 1`, for the number that `range` or `enumerate` gives."""
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
+        return False
+    counter, end = test.left, test.comparators[0]
+    one = getattr(getattr(end, "right", None), "value", None)
+    before = isinstance(end, ast.BinOp) and isinstance(end.op, ast.Sub) and one == 1
+    if len(test.ops) > 1 or not before or not isinstance(counter, ast.Name):
+        return False
+    counts = [
+        d.kind == "for" and _counts(d, loops) for d in script.definitions(counter)
+    ]
+    return bool(counts) and all(counts)
 
 
 def _compared(test: ast.expr) -> ast.expr | None:
