@@ -100,26 +100,27 @@ took 1.1 times as long under autocast, as the casts are queued as well. `gpulint
 tells.
 
 Of low confidence: models known to have less than 100 000 weights (1 000 000 in linear
-layers, 2 000 000 in those behind small convolutions of pictures of at most 64 x 64), or
-that take pictures of at most 28 x 28, by their dataset or by the linear layer that
-reads them flattened, which gain on large inputs alone, linear ones whose weights times
-the rows of a batch are less than 256 000 000, where casts take as long as products,
-those whose products take a GPU of 20 TFLOP/s less time than their launches take the
-host, for the rows of a batch and the pixels of a picture, small networks of torchvision
-for at most 32 pictures a batch, and those not surely large. Convolutions over pictures,
-models of a package, and layers and attention of 256 features or more, by the smallest
-number that is known, are; a model that may be each of a program's networks is if all of
-them are. Also models that may compute in half precision by themselves, as their class
-or a function that is given them names it, a project that allows no torch from 1.6 on,
-which has no mixed precision of its own, loops in which no optimizer is seen to step, a
-program in which an option that is off turns the whole model into float16, one whose
-files use an environment to play in, and models of Fourier transforms, with sines of
-linear layers (phases of many turns, of which halves leave parts), that solve linear
-systems or differential equations, or with recurrent cells that make a step for each
-frame, or recurrent layers that take one token of one sample, or recurrent layers beside
-code that writes to rows of a tensor (`scatter_`, `index_copy_`), which raises where the
-two are of different formats; and steps with something in them that half precision
-breaks, as the reason says that is given instead of a fix.
+layers, 2 000 000 in those behind small convolutions of pictures of at most 64 x 64, or
+behind such of 500 000 for pictures of at most 32 x 32), or that take pictures of at
+most 28 x 28, by their dataset or by the linear layer that reads them flattened, which
+gain on large inputs alone, linear ones whose weights times the rows of a batch are less
+than 256 000 000, where casts take as long as products, those whose products take a GPU
+of 20 TFLOP/s less time than their launches take the host, for the rows of a batch and
+the pixels of a picture, small networks of torchvision for at most 32 pictures a batch,
+and those not surely large. Convolutions over pictures, models of a package, and layers
+and attention of 256 features or more, by the smallest number that is known, are; a
+model that may be each of a program's networks is if all of them are. Also models that
+may compute in half precision by themselves, as their class or a function that is given
+them names it, a project that allows no torch from 1.6 on, which has no mixed precision
+of its own, loops in which no optimizer is seen to step, a program in which an option
+that is off turns the whole model into float16, one whose files use an environment to
+play in, and models of Fourier transforms, with sines of linear layers (phases of many
+turns, of which halves leave parts), that solve linear systems or differential
+equations, or with recurrent cells that make a step for each frame, or recurrent layers
+that take one token of one sample, or recurrent layers beside code that writes to rows
+of a tensor (`scatter_`, `index_copy_`), which raises where the two are of different
+formats; and steps with something in them that half precision breaks, as the reason says
+that is given instead of a fix.
 
 ## Source
 PyTorch documentation, "Automatic Mixed Precision package", "Autocast Op Reference" and

@@ -187,6 +187,8 @@ def _makes_no_layer(script: Script, call: ast.Call) -> bool:
     if name in _GIVES_PARTS and _is_on_self(script, call):
         return _own_method(script, call) is None
     qualified = script.index.qualified(call.func) or ""
+    if qualified == "collections.OrderedDict":
+        return True  # the layers that it names stand in it
     return qualified.startswith("math.") or bool(_TENSORS.match(qualified))
 
 

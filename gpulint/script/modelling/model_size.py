@@ -31,6 +31,8 @@ FEW_PICTURES = 32
 _SMALL_KERNELS = re.compile(
     r"^torchvision\.models\.(resnet(18|34)|mobilenet|mnasnet|squeezenet|shufflenet)"
 )
+# Weights of convolutions that pictures of CIFAR use: steps wait for launches and casts.
+MODEST_OF_CIFAR, SIDE_OF_CIFAR = 500_000, 32
 SIDE_OF_DIGITS = 28  # pixels: whatever convolves so small pictures takes little
 # Weights times rows of a batch: casting the weights takes as long as fewer products,
 # and so does the start of their kernels.
@@ -64,7 +66,8 @@ def is_modest(script: Script, step: Step, side: float = inf) -> bool:
         return False
     if size.weights < (MODEST_IF_LINEAR if size.linear else MODEST):
         return True
-    modest = size.weights < MODEST_IN_PICTURES and size.reused < MODEST
+    few = MODEST_OF_CIFAR if side <= SIDE_OF_CIFAR else MODEST
+    modest = size.weights < MODEST_IN_PICTURES and size.reused < few
     return modest and not size.linear and side <= SMALL_SIDE
 
 
