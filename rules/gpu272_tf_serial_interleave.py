@@ -30,8 +30,8 @@ elements come in the same order. Without one TensorFlow chooses it, for parallel
 another one: the order of the elements changes, and the effect is `random`.
 
 ## When not
-The number is given, or may be by `**kwargs`. In a script that trains and evaluates
-nothing it is of low confidence.
+The number is given, or may be by `**kwargs`. Of low confidence in a script that trains
+and evaluates nothing, or names its files of records one by one (`"train.tfrecord"`).
 
 ## Source
 TensorFlow guide, "Better performance with the tf.data API", Parallelizing data
@@ -42,6 +42,7 @@ with `cycle_length=4`, another without it.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from gpulint.finding import Confidence, Effect, Finding
@@ -54,6 +55,7 @@ from gpulint.script.frameworks.tf_steps import trains
 from gpulint.script.rewriting.edits import Replace, Rewrite
 from gpulint.script.rewriting.syntax import set_keywords
 
+_RECORDS = re.compile(r"\w\.tf_?records?$")
 TITLE = "Read several files at a time"
 
 
@@ -77,8 +79,23 @@ class TfSerialInterleave(Rule):
                 fix=None if withheld else Rewrite(TITLE, (edit,), imports),
                 withheld=withheld,
                 effect=Effect.EXACT if _keeps_order(script, call) else Effect.RANDOM,
-                confidence=None if trains(script) else Confidence.LOW,
+                confidence=None if _gains(script) else Confidence.LOW,
             )
+
+
+def _gains(script: Script) -> bool:
+    return trains(script) and not _names_single_files(script)
+
+
+def _names_single_files(script: Script) -> bool:
+    """Whether a file names its records one by one: `"train.tfrecord"`, no pattern."""
+    texts = [
+        node.value
+        for node in script.index.all(ast.Constant)
+        if isinstance(node.value, str) and "\n" not in node.value
+    ]
+    named = any(_RECORDS.search(text) for text in texts)
+    return named and not any("*" in text for text in texts)
 
 
 def _keeps_order(script: Script, call: ast.Call) -> bool:
