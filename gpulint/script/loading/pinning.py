@@ -213,7 +213,22 @@ def loads_unpinned_alone(script: Script, loop: Loop) -> bool:
         loaders = [loader for its in found for loader in its]
         if any(unpinned(loader) is None for loader in loaders):
             return False
-    return bool(loaders) and all(loads_alone(script.of(x.call), x) for x in loaders)
+    return bool(loaders) and all(
+        loads_alone(script.of(x.call), x) or (loop.eval and _evaluates_alone(x))
+        for x in loaders
+    )
+
+
+def _evaluates_alone(loader: Loader) -> bool:
+    """`num_workers=workers if phase == "train" else 0`."""
+    nodes = loader.argument("num_workers").nodes
+    return bool(nodes) and all(
+        isinstance(node, ast.IfExp)
+        and "train" in ast.unparse(node.test)
+        and isinstance(node.orelse, ast.Constant)
+        and node.orelse.value == 0
+        for node in nodes
+    )
 
 
 def is_given_unseen(script: Script, loop: Loop) -> bool:
