@@ -1018,10 +1018,11 @@ for epoch in range(20):
     "old, new, expected",
     [
         ("", "", Confidence.LOW),
-        ("WIDTH", "200", Confidence.HIGH),
+        ("WIDTH", "200", Confidence.LOW),
+        ("WIDTH", "1000", Confidence.HIGH),
         ('CIFAR10("data"', 'ImageFolder("data"', Confidence.LOW),
     ],
-    ids=["as it is", "wider", "of the size that the layers take"],
+    ids=["as it is", "wider", "much wider", "of the size that the layers take"],
 )
 def test_networks_for_small_pictures(old: str, new: str, expected: Confidence) -> None:
     """Linear weights are used once for a sample, those of convolutions often."""
