@@ -39,8 +39,9 @@ The argument is dropped; a loop over `model.parameters()` that only zeroes becom
 `model.zero_grad()`. An optimizer skips parameters whose gradient is None, but moves
 those with a zero gradient by momentum and weight decay. So there is a fix only where
 every parameter receives a gradient in each step: one optimizer on one model whose
-forward pass has no branches, one unconditional backward, nothing frozen, and no other
-code that touches `.grad`. Needs torch 2.0.
+forward pass has no branches, one unconditional backward, nothing frozen, no zeroing
+between a backward pass and the step, and no other code that touches `.grad`. Needs
+torch 2.0.
 
 ## When not
 A plain `zero_grad()` is fine. So is zeroing the gradient of one tensor, such as an
@@ -83,6 +84,7 @@ from gpulint.script.training.zeroing import (
 )
 
 LOWEST = (2, 0)
+PASSED_BY = "the optimizer's step would pass the parameters by"
 # What a program says that trains on an accelerator, or leaves that to a trainer.
 _DEVICES = re.compile(r"(?i)cuda|device|gpu|accelerat|trainer|fabric|learner")
 _CAPTURES = re.compile(r"\bCUDAGraph\b|\bcuda\.graphs?\b|\bmake_graphed_callables\b")
@@ -119,6 +121,8 @@ class ZeroFilledGrads(Rule):
         if not isinstance(argument.direct, ast.Constant):
             reason = "`set_to_none` is a setting"
         reason = reason or why_gradients_may_miss(script, loop)
+        freezes = freezes_some(script, call)
+        reason = reason or (PASSED_BY if freezes else None)
         fix = None
         if reason is None:
             edit = ReplaceCode(call, f"{script.text(call.func)}()")
@@ -126,7 +130,7 @@ class ZeroFilledGrads(Rule):
         message = (
             f"`{script.text(call.func)}` fills all gradients with zeros in each step"
         )
-        yield self._finding(script, call, message, fix, reason)
+        yield self._finding(script, call, message, fix, reason, freezes)
 
     def _by_hand(self, script: Script, call: ast.Call) -> Iterator[Finding]:
         assert isinstance(call.func, ast.Attribute)
@@ -141,6 +145,8 @@ class ZeroFilledGrads(Rule):
         text = script.text(call.func.value)
         message = f"`{text}` of each parameter is filled with zeros in each step"
         freezes = freezes_some(script, call)
+        if freezes and rewrite is not None:
+            rewrite, reason = None, PASSED_BY
         yield self._finding(script, call, message, rewrite, reason, freezes)
 
     def _finding(

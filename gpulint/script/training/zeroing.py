@@ -42,8 +42,8 @@ def freezes_some(script: Script, zeroed: ast.AST) -> bool:
     """Whether gradients are zeroed to keep some parameters as they are.
 
     Between the backward pass and the optimizer's step, unread, or by a function without
-    a backward pass that zeroes now these, now those: it is called under a condition, or
-    more than once, with parameters of some part.
+    a backward pass that is called there, or zeroes now these, now those: it is called
+    under a condition, or more than once, with parameters of some part.
     """
     function = script.index.function(zeroed)
     calls = _calls_beside(script, zeroed)
@@ -56,6 +56,7 @@ def freezes_some(script: Script, zeroed: ast.AST) -> bool:
     callers = script.resolver.calls.callers(function)
     return len(callers) > 1 or any(
         any(isinstance(above, ast.If) for above, _ in branches_of(script.index, call))
+        or _before_step(_calls_beside(script, call), call)
         for call in callers
         if script.index.holds(call)
     )
