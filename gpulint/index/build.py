@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from gpulint.index.shadows import Shadows, runs_in
-from gpulint.index.walk import FUNCTIONS, GETTERS, WITH_GAPS, dotted, walk_scope
+from gpulint.index.walk import FUNCTIONS, GETTERS, WITH_GAPS, dotted, walk, walk_scope
 from gpulint.runtime_name import RUNTIME, canonical, is_vendored
 from gpulint.source import Source, SourceError
 
@@ -166,13 +166,19 @@ class FileIndex:
 
     @cached_property
     def item_writes(self) -> dict[str, list[ast.Assign]]:
-        """`batch[key] = value`, by the name of what gets an item, in source order."""
+        """`batch[key] = value`, by the name of what gets an item, in source order.
+
+        Also beside others: `batch["x"], batch["y"] = pair`.
+        """
         writes: dict[str, list[ast.Assign]] = defaultdict(list)
         for statement in self.all(ast.Assign):
-            target = statement.targets[0] if len(statement.targets) == 1 else None
-            holder = target.value if isinstance(target, ast.Subscript) else None
-            if isinstance(holder, ast.Name):
-                writes[holder.id].append(statement)
+            items = (
+                n for n in walk(*statement.targets) if isinstance(n, ast.Subscript)
+            )
+            stored = (item.value for item in items if isinstance(item.ctx, ast.Store))
+            names = (value.id for value in stored if isinstance(value, ast.Name))
+            for name in dict.fromkeys(names):
+                writes[name].append(statement)
         for statements in writes.values():
             statements.sort(key=lambda its: its.lineno)
         return writes

@@ -15,7 +15,7 @@ from gpulint.index.measured import measured
 from gpulint.index.modules import Modules
 from gpulint.index.objects import Callers, Made, callers_of, made_by
 from gpulint.index.plain_numbers import is_computed_number, is_number
-from gpulint.index.put_back import put_back
+from gpulint.index.put_back import PutBack, put_back
 from gpulint.index.resolve import Resolver
 from gpulint.index.targets import item_of
 from gpulint.index.tensor_names import (
@@ -158,32 +158,41 @@ class Tensors:
         Not what lies under a name beside all kinds of things, as a setting beside a
         network: `parts["rate"]`.
         """
-        if self._is_moved(node.value, node.slice):
+        moved = self._moved(node.value, node.slice)
+        if moved is not None and moved.sure:
             return Where.DEVICE
-        found = self.where(node.value)
+        found = self.where(node.value) | (Where.DEVICE if moved else Where.NOTHING)
         if (Where.PLAIN | Where.DEVICE) not in found or not self._is_text(node.slice):
             return found
         written = self._under_key(node)
         return written or (Where.UNKNOWN if Where.UNKNOWN in found else found)
 
     def _under_key(self, node: ast.Subscript) -> Where:
-        """Where the value is that a dict is written with; nothing if one has none."""
-        key = node.slice.value if isinstance(node.slice, ast.Constant) else None
-        dicts = [o.expression for o in self.resolver.origins(node.value)]
-        written = [item_of(its, str(key)) for its in dicts if key is not None]
-        values = [value for value in written if value is not None]
-        known = len(values) == len(dicts) > 0
-        return _union(map(self.where, values)) if known else Where.NOTHING
+        """Where the value is that a dict is written with; nothing if one has none.
 
-    def _is_moved(self, holder: ast.expr, key: ast.expr | None) -> bool:
-        """Whether what lies under a key, or all of a dict, was moved and put back."""
+        Nor where a statement of the file gives the dict items.
+        """
+        key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        given = dotted(node.value) in self.index.home(node).item_writes
+        if given or not isinstance(key, str):
+            return Where.NOTHING
+        dicts = [origin.expression for origin in self.resolver.origins(node.value)]
+        values = [item_of(its, key) for its in dicts]
+        known = [value for value in values if value is not None]
+        if not known or len(known) < len(values):
+            return Where.NOTHING
+        return _union(map(self.where, known))
+
+    def _moved(self, holder: ast.expr, key: ast.expr | None) -> PutBack | None:
+        """What lies under a key, or all of a dict, if it was moved and put back."""
         if not isinstance(holder, ast.Name) or not isinstance(holder.ctx, ast.Load):
-            return False
+            return None
         if holder.id not in self.index.home(holder).item_writes:
-            return False
-        moved = put_back(self.resolver, holder, key)
-        move = self.devices.move(moved) if isinstance(moved, ast.Call) else None
-        return move is not None and _on(move.target) is Where.DEVICE
+            return None
+        its = put_back(self.resolver, holder, key)
+        call = its.value if its is not None else None
+        move = self.devices.move(call) if isinstance(call, ast.Call) else None
+        return its if move is not None and _on(move.target) is Where.DEVICE else None
 
     def _is_text(self, node: ast.expr) -> bool:
         """A text, or a parameter that is declared as one."""
@@ -216,9 +225,10 @@ class Tensors:
             return Where.UNKNOWN
         back = [d for d in definitions if self._is_brought_back(d)]
         found = self._defined(back or definitions)
-        if Where.HOST in found and self._is_moved(node, None):
-            return (found & ~Where.HOST) | Where.DEVICE
-        return found
+        moved = self._moved(node, None) if Where.HOST in found else None
+        if moved is None:
+            return found
+        return (found & ~Where.HOST if moved.sure else found) | Where.DEVICE
 
     def _is_brought_back(self, definition: Definition) -> bool:
         """`if cfg.gpus: preds = preds.cpu()`: without a GPU it lies there anyway."""

@@ -47,7 +47,6 @@ def where(text: str) -> Where:
         "b = load()\nfor k in b:\n  b[k] = b[k].to(device)\nuse(b['x'])",
         "b = load()\nfor k in b:\n  if k != 'y':\n    b[k] = b[k].to(device)\nuse(b['x'])",
         "b = load()\nfor k, v in b.items():\n  b[k] = v.to(device)\nuse(b['x'])",
-        "b = load()\nfor k in b:\n  if hasattr(k, 'to'):\n    b[k] = b[k].cuda()\nuse(b['x'])",
         "b = load()\nfor k in ('x', 'y'):\n  b[k] = b[k].to(device)\nuse(b['x'])",
         "b = load()\nb['x'] = b['x'].to(device)\nuse(b['x'])",
         "parts = {'x': d, 'rate': 0.1, 'other': load()}\nuse(parts['x'])",
@@ -136,6 +135,12 @@ def test_no_tensor(text: str) -> None:
         "def f(x, n):\n  n += 1\n  return x.to(device), n\nn = 0\nwhile d:\n  a, n = f(h, n)\nuse(n)",
         "o = SGD(model.parameters())\nuse(model.linear_dim)",
         "parts = {'net': d, 'rate': 0.1, 'all': load()}\nuse(parts['other'])",
+        "b = load()\nfor k in b:\n  if hasattr(k, 'to'):\n    b[k] = b[k].cuda()\nuse(b['x'])",
+        "b = load()\nfor k in b:\n  b[k] = b[k].cuda()\nif a:\n  b['x'] = b['x'].cpu()\nuse(b['x'])",
+        "b = load()\nfor k in b:\n  b[k] = b[k].cuda()\nb[a] = a.cpu()\nuse(b['x'])",
+        "b = load()\nfor k in b:\n  b[k] = b[k].cuda()\nb['x'], b['y'] = f(b)\nuse(b['x'])",
+        "b = load()\nfor k in b:\n  b[k] = b[k].cuda()\nb.update(f(b))\nuse(b['x'])",
+        "parts = {'x': 0.0, 'net': d}\nparts['x'] = load()\nuse(parts['x'] or f())",
     ],
 )  # fmt: skip
 def test_not_sure(text: str) -> None:
