@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 # The position of the element, or of what has elements.
 _PLACES = {"append": 0, "extend": 0, "insert": 1}
+_GROWS = ("extend", "insert", "update", "setdefault", "add")
 
 
 def appended_to(index: FileIndex, empty: ast.List) -> list[ast.expr]:
@@ -33,6 +34,27 @@ def appended_to(index: FileIndex, empty: ast.List) -> list[ast.expr]:
         and dotted(call.func.value) == name
         and around(call) is around(empty)
     ]
+
+
+def grows(index: FileIndex, made: ast.expr) -> bool:
+    """Whether a written list, set or dict gets more by other ways than `append`.
+
+    `xs.extend(ys)`, `xs += ys`, `sizes["large"] = 3`, `sizes.update(others)`, under the
+    name that it is given, anywhere in its file.
+    """
+    home = index.home(made)
+    name = _assigned(home, made)
+    if name is None:
+        return False
+    return (
+        name in home.item_writes
+        or any(
+            isinstance(call.func, ast.Attribute) and dotted(call.func.value) == name
+            for method in _GROWS
+            for call in home.calls_by_name.get(method, ())
+        )
+        or any(dotted(added.target) == name for added in home.all(ast.AugAssign))
+    )
 
 
 def elements_of(index: FileIndex, made: ast.expr) -> list[ast.expr]:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from math import inf, prod
 from typing import TYPE_CHECKING
 
-from gpulint.index.appended import appended_to
-from gpulint.index.build import last_name
+from gpulint.index.appended import appended_to, grows
 from gpulint.index.walk import LOOPS
 
 if TYPE_CHECKING:
@@ -73,34 +72,35 @@ def _turns_of_call(script: Script, call: ast.Call, depth: int) -> float:
 
 def _length(script: Script, node: ast.expr | None, depth: int) -> float:
     """How many elements something has at most."""
-    if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
-        if any(isinstance(part, ast.Starred) for part in node.elts):
-            return inf
-        return len(node.elts) if node.elts else _filled(script, node, depth)
+    if isinstance(node, ast.Call):
+        return most_turns(script, node, depth)
+    if node is None or grows(script.index, node):
+        return inf
+    if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp)):
+        return prod(most_turns(script, its.iter, depth) for its in node.generators)
     if isinstance(node, ast.Dict):
         return len(node.keys) if node.keys and None not in node.keys else inf
-    if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp)):
-        turns = (most_turns(script, its.iter, depth) for its in node.generators)
-        return prod(turns)
-    return most_turns(script, node, depth) if isinstance(node, ast.Call) else inf
+    if not isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+        return inf
+    if any(isinstance(part, ast.Starred) for part in node.elts):
+        return inf
+    added = _added(script, node, depth) if isinstance(node, ast.List) else 0
+    return len(node.elts) + added or inf
 
 
-def _filled(script: Script, empty: ast.expr, depth: int) -> float:
-    """How many elements `xs = []` gets by `xs.append(x)`, in loops of its scope."""
-    items = appended_to(script.index, empty) if isinstance(empty, ast.List) else []
+def _added(script: Script, written: ast.List, depth: int) -> float:
+    """How many elements a list gets by `xs.append(x)`, in loops of its scope."""
     found: float = 0
-    for item in items:
-        call = script.index.parent(item)
-        if not isinstance(call, ast.Call) or last_name(call) != "append":
-            return inf
-        loops = [a for a in script.index.ancestors(call) if isinstance(a, LOOPS)]
-        if any(script.index.inside(empty, loop) for loop in loops):
-            return inf
+    for item in appended_to(script.index, written):
+        around = script.index.ancestors(item)
+        loops = [above for above in around if isinstance(above, LOOPS)]
         over = [loop.iter for loop in loops if isinstance(loop, ast.For)]
-        if len(over) < len(loops):
+        if len(over) < len(loops) or any(
+            script.index.inside(written, loop) for loop in loops
+        ):
             return inf
         found += prod(most_turns(script, its, depth) for its in over)
-    return found or inf
+    return found
 
 
 def at_least(script: Script, node: ast.expr, depth: int = 0) -> float:

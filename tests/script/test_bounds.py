@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from gpulint.script.bounds import at_least, at_most
+from gpulint.script.bounds import at_least, at_most, most_turns
 from tests.script.code import with_last
 
 
@@ -38,6 +38,31 @@ from tests.script.code import with_last
 def test_bounds(text: str, most: float) -> None:
     script, node = with_last(text)
     assert at_most(script, node) == most
+
+
+@pytest.mark.parametrize(
+    "text, turns",
+    [
+        ("range(4)", 4),
+        ("range(args.epochs)", inf),
+        ("parts = ['a', 'b']\nparts", 2),
+        ("parts = ['a', 'b']\nparts.append('c')\nparts", 3),
+        ("parts = ['a', 'b']\nparts.extend(others)\nparts", inf),
+        ("parts = []\nfor k in range(3):\n  parts.append(k)\nparts", 3),
+        ("parts = []\nfor k in others:\n  parts.append(k)\nparts", inf),
+        ("parts = []\nparts += others\nparts", inf),
+        ("parts = {'a': 1, 'b': 2}\nparts.items()", 2),
+        ("parts = {'a': 1}\nparts[name] = 2\nparts.items()", inf),
+        ("parts = {'a': 1}\nparts.update(others)\nparts", inf),
+        ("parts = {name: read(name) for name in ['a', 'b']}\nparts.items()", 2),
+        ("list(enumerate(['a', 'b', 'c']))", 3),
+        ("['a', *others]", inf),
+        ("others", inf),
+    ],
+)
+def test_turns(text: str, turns: float) -> None:
+    script, node = with_last(text)
+    assert most_turns(script, node) == turns
 
 
 @pytest.mark.parametrize(

@@ -289,7 +289,10 @@ def _of_element(script: Script, part: ast.expr, depth: int) -> Iterator[Size | N
 
 def _turns(script: Script, loop: ast.AST) -> float:
     """How often `for _ in range(4):` runs at most; infinite: not known."""
-    return max(most_turns(script, loop.iter), 1) if isinstance(loop, ast.For) else inf
+    call = loop.iter if isinstance(loop, ast.For) else None
+    if not isinstance(call, ast.Call) or script.index.qualified(call.func) != "range":
+        return inf
+    return max(most_turns(script, call), 1)
 
 
 def _layer(script: Script, call: ast.Call, name: str) -> Size | None:
