@@ -56,16 +56,17 @@ the option, and parts of a dict all of whose values were moved and put back befo
 Slices of one tensor that are moved one by one are GPU101.
 
 Of low confidence: parts with gaps (`x[:, 3:]`), which PyTorch lays out anew in ordinary
-memory before it copies them, loaders without workers that are not pinned, as the
-process that trains would pin itself, one more copy; batches that a function is given of
-which no call is seen, be they pinned or not; objects of a class that is not known,
-whose `to` may not take the option, also where another file makes parts of batches from
-a class whose `to` does not; batches all of which are cast on the host first
-(`x.float()`, `x.type(torch.FloatTensor)`), to memory that nobody pins unless they are
-of that type; parts of a batch behind a model that was given all of it, and may have
-moved it in place; and an evaluation that takes the time around waits for the device: it
-waits anyway, and a copy that is only queued would count as work of the model, as where
-a clock is read between copies and model. And batches right behind which the step copies
+memory before it copies them, loaders without workers that are not pinned (or, of an
+evaluation, with workers in training alone), as the process that trains would pin
+itself, one more copy; batches that a function is given of which no call is seen, be
+they pinned or not; objects of a class that is not known, whose `to` may not take the
+option, also where another file makes parts of batches from a class whose `to` does not;
+batches all of which are cast on the host first (`x.float()`,
+`x.type(torch.FloatTensor)`), to memory that nobody pins unless they are of that type;
+parts of a batch behind a model that was given all of it, and may have moved it in
+place; and an evaluation that takes the time around waits for the device: it waits
+anyway, and a copy that is only queued would count as work of the model, as where a
+clock is read between copies and model. And batches right behind which the step copies
 something else from ordinary memory (`torch.from_numpy(weights).cuda()`), which the
 device could not make itself, be it an index (`points[:, numpy.random.choice(n, k)]`,
 `x[:, [2, 1, 0]]`), a list of numbers made there (`torch.tensor([0.5, 0.2],

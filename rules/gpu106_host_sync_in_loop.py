@@ -71,12 +71,13 @@ more exactly than `+=`).
 
 ## When not
 Waits behind `if step % n == 0`, an option that is off by default or a draw that seldom
-holds, in steps that leave the backward pass out, in training functions that say nothing
-of devices beside others that move their batches, once an epoch, on values that are on
-the host already, for the actions of an environment, in code that measures time around
-`synchronize()`, by a clock or by events, or by an object of its own (`with Timer():`),
-on the way to a file, for what ends the loop (`if loss.item() < limit: break`, also of
-what a helper returns, or by a count that it decides on; what is read behind that was
+holds, in the last epoch alone (`if epoch == epochs - 1:`), in steps that leave the
+backward pass out, in training functions that say nothing of devices beside others that
+move their batches, once an epoch, on values that are on the host already, for the
+actions of an environment, in code that measures time around `synchronize()`, by a clock
+or by events, or by an object of its own (`with Timer():`), on the way to a file, for
+what ends the loop, or a `while` loop inside it (`if loss.item() < limit: break`, also
+of what a helper returns, or by a count that it decides on; what is read behind that was
 waited for, until a pass queues more) or decides whether a step is taken, for a flag on
 which the ranks agree (`all_reduce(flag)`, `if flag.item():`), and for copies that are
 only queued (`non_blocking`) are not reported. Nor are outputs that an evaluation
@@ -88,24 +89,23 @@ one read behind `engine.step()` of DeepSpeed, whose throughput timer waits,
 `hvd.allgather(x)` of Horovod, nor one behind or before what asks for the number of
 values (`mask.nonzero()`, `losses[labels > 0]`), whether it went well
 (`torch.linalg.inv`) or copies from a list (`Normalize` of torchvision), where only
-single operations are queued in between, nor what is read behind such reads, which
-stay. So it is beside the update of an average
-(`AveragedModel`, ema-pytorch), a tensor that is made of a list of tensors, metrics of
-torchmetrics that look at values (of two classes, several labels or each class, unless
-`validate_args=False`), and the `step()` of bitsandbytes, which wait as long, and before
-events are asked for their time, which must be over. The message of an assertion is made
-where the training ends. A read next to `torch.cuda.synchronize()` is reported with it:
-both go, or the host waits. Comparisons with lists and what torch says of a tensor
-without a look at its values (`torch.is_tensor`) wait for nothing. Of low confidence is
-a read behind a call that may have waited: of an object that is not known, by the name
-of a method that reads, or `.item()` of what may be on the device; so is one before
-`.cpu()` or `.tolist()` of such a value, or an index of NumPy's (`x[order[:64]]`),
-without a model run in between. So are one or two reads a step behind which, before the
-next model runs, an object that is not known is given what may be on the device
-(`metric.update(output, y)`, whose own reads wait as long), those by which a step takes
-its own time, and the only wait of an evaluation's step, which costs next to nothing.
-With a float16 `GradScaler`, `scaler.step` itself waits once a step unless the optimizer
-is fused.
+single operations are queued in between, nor what is read behind such reads, which stay.
+So it is beside the update of an average (`AveragedModel`, ema-pytorch), a tensor that
+is made of a list of tensors, metrics of torchmetrics that look at values (of two
+classes, several labels or each class, unless `validate_args=False`), and the `step()`
+of bitsandbytes, which wait as long, and before events are asked for their time, which
+must be over. The message of an assertion is made where the training ends. A read next
+to `torch.cuda.synchronize()` is reported with it: both go, or the host waits.
+Comparisons with lists and what torch says of a tensor without a look at its values
+(`torch.is_tensor`) wait for nothing. Of low confidence is a read behind a call that may
+have waited: of an object that is not known, by the name of a method that reads, or
+`.item()` of what may be on the device; so is one before `.cpu()` or `.tolist()` of such
+a value, or an index of NumPy's (`x[order[:64]]`), without a model run in between. So
+are one or two reads a step behind which, before the next model runs, an object that is
+not known is given what may be on the device (`metric.update(output, y)`, whose own
+reads wait as long), those by which a step takes its own time, and the only wait of an
+evaluation's step, which costs next to nothing. With a float16 `GradScaler`,
+`scaler.step` itself waits once a step unless the optimizer is fused.
 
 ## Source
 The synchronising calls: `torch.cuda.set_sync_debug_mode` and the PyTorch performance

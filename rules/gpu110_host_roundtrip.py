@@ -30,7 +30,8 @@ have the same name; the finding names the places where the values leave and come
 ## When not
 What passes through functions that are not torch's, NumPy's or Python's own, such as
 those of SciPy, OpenCV or the program: they may exist for the host only. What comes back
-behind `if step % n == 0`, once an epoch, or as a size. Actions into an environment.
+behind `if step % n == 0`, in the branch of a training loop that evaluates, once an
+epoch, or as a size. Actions into an environment.
 
 ## Source
 PyTorch performance tuning guide, "Avoid unnecessary CPU-GPU synchronization" and

@@ -31,7 +31,8 @@ It stands behind an option or a condition, in a function for debugging, profilin
 seeding, or is switched off again. A profiler in a file or folder that is there for its
 record (profile, benchmark, NVTX). A profiler that has a schedule, or that records
 something else than all steps of a loop. A program that calls nothing by whose name it
-may train.
+may train, or only makes an object of the project of which it calls nothing that may
+(`TrainOptions().parse()`, `Trainer(…).generate()`).
 
 Deterministic algorithms in a program that fixes a seed or speaks of reproducible runs
 are of low confidence: it wants them. With `cudnn.benchmark` on beside them it does not

@@ -26,9 +26,10 @@ the call, or once an epoch, is enough for most.
 
 ## When not
 Every 50 steps or more, or a number that is not known; a test that differs from step to
-step (the best loss so far); an option that is off; once an epoch (GPU601). Networks
-that are known to have fewer than 5 million weights. Episodes of reinforcement learning.
-A file that only hands the weights on, and is removed behind that (`os.remove(path)`).
+step (the best loss so far); an option that is off; once an epoch, also where the end of
+a pass is handled (`except StopIteration:`, GPU601). Networks that are known to have
+fewer than 5 million weights. Episodes of reinforcement learning. A file that only hands
+the weights on, and is removed behind that (`os.remove(path)`).
 
 ## Source
 Gao et al., "An Empirical Study on Low GPU Utilization of Deep Learning Jobs", ICSE

@@ -400,7 +400,8 @@ def _asking(script: Script, loader: Loader) -> list[Loop]:
         for call in loop.calls
         if script.index.qualified(call.func) == "next" and call.args
         for made in [o.call for o in resolver.origins(call.args[0])]
-        if made is not None and script.index.qualified(made.func) == "iter"
+        if made is not None and made.args
+        if script.index.qualified(made.func) == "iter"
         if any(loader.is_made_by(o.node) for o in resolver.origins(made.args[0]))
     ]
 

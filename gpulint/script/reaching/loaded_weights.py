@@ -31,6 +31,8 @@ def runs_weights(script: Script, call: ast.Call) -> bool:
         holder = func.value
     else:
         holder = func
+    if not script.mentions("torch.load"):
+        return False
     loads = [origin.call for origin in script.resolver.origins(holder)]
     if not loads or not all(_loads(script, load) for load in loads):
         return False

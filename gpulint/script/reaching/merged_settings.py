@@ -32,13 +32,14 @@ def is_merged_otherwise(script: Script, test: ast.expr, holds: bool) -> bool:
     """
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test, holds = test.operand, not holds
-    asked = _asked(test)
-    project = script.index.project
-    if asked is None or project is None or not project.mentions(_MERGES):
+    asked, project = _asked(test), script.index.project
+    if asked is None or project is None:
         return False
     read, answers = asked
     keys = _keys(read)
-    if len(keys) < 2 or len(project.writing(keys[-1]) or ()) != 1:
+    if len(keys) < 2 or not project.mentions(_MERGES):
+        return False
+    if len(project.writing(keys[-1]) or ()) != 1:
         return False
     files = project.having_keys(keys)
     if not files or len(files) > MAX_FILES or not _are_all(project, keys, files):
