@@ -146,6 +146,7 @@ def monitor(
     or program, or a file or port cannot be used; 130 interrupted.
     """
     from gpulint.cli.run import tolerant_output
+    from gpulint.monitor.command import Command
     from gpulint.monitor.host import Host, is_alive
     from gpulint.monitor.watch import samples
     from gpulint.nvml.sampler import Sampler
@@ -167,11 +168,13 @@ def monitor(
         output = _output(stack, mode, as_json, _title(pid, words))
         most = {"diagnose": None if words else WINDOW, "once": 1}.get(mode)
         window: deque[Sample] = deque(maxlen=LONGEST if mode == "diagnose" else WINDOW)
-        command = None
+        command = Command(words, output.say) if words else None
+        if command is not None:
+            stack.callback(command.close)
         try:
             runs: Callable[[], bool] = _for_ever
-            command = _start(stack, words, output)
             if command is not None:
+                _start(command)
                 pid, runs = command.pid, command.runs
             elif pid is not None:
                 runs = partial(is_alive, pid)
@@ -344,20 +347,13 @@ def _title(pid: int | None, words: Sequence[str]) -> str:
     return "gpulint monitor" if pid is None else f"gpulint monitor: process {pid}"
 
 
-def _start(
-    stack: contextlib.ExitStack, words: Sequence[str], output: Output
-) -> Command | None:
-    """The training, if one is to be started."""
-    if not words:
-        return None
-    from gpulint.monitor.command import Command
-
+def _start(command: Command) -> None:
+    """Start the training. ClickException: there is no such program."""
     try:
-        command = Command(words, output.say)
+        command.start()
     except OSError as error:
-        raise click.ClickException(f"{words[0]}: {error.strerror or error}") from None
-    stack.callback(command.close)
-    return command
+        reason = error.strerror or error
+        raise click.ClickException(f"{command.words[0]}: {reason}") from None
 
 
 def _for_ever() -> bool:

@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpulint.cli import main
+from gpulint.monitor.command import Command
 
 Driver = Callable[..., None]
 FAST = ("--interval", "0.1")
@@ -243,6 +244,28 @@ def test_a_command_may_save_when_it_is_interrupted(
     assert child.returncode == 130
     assert (tmp_path / "saved").exists()
     assert json.loads(verdict)["gpus"] == []  # what was seen until then
+
+
+def test_an_interrupt_while_the_command_starts(
+    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver("none")
+    (tmp_path / "train.py").write_text(
+        "import time\n"
+        "try:\n    open('ready', 'w').close(); time.sleep(600)\n"
+        "except KeyboardInterrupt:\n    open('saved', 'w').close()\n"
+    )
+    starts = Command.start
+
+    def interrupted(command: Command) -> None:
+        starts(command)
+        while not (tmp_path / "ready").exists():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Command, "start", interrupted)
+    run(*FAST, "--diagnose", "--json", "--", sys.executable, "train.py")
+    assert (tmp_path / "saved").exists()
 
 
 def test_a_progress_bar_becomes_its_last_state(driver: Driver) -> None:
