@@ -1660,6 +1660,60 @@ for x, y in loader:
 """
 
 
+DEEP = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Deep(nn.Module):
+    def __init__(self, activation, depth):
+        super().__init__()
+        layers = []
+        for i in range(depth):
+            layers += [nn.Linear(300, 300), activation()]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+device = torch.device("cuda")
+model = Deep(nn.ReLU, depth).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(TensorDataset(a, b), batch_size=64):
+    loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [("300, 300", "300, 2048"), ("size=64", "size=4096"), ("size=64", "size=rows")],
+)
+def test_narrow_layers_of_unknown_number_wait_for_launches(old: str, new: str) -> None:
+    assert sure("GPU301", DEEP) == {Confidence.LOW}
+    assert sure("GPU301", DEEP.replace(old, new)) == {Confidence.HIGH}
+
+
+@pytest.mark.parametrize(
+    "name, layer, sure_",
+    [
+        ("DenseNet", "nn.Linear(width, width)", Confidence.LOW),
+        ("DenseNet", "build_conv(width, width)", Confidence.HIGH),
+        ("DenseNet", "nn.Conv2d(width, width, 3)", Confidence.HIGH),
+    ],
+)
+def test_the_name_of_a_perceptron_convolves_nothing(
+    name: str, layer: str, sure_: Confidence
+) -> None:
+    text = DEEP.replace("nn.Linear(300, 300)", f"nn.Linear(width, width), {layer}")
+    text = text.replace("Deep", name).replace(", depth)", ", depth, width=200)")
+    assert sure("GPU301", text) == {sure_}
+
+
 @pytest.mark.parametrize("code", ["GPU301", "GPU302"])
 def test_layers_in_a_list_are_seen(code: str) -> None:
     assert sure(code, LISTED) == {Confidence.HIGH}

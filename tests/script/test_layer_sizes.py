@@ -55,6 +55,27 @@ def test_layers(layer: str, weights: int) -> None:
     assert size.weights == weights
 
 
+ACTIVATED = """
+class Net(nn.Module):
+    def __init__(self, activation, last=None):
+        super().__init__()
+        layers = [nn.Linear(20, 30), activation()]
+        if last is not None:
+            layers.append(last())
+        self.layers = nn.Sequential(*layers)
+Net({})
+"""
+
+
+@pytest.mark.parametrize(
+    "given, weights",
+    [("nn.ReLU", 600), ("nn.Tanh, nn.Sigmoid", 600), ("nn.Linear", None)],
+)
+def test_activations_that_a_class_is_given(given: str, weights: int | None) -> None:
+    size = size_of(ACTIVATED.format(given))
+    assert (size and size.weights) == weights
+
+
 @pytest.mark.parametrize("layer", ["nn.Conv2d(2, 3, (1, size))", "nn.Upsample(2)"])
 def test_layers_that_are_not_known(layer: str) -> None:
     assert size_of(layer) is None

@@ -1,4 +1,4 @@
-"""Models that stay on the host while their batches go to a device."""
+"""Models that stay on the host, whether their batches go to a device or not."""
 
 from __future__ import annotations
 
@@ -61,6 +61,15 @@ def confidence(text: str) -> Confidence:
 
 def test_a_model_that_is_never_moved() -> None:
     assert confidence(PROGRAM) is LOW
+    assert confidence(PROGRAM.replace("model(x)", "model(x.cpu())")) is LOW
+
+
+def test_another_model_of_the_program_is_moved() -> None:
+    other = "\n\nother = Net().cuda()\nfor x in loaded:\n    other(x.cuda())\n"
+    unmoved = PROGRAM.replace("        x = x.to(device)\n", "") + other
+    moved = unmoved.replace("model = Net()", "model = Net().cuda()")
+    assert confidence(unmoved) is LOW
+    assert confidence(moved) is HIGH
 
 
 @pytest.mark.parametrize(
@@ -74,7 +83,6 @@ def test_a_model_that_is_never_moved() -> None:
         ("model.train()", "place(model)"),
         ("super().__init__()\n", "super().__init__()\n        self.cuda()\n"),
         ("import torch\n", "import torch\n\ntorch.set_default_device('cuda')\n"),
-        ("model(x)", "model(x.cpu())"),
     ],
 )
 def test_models_that_may_be_moved(old: str, new: str) -> None:

@@ -1,6 +1,6 @@
-"""Models that stay on the host while the batches of their loop go to a device.
+"""Models that stay on the host, so that their loops run on the CPU alone.
 
-Their first step raises on a GPU, so such a loop runs on the CPU alone.
+Where the batches of such a loop go to a device, its first step raises on a GPU.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from gpulint.index import NOT_CUDA, Definition
+from gpulint.index import Definition
 from gpulint.index.walk import dotted, walk
 
 if TYPE_CHECKING:
@@ -33,29 +33,22 @@ _DEFAULTS = ("set_default_device", "set_default_tensor_type", "Accelerator")
 
 
 def stays_behind(script: Script, loop: Loop) -> bool:
-    """Whether a loop calls a model on the host with what it has moved to a device.
+    """Whether a loop calls a model that stays on the host.
 
     A model that is made under a name, also one that all callers of a function give it,
     and does nothing but be called and give its weights. It is torchvision's, or its
     class, of the project, says nothing of devices.
     """
-    if any(word in script.source.text for word in _DEFAULTS):
-        return False
     return any(
         isinstance(call.func, ast.Name)
         and _is_made_and_left(script, call.func, MAX_CALLS)
-        and any(script.where(given).device for given in call.args)
         for call in loop.calls
-        if _moves(script, loop)
     )
 
 
-def _moves(script: Script, loop: Loop) -> bool:
-    targets = {move.target for move in script.moves_in([loop])}
-    return bool(targets) and targets.isdisjoint(NOT_CUDA)
-
-
 def _is_made_and_left(script: Script, model: ast.Name, depth: int) -> bool:
+    if any(word in script.source.text for word in _DEFAULTS):
+        return False
     definitions = script.definitions(model)
     return bool(definitions) and all(
         _is_made(script, model, definition, depth)

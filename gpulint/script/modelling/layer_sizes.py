@@ -192,6 +192,31 @@ def _makes_no_layer(script: Script, call: ast.Call) -> bool:
     return qualified.startswith("math.") or bool(_TENSORS.match(qualified))
 
 
+def _is_given_no_product(script: Script, call: ast.Call) -> bool:
+    """Whether a call makes the activation that it is given: `act()`, of `act=nn.ReLU`.
+
+    Or would make it if that were not None.
+    """
+    if not isinstance(call.func, (ast.Name, ast.Attribute)):
+        return False
+    origins = script.resolver.origins(call.func)
+    return bool(origins) and all(
+        not o.path and _names_no_product(script, o.expression) for o in origins
+    )
+
+
+def _names_no_product(script: Script, given: ast.expr | None) -> bool:
+    if given is None or isinstance(given, ast.Constant):
+        return given is not None and given.value is None
+    name = script.of(given).index.qualified(given) or ""
+    return name.startswith("torch.nn.") and _multiplies_not(name.rpartition(".")[2])
+
+
+def _multiplies_not(layer: str) -> bool:
+    """Whether a layer of this name has no product of matrices."""
+    return layer in _NO_PRODUCTS or bool(_NO_PRODUCT.match(layer))
+
+
 def _trained(script: Script, call: ast.Call) -> Size | None:
     """The weights of `nn.Parameter(torch.zeros(8, 5))`, where their number is known."""
     if _FILLED.match(script.index.qualified(call.func) or "") is None:
@@ -235,7 +260,7 @@ def _part(script: Script, call: ast.Call, whole: ast.AST, depth: int) -> Size | 
         size = _layer(script, call, name)
         if name.endswith(_CONTAINERS):
             size = total([NOTHING, *_held(script, call, whole, depth + 1)])
-    elif _makes_no_layer(script, call):
+    elif _makes_no_layer(script, call) or _is_given_no_product(script, call):
         return NOTHING
     elif (trained := _trained(script, call)) is not None:
         size = trained
@@ -297,9 +322,7 @@ def _turns(script: Script, loop: ast.AST) -> float:
 
 def _layer(script: Script, call: ast.Call, name: str) -> Size | None:
     last = name.rpartition(".")[2]
-    if name.startswith("torch.nn.init.") or last in _NO_PRODUCTS:
-        return NOTHING
-    if _NO_PRODUCT.match(last):
+    if name.startswith("torch.nn.init.") or _multiplies_not(last):
         return NOTHING
     options = LAYERS.get(last)
     if options is None:
@@ -320,7 +343,7 @@ def changes_no_shape(layer: str) -> bool:
     """Whether a layer of this name gives as many pixels and channels as it takes."""
     if _OTHER_SHAPE.search(layer):
         return False
-    return layer in _NO_PRODUCTS or bool(_NO_PRODUCT.match(layer))
+    return _multiplies_not(layer)
 
 
 def _convolution(

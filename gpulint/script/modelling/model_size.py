@@ -45,6 +45,7 @@ OPERATIONS_OF_A_WEIGHT = 6
 # Beside the three products: a bias and an activation, each there and back, and the
 # update of the weights. A step moves its batch, computes a loss and resets gradients.
 LAUNCHES_OF_A_LAYER, LAUNCHES_OF_A_STEP = 6, 20
+ROWS_OF_A_SAMPLE = 8  # that linear layers may read, of which nobody knows how many
 
 
 def is_tiny(script: Script, step: Step) -> bool:
@@ -100,6 +101,10 @@ def waits_for_launches(script: Script, step: Step) -> bool:
     size = _seen_of_step(script, step)
     if size is None or not size.layers:
         return False
+    if size.linear and size.weights == inf:  # of each layer
+        most = OPERATIONS_OF_A_WEIGHT * size.width**2 * ROWS_OF_A_SAMPLE
+        launched = LAUNCHES_OF_A_LAYER * OPERATIONS_IN_A_LAUNCH
+        return most * most_rows(script, step) < launched
     uses = size.weights
     if size.reused:
         pixels = flattened_side(script, step) ** 2

@@ -46,6 +46,7 @@ CHANNELS = ("in_channels", "out_channels", "kernel_size")
 _CONVOLUTION = re.compile(
     r"^torch\.nn\.(functional\.conv(_transpose)?|(Lazy)?Conv(Transpose)?)[23]d$"
 )
+_CONVOLVING = re.compile(r"(?i:conv)")
 _OF_CUDNN = re.compile(r"(?i:conv)|RNN|LSTM|GRU")
 _IN_SEQUENCES = re.compile(r"^torch\.nn\.(Lazy)?Conv(Transpose)?1d$")
 _LINEAR = re.compile(r"^torch\.nn\.(Lazy)?Linear$")
@@ -408,8 +409,15 @@ class Network:
 
     @cached_property
     def _holds_convolutional(self) -> bool:
-        """Whether a convolutional model of a package is a part of it."""
-        return self._has(CONVOLUTIONAL) or self._is_given_convolutional
+        """Whether a convolutional model of a package is a part of it, by its name.
+
+        A class of the program of that name, too, but one seen to have linear layers
+        and nothing that says to convolve: `DenseNet` of a perceptron.
+        """
+        if self._takes_convolutional:
+            return True
+        is_perceptron = self._has(_LINEAR) and not self._has(_CONVOLVING)
+        return self._has(CONVOLUTIONAL) and not is_perceptron
 
     @property
     def _is_given_convolutional(self) -> bool:
