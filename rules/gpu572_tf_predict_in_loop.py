@@ -22,8 +22,10 @@ takes arrays may not expect; one `model.predict(dataset)` gives all of them at o
 The model is trained in the same loop, or the loop goes over models, epochs or whole
 datasets (`predict(test_dataset)`). Models that are not seen to be of Keras: those of
 scikit-learn have a `predict` as well. A place in `with tf.device("/CPU:0")`. A loop of
-16 turns or fewer, be they the parts of a list, is of low confidence, as a program that
-needs a Keras before 2.4, which keeps the function that it runs and makes no dataset.
+16 turns or fewer, be they the parts of a list, is of low confidence, as one over parts
+of several batches, which keeps the memory small (it clears the session, or its `range`
+has another step than `batch_size`), and a program that needs a Keras before 2.4, which
+keeps the function that it runs and makes no dataset.
 
 ## Source
 Keras documentation, `Model.predict` ("not intended for use inside of loops") and the
@@ -66,7 +68,8 @@ class TfPredictInLoop(Rule):
                 continue
             if not is_keras_model(script, model) or on_cpu(script, call):
                 continue
-            weak = _is_short(script, loop) or needs_first_keras(script)
+            weak = _is_short(script, loop) or _goes_by_parts(script, call, loop)
+            weak = weak or needs_first_keras(script)
             yield self.finding(
                 script,
                 call.func,
@@ -108,6 +111,24 @@ def _is_short(script: Script, loop: ast.For | ast.While) -> bool:
         number = script.evaluator.constant(taken.args[0])
         return isinstance(number, int) and number <= FEW_TURNS
     return most_turns(script, taken) <= FEW_TURNS
+
+
+def _goes_by_parts(
+    script: Script, call: ast.Call, loop: ast.For | ast.While
+) -> bool:
+    """Whether each turn predicts several batches, or clears what the last one left."""
+    called = (last_name(n) for n in walk(*loop.body) if isinstance(n, ast.Call))
+    if "clear_session" in called:
+        return True
+    rows = next((k.value for k in call.keywords if k.arg == "batch_size"), None)
+    taken = loop.iter if isinstance(loop, ast.For) else None
+    if rows is None or not isinstance(taken, ast.Call) or len(taken.args) != 3:
+        return False
+    step = taken.args[2]
+    most, least = script.evaluator.constant(rows), script.evaluator.constant(step)
+    if isinstance(most, int) and isinstance(least, int):
+        return least > most
+    return last_name(taken) == "range" and dotted(rows) != dotted(step)
 
 
 def _changes(model: ast.expr, loop: ast.For | ast.While) -> bool:

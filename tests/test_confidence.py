@@ -1176,6 +1176,23 @@ def test_loops_of_a_few_predictions() -> None:
     assert sure("GPU572", many) == {Confidence.HIGH}
 
 
+@pytest.mark.parametrize(
+    "turns, rows, confidence",
+    [
+        ("range(0, len(x), part)", "batch_size=rows", Confidence.LOW),
+        ("range(0, len(x), part)", "batch_size=part", Confidence.HIGH),
+        ("range(0, len(x), part)", "verbose=0", Confidence.HIGH),
+        ("range(0, len(x), 512)", "batch_size=32", Confidence.LOW),
+        ("range(0, len(x), 1)", "batch_size=32", Confidence.HIGH),
+        ("batches", "batch_size=rows", Confidence.HIGH),
+        ("batches", "batch_size=rows); keras.backend.clear_session(", Confidence.LOW),
+    ],
+)
+def test_predictions_of_parts(turns: str, rows: str, confidence: Confidence) -> None:
+    text = PREDICTED.replace("range(10)", turns).replace("[step])", f"[step], {rows})")
+    assert sure("GPU572", text) == {confidence}
+
+
 def test_small_batches_of_language_models() -> None:
     text = fixture("gpu471_tf_fixed_batch", "bad")
     assert sure("GPU471", text) == {Confidence.HIGH}

@@ -21,6 +21,8 @@ _READERS = frozenset(
     "float int bool str repr print sum max min sorted format math.isnan".split()
 )
 _ADDS = frozenset("append extend add appendleft".split())
+# Methods of lists that look at no element; tensors have none of these names.
+_OF_LISTS = frozenset("append extend insert appendleft pop popleft clear copy".split())
 _FETCHES = frozenset("item tolist cpu numpy".split())
 _WAITS = frozenset("synchronize barrier query wait".split())
 _PLAIN = frozenset(
@@ -120,7 +122,7 @@ def _lists(above: ast.AST, value: ast.AST) -> bool:
 def _of_member(script: Script, member: ast.Attribute, depth: int) -> Iterator[ast.AST]:
     call = script.index.parent(member)
     called = isinstance(call, ast.Call) and call.func is member
-    if member.attr in _PLAIN or member.attr in _ON_THE_DEVICE:
+    if member.attr in _PLAIN | _ON_THE_DEVICE | _OF_LISTS:
         return
     if member.attr in SHARES - {"numpy"}:
         assert call is not None
