@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from gpulint.index import NOT_CUDA, Move, Origin, Target, Value, Values
+from gpulint.index import NOT_CUDA, Move, Target, Value, Values
 from gpulint.index.walk import dotted, walk
 from gpulint.script.branches import all_of, in_body
 from gpulint.script.frameworks.trainers import feeds_no_gpu
@@ -25,6 +25,7 @@ from gpulint.script.loading.device_batches import why_not_pinned
 from gpulint.script.loading.few_batches import takes_few
 from gpulint.script.loading.handed_batches import hands_to_mover
 from gpulint.script.loading.in_memory import gathered
+from gpulint.script.loading.iterated_loaders import loaders_of
 from gpulint.script.loading.loader_options import fed_by_framework
 from gpulint.script.loading.loaders import Loader
 from gpulint.script.loading.pageable import read_as_arrays, sends_made
@@ -52,7 +53,6 @@ _REASON = re.compile(
 )
 _DEVICE_WORD = re.compile(r"(^|[_.])(cuda|gpu|gpus|device)($|_)", re.IGNORECASE)
 _LOADERS = re.compile(r"DataLoader\(")
-_COUNTERS = ("range", "itertools.count", "tqdm.trange")
 # Modules of fastai 1 alone: its `torch_core` replaces `DataLoader.__init__`.
 _FASTAI_1 = ("fastai.basic_data.", "fastai.basic_train.", "fastai.train.")
 _STARS_OF_FASTAI_1 = ("fastai.vision", "fastai.text", "fastai.tabular")  # 2: `.all`
@@ -247,33 +247,6 @@ def _known_unpinned(script: Script, loop: Loop) -> list[Loader]:
         and not comes_from_settings(script.of(loader.call), loader, "pin_memory")
     ]
     return loaders if len(loaders) == len(found) else []
-
-
-def loaders_of(script: Script, loop: Loop) -> list[Loader]:
-    """The loaders that a loop takes batches from; none where one is not known."""
-    each = [o for i, _ in loop.items for o in iterated(script.resolver, i)]
-    origins = [o for o in each if not isinstance(o.node, ast.Subscript)]
-    origins = [o for o in origins if not _is_none(o.expression)]
-    asked = [c for c in loop.calls if script.index.qualified(c.func) == "next"]
-    if asked:  # by each iteration, whose number says nothing
-        origins = [o for o in origins if not _counts(script, o)]
-    taken = [script.of(call).batches.taken_from(call) for call in asked]
-    found = [script.loader_of(o.call) for o in origins if o.call is not None]
-    loaders = [loader for loader in found if loader is not None]
-    if len(loaders) < len(origins) or not all(taken):
-        return []
-    return list(dict.fromkeys([*loaders, *(x for its in taken for x in its)]))
-
-
-def _is_none(node: ast.expr | None) -> bool:
-    """What stands for a loader that there may not be."""
-    return isinstance(node, ast.Constant) and node.value is None
-
-
-def _counts(script: Script, origin: Origin) -> bool:
-    """`range(n)`, whatever shows its progress."""
-    name = script.index.qualified(origin.call.func) if origin.call is not None else ""
-    return name in _COUNTERS
 
 
 def goes_to_gpu(script: Script, loader: Loader) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index.walk import dotted
 from gpulint.script.bounds import at_most
+from gpulint.script.loading.iterated_loaders import loaders_of
 from gpulint.script.loading.loader_classes import LOADER
 from gpulint.script.neighbours import run_together
 from gpulint.script.samples.small_samples import small_samples
@@ -24,7 +25,8 @@ _SHAPED = frozenset(["view", "reshape"])
 
 def most_rows(script: Script, step: Step) -> float:
     """The most rows that a batch of a step has; infinite where that is not known."""
-    sizes = [loader.values("batch_size") for loader in step.loop.loaders]
+    made = loaders_of(script, step.loop)
+    sizes = [loader.values("batch_size") for loader in made]
     if not sizes:
         return min(_rows_of_any(script, step), _rows_taken(script, step))
     if not all(its.complete for its in sizes):
@@ -36,7 +38,8 @@ def most_rows(script: Script, step: Step) -> float:
 
 def largest_side(script: Script, step: Step) -> float:
     """The side of the largest pictures that a step takes; infinite: not known."""
-    found = [small_samples(script, loader) for loader in step.loop.loaders]
+    made = loaders_of(script, step.loop)
+    found = [small_samples(script.of(loader.call), loader) for loader in made]
     sides = [its.side if its is not None else None for its in found]
     known = [side for side in sides if side is not None]
     return max(known, default=inf) if len(known) == len(sides) else inf

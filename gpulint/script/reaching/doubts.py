@@ -20,6 +20,7 @@ from gpulint.script.given import values_given
 from gpulint.script.loading.batches_taken import is_looked_at, places
 from gpulint.script.loading.collation import collators
 from gpulint.script.loading.few_batches import stops_early
+from gpulint.script.loading.iterated_loaders import loaders_of
 from gpulint.script.loading.unread import is_handed_to_none
 from gpulint.script.neighbours import programs
 from gpulint.script.reaching.doubtful import may_never_run
@@ -95,7 +96,8 @@ def is_doubtful(script: Script, node: ast.AST) -> bool:
     around = [loop, *script.loops_around(node)] if loop is not None else []
     if any(stays_behind(script, x) for x in around):
         return True
-    if any(_gives_no_batch(script, loader) for x in around for loader in x.loaders):
+    taken = (loader for x in around for loader in loaders_of(script, x))
+    if any(_gives_no_batch(script.of(loader.call), loader) for loader in taken):
         return True
     call = script.index.parent(node)
     loader = next((x for x in script.loaders if x.call is call), None)
