@@ -5,9 +5,10 @@ name is a lower bound: what is older than the oldest must still run. An upper bo
 (`highest`) is taken from commands alone (`pip install torch==1.8.0`,
 `FROM pytorch/pytorch:1.7.1-cuda11.0`, or an image of NVIDIA's): whoever follows them
 has that release and no other, from lists of requirements ("- torch == 1.7.1",
-"* PyTorch 1.7") and from limits that are written out ("PyTorch >= 1.1, < 1.5"). "Tested
-on PyTorch 1.6" and "* PyTorch 1.4 or 1.5" forbid nothing newer, and "* PyTorch 0.4" may
-well run with 1.0. None is an upper bound where a text also says "or later".
+"* PyTorch 1.7", "* PyTorch 0.4-1.1") and from limits that are written out ("PyTorch >=
+1.1, < 1.5"). "Tested on PyTorch 1.6" and "* PyTorch 1.4 or 1.5" forbid nothing newer,
+and "* PyTorch 0.4" may well run with 1.0. None is an upper bound where a text also says
+"or later".
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ _NUMBER = re.compile(
 _ASIDE = re.compile(
     r"[ \t]*\((?!(?i:[^()]*(?:python|cuda|vision)))(?P<releases>[^()\n]*)\)"
 )
+_FROM_TO = re.compile(r"[^-–~]*\d\s?(?:[-–~]|to\b)\s?v?\d[\w.*]*")
 _OPEN = re.compile(r"(?i)least|minimum|newer|later|higher|greater")
 _IMAGE = re.compile(r"\bpytorch/pytorch:(\d+\.\d+[\d.]*)")
 # The month of the first NVIDIA image with a torch, or one on the way to it.
@@ -285,7 +287,8 @@ def _mentions(text: str) -> Iterator[tuple[Range, int, bool]]:
         between = _OPEN.search(mention["between"])
         opened = bool(between or mention["least"] or mention["later"])
         numbers = list(_NUMBER.finditer(mention["releases"]))
-        listed = len(numbers) == 1 and _is_listed(text, mention)
+        is_one = len(numbers) == 1 or _FROM_TO.fullmatch(mention["releases"])
+        listed = bool(is_one) and _is_listed(text, mention)
         aside = _ASIDE.match(text, mention.end()) if listed else None
         numbers += _NUMBER.finditer(aside["releases"]) if aside is not None else ()
         for number in numbers:

@@ -60,7 +60,8 @@ and where all known commands for its programs say `CUDA_VISIBLE_DEVICES=0` or th
 it is a plain call: notes of low confidence. So is a wrapper that is made behind the
 training, for a last pass, one of a class that is called a loss and has no layers, one
 whose weights are all made without a gradient, which the other wrapper refuses, one for
-as many GPUs as settings say, which all say 1, and one beside graphs of PyG, which
+as many GPUs as settings say, which all say 1, one in a program whose loaders all give
+batches of one sample, which the first GPU gets, and one beside graphs of PyG, which
 torch's own wrapper cannot split.
 
 ## Source
@@ -90,6 +91,7 @@ from gpulint.script.modelling.frozen import (
     is_loss_without_layers,
     trains_no_weights,
 )
+from gpulint.script.modelling.step_inputs import rows_of_all
 from gpulint.script.reaching.commands import name_one_card
 from gpulint.script.training.wrappers import (
     WRAPPERS,
@@ -119,6 +121,7 @@ class DataParallel(Rule):
             return
         also = any(name in script.index.calls_by_name for name in BETTER)
         also = also or name_one_card(script)
+        shared = rows_of_all(script) > 1 and not _gives_graphs(script)
         for call in calls:
             if names_one_card(script, call) or is_never_run(script, call):
                 continue
@@ -126,10 +129,10 @@ class DataParallel(Rule):
                 continue
             if call.args and is_light(script, call.args[0]):
                 continue
-            sure = not also and not follows_training(script, call)
+            sure = shared and not also and not follows_training(script, call)
             if call.args and _is_not_trained(script, call.args[0]):
                 sure = False
-            if _gives_graphs(script) or counts_one_card(script, call):
+            if counts_one_card(script, call):
                 sure = False
             yield self.finding(
                 script,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpulint.engine import Options, check_source
-from gpulint.finding import Finding, Severity
+from gpulint.finding import Confidence, Finding, Severity
 from gpulint.registry import find_rule
 from gpulint.source import Source
 
@@ -95,3 +95,43 @@ def test_the_same_wait_in_a_branch_that_is_off_by_default(
     (found,) = check_source(source, Options((rule,))).findings
     assert found.place.start.row == 16
     assert [place.start.row for place in found.related] == lines
+
+
+CHOSEN = """
+import argparse
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--show", action="store_true")
+args = parser.parse_args()
+shown = {}
+
+
+def train(shown):
+    for x in loader:
+        loss = model(x.to("cuda")).mean()
+        loss.backward()
+        optimizer.step()
+        if shown:
+            print(loss.item())
+
+
+train(shown)
+"""
+
+
+@pytest.mark.parametrize(
+    "made, found",
+    [
+        ("(1, 2) if args.show else None", False),
+        ("None if args.show else (1, 2)", True),
+        ("(1, 2) if args.show else ()", True),
+        ("(1, 2) if asked() else None", True),
+    ],
+)
+def test_what_an_option_that_is_off_would_choose(made: str, found: bool) -> None:
+    rule = find_rule("GPU106")
+    assert rule is not None
+    source = Source(Path("train.py"), CHOSEN.format(made))
+    findings = check_source(source, Options((rule,))).findings
+    assert [f.confidence for f in findings] == [Confidence.HIGH] * found

@@ -74,8 +74,12 @@ def _rows_of_any(script: Script, step: Step) -> float:
     names = [dotted(_holder(iterable)) or "" for iterable, _ in step.loop.items]
     if not any("loader" in name.lower() for name in names):
         return inf
-    made = list(_loaders(script))
-    return max((_rows(script, call) for call in made), default=inf)
+    return rows_of_all(script)
+
+
+def rows_of_all(script: Script) -> float:
+    """The most rows in batches of all loaders of a program; infinite: not known."""
+    return max((_rows(script, call) for call in _loaders(script)), default=inf)
 
 
 def _holder(node: ast.expr) -> ast.expr:
@@ -93,11 +97,19 @@ def _loaders(script: Script) -> Iterator[ast.Call]:
 
 def _makes_no_loader(script: Script, call: ast.Call) -> bool:
     """Whether a call runs a function of the program, or makes a dataset of it."""
-    if script.resolver.calls.callees(call):
+    if script.resolver.calls.callees(call) or _runs_lambda(script, call):
         return True
     owner = script.resolver.classes.named(call.func)
     names = script.resolver.classes.base_names(owner) if owner is not None else ()
     return any(name.endswith("Dataset") for name in names)
+
+
+def _runs_lambda(script: Script, call: ast.Call) -> bool:
+    """`make_loader()`, of `make_loader = lambda: DataLoader(…)`."""
+    if not isinstance(call.func, ast.Name):
+        return False
+    made = [origin.expression for origin in script.resolver.origins(call.func)]
+    return any(isinstance(node, ast.Lambda) for node in made)
 
 
 def _rows(script: Script, call: ast.Call) -> float:

@@ -10,6 +10,8 @@ from gpulint.index.walk import dotted
 if TYPE_CHECKING:
     from gpulint.script.model import Script
 
+_OFF = (False, None, 0)
+
 
 def is_switched_off(script: Script, node: ast.AST) -> bool:
     """Whether a node stands behind `if train:` with `train = False` in this file.
@@ -48,7 +50,28 @@ def is_off(script: Script, test: ast.expr) -> bool:
         return enough(is_off(script, value) for value in test.values)
     if _asks_if_given(test):
         return script.evaluator.values(test.left).all_in(None)
-    return script.evaluator.values(test).all_in(False, None, 0)
+    return script.evaluator.values(test).all_in(*_OFF) or _is_left_out(script, test)
+
+
+def _is_left_out(script: Script, test: ast.expr) -> bool:
+    """Whether `color` is off, of `color = (0.1, 0.1) if args.color else None`."""
+    if not isinstance(test, (ast.Name, ast.Attribute)):
+        return False
+    origins = script.resolver.origins(test)
+    made = [o.expression for o in origins if not _is_in_off_part(script, o.node)]
+    return 0 < len(made) < len(origins) and all(
+        isinstance(node, ast.Constant) and node.value in _OFF for node in made
+    )
+
+
+def _is_in_off_part(script: Script, node: ast.AST) -> bool:
+    """Whether a value is `a` of `a if args.x else b`, where that option is off."""
+    above = script.of(node).index.parent(node)
+    return (
+        isinstance(above, ast.IfExp)
+        and above.body is node
+        and is_off(script.of(above), above.test)
+    )
 
 
 def _asks_if_given(test: ast.expr) -> TypeGuard[ast.Compare]:
