@@ -79,8 +79,8 @@ GPU, are of low confidence, as are those of which loops send parts with gaps (`x
 ordinary memory before it copies them, those of which a collate function puts a part
 into an object that is not pinned (`NestedTensor`), samples that are handed on as they
 are (`collate_fn=lambda x: x[0]`), be they pictures and texts, and those of a collate
-function that is not seen where Lightning's steps take objects (`batch.image`), or
-loaders of which each pass is for one batch (`next(iter(loader))`).
+function that is not seen where Lightning's steps take objects (`batch.image`), those
+that a method of a package's class joins (`collate_fn=FrameData.collate`), or loaders of which each pass is for one batch (`next(iter(loader))`).
 
 ## Source
 PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on
@@ -97,6 +97,7 @@ from gpulint.rule import Hardware, Loaders, Rule
 from gpulint.script import Loader, Script
 from gpulint.script.loading.batch_objects import (
     hands_on_samples,
+    joined_by_class,
     puts_in_object,
     steps_take_objects,
     torch_that_pins,
@@ -164,6 +165,9 @@ class UnpinnedLoader(Rule):
         if made is not None and withheld is None:
             what = script.text(made.func)
             withheld = f"what `{what}` gives may be on the device already"
+        joined = joined_by_class(script, loader)
+        if joined is not None and withheld is None:
+            withheld = f"`{joined}` may give objects that PyTorch cannot pin"
         withheld = withheld or needs_tuple(script, loader)
         on = any(is_switched_on(script, v) for v in off if v.default)
         return self.finding(
@@ -194,6 +198,7 @@ def _may_not_gain(script: Script, loader: Loader) -> bool:
         or puts_in_object(script, loader)
         or hands_on_samples(script, loader)
         or steps_take_objects(script, loader)
+        or joined_by_class(script, loader) is not None
     )
 
 

@@ -50,7 +50,8 @@ Where the project allows a TensorFlow from 2.6 on, that is of low confidence, as
 function that calls what is not known, but nothing of the kind as far as is seen.
 
 ## When not
-A function that only chooses among the parts of an element or gives them another shape.
+A function that only chooses among the parts of an element, gives them another shape, or
+takes rows of arrays in Python, which does one at a time.
 A dataset of which the first few elements are looked at. The number is given, or may be
 by `**kwargs`, or a comment says why not (threads). Methods called `map` of other things
 than datasets.

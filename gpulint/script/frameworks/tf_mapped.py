@@ -123,7 +123,16 @@ class Mapped:
         if function is not None and depth < MAX_DEPTH:
             self._read(function, depth + 1)
             return
-        self._judge_name(call, name_of(self.script, call.func))
+        name = name_of(self.script, call.func)
+        if not (_PYTHON.search(name) and self._takes_rows(call)):
+            self._judge_name(call, name)
+
+    def _takes_rows(self, call: ast.Call) -> bool:
+        """`tf.py_func(get, …)`, of a function without calls: `return images[index]`."""
+        functions = _functions(self.script, call.args[0]) if call.args else []
+        return bool(functions) and not any(
+            isinstance(node, ast.Call) for node in walk(*functions)
+        )
 
     def _judge_name(self, node: ast.AST, name: str) -> None:
         last = name.rpartition(".")[2]

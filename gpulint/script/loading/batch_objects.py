@@ -170,6 +170,23 @@ def steps_take_objects(script: Script, loader: Loader) -> bool:
     )
 
 
+def joined_by_class(script: Script, loader: Loader) -> str | None:
+    """The method of a package's class that joins samples: `FrameData.collate`.
+
+    To objects of that class, which may have no `pin_memory`, or raise where PyTorch
+    makes another one of their pinned parts.
+    """
+    given = loader.argument("collate_fn").direct
+    if not isinstance(given, ast.Attribute):
+        return None
+    owner = (script.index.qualified(given) or "").split(".")[:-1]
+    if len(owner) < 2 or not owner[-1][:1].isupper():
+        return None
+    if script.resolver.classes.named(given.value) is not None:
+        return None
+    return script.text(given)
+
+
 def _is_property(function: ast.AST) -> bool:
     """Whether a function only gives the one that joins samples."""
     marks = getattr(function, "decorator_list", ())
