@@ -80,7 +80,8 @@ ordinary memory before it copies them, those of which a collate function puts a 
 into an object that is not pinned (`NestedTensor`), samples that are handed on as they
 are (`collate_fn=lambda x: x[0]`), be they pictures and texts, and those of a collate
 function that is not seen where Lightning's steps take objects (`batch.image`), those
-that a method of a package's class joins (`collate_fn=FrameData.collate`), or loaders of which each pass is for one batch (`next(iter(loader))`).
+that a method of a package's class joins (`collate_fn=FrameData.collate`), or loaders of
+which each pass is for one batch (`next(iter(loader))`).
 
 ## Source
 PyTorch documentation, `torch.utils.data`, memory pinning; PyTorch tutorial "A guide on

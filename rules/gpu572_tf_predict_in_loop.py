@@ -113,9 +113,7 @@ def _is_short(script: Script, loop: ast.For | ast.While) -> bool:
     return most_turns(script, taken) <= FEW_TURNS
 
 
-def _goes_by_parts(
-    script: Script, call: ast.Call, loop: ast.For | ast.While
-) -> bool:
+def _goes_by_parts(script: Script, call: ast.Call, loop: ast.For | ast.While) -> bool:
     """Whether each turn predicts several batches, or clears what the last one left."""
     called = (last_name(n) for n in walk(*loop.body) if isinstance(n, ast.Call))
     if "clear_session" in called:

@@ -135,3 +135,22 @@ def test_what_an_option_that_is_off_would_choose(made: str, found: bool) -> None
     source = Source(Path("train.py"), CHOSEN.format(made))
     findings = check_source(source, Options((rule,))).findings
     assert [f.confidence for f in findings] == [Confidence.HIGH] * found
+
+
+@pytest.mark.parametrize(
+    "calls, sure",
+    [
+        ("train(None)\ntrain(shown=None)\ntrain()", Confidence.LOW),
+        ("train(None)\ntrain(shown=asked())", Confidence.HIGH),
+        ("train(None)\ntrain([1])", Confidence.HIGH),
+    ],
+)
+def test_what_all_callers_leave_at_none(calls: str, sure: Confidence) -> None:
+    rule = find_rule("GPU106")
+    assert rule is not None
+    text = CHOSEN.format("None").replace("def train(shown)", "def train(shown=None)")
+    unset = "if shown is None or len(shown) < 1:\n            y = x\n        else:"
+    text = text.replace("if shown:", unset)
+    source = Source(Path("train.py"), text.replace("\ntrain(shown)", f"\n{calls}"))
+    findings = check_source(source, Options((rule,))).findings
+    assert [f.confidence for f in findings] == [sure]

@@ -163,11 +163,13 @@ def _is_before_loop(script: Script, call: ast.Call, other: ast.Call) -> bool:
 def _is_unset(script: Script, node: ast.expr, none: bool = False) -> bool:
     """Whether a parameter, also one kept on `self`, is left as it is by default.
 
-    None, or but for `none` False or an empty list.
+    None, or but for `none` False or an empty list. So it is if callers write that None.
     """
     if not isinstance(node, (ast.Name, ast.Attribute)):
         return False
     origins = script.resolver.origins(node)
+    if any(o.default for o in origins) and all(_is_none(o.node) for o in origins):
+        return True
     return bool(origins) and all(
         origin.default and (_is_none(origin.node) or not (none or _is_set(origin.node)))
         for origin in origins
