@@ -55,9 +55,11 @@ from gpulint.script.frameworks.lightning_logs import Log, step_logs
 from gpulint.script.frameworks.trainers import on_one_device
 from gpulint.script.neighbours import run_together
 
+MAX_NAMES = 3  # in a message
+
 
 class LightningSyncDist(Rule):
-    """Fires on `self.log` and `self.log_dict`."""
+    """Fires on the first `self.log` or `self.log_dict` of a method."""
 
     effect = Effect.NONE
     framework = "lightning"
@@ -65,17 +67,33 @@ class LightningSyncDist(Rule):
     needs = Words("sync_dist <log>")
 
     def check(self, script: Script) -> Iterator[Finding]:
-        """One finding a call."""
+        """One finding a method, at the first of its calls."""
+        found: dict[ast.AST, list[Log]] = {}
         for log in step_logs(script):
             if not _reduces(log) or _is_metric(log) or _is_monitored(log):
                 continue
             if not on_one_device(script, log.owner):
-                what = f"`{log.names[0]}`" if log.names else "what is logged here"
-                yield self.finding(
-                    script,
-                    log.call.func,
-                    f"{what} is averaged over all ranks in every training step",
-                )
+                found.setdefault(script.index.scope(log.call), []).append(log)
+        for logs in found.values():
+            yield self.finding(
+                script,
+                logs[0].call.func,
+                _what(logs),
+                related=[(log.call.func, "and here") for log in logs[1:]],
+            )
+
+
+def _what(logs: list[Log]) -> str:
+    """What the calls of a method do, with the names of the first of their values."""
+    named = [f"`{name}`" for log in logs for name in log.names]
+    if len(logs) == 1:
+        first = named[0] if named else "what is logged here"
+        return f"{first} is averaged over all ranks in every training step"
+    shown = ", ".join([*named[:MAX_NAMES], *["…"][: len(named) > MAX_NAMES]])
+    return (
+        f"what {len(logs)} calls log is averaged over all ranks in every training step"
+        + (f": {shown}" if shown else "")
+    )
 
 
 def _reduces(log: Log) -> bool:
