@@ -292,6 +292,34 @@ def test_a_file_that_nobody_imports(
     assert found[19] is sure
 
 
+def run(script: str) -> str:
+    return f"{LOOP}\n\ndef main():\n    assess({script})\n"
+
+
+@pytest.mark.parametrize(
+    "name, text, sure",
+    [
+        ("pyproject.toml", '[project.scripts]\nassess = "net.engine:main"\n', HIGH),
+        ("pyproject.toml", '[tool.poetry.scripts]\nassess = "engine:main"\n', HIGH),
+        ("pyproject.toml", '[project.scripts]\nassess = "net.engine:other"\n', LOW),
+        ("pyproject.toml", '[project.scripts]\nassess = "net.other:main"\n', LOW),
+        ("setup.cfg", "[options]\nconsole_scripts =\n  a = net.engine:main\n", HIGH),
+        ("setup.py", "setup(packages=['net'], x=['a=net.engine:main'])\n", HIGH),
+        ("net/setup.py", "setup(packages=['.'], x=['a = engine:main'])\n", HIGH),
+    ],
+)
+def test_commands_that_packaging_makes(
+    tmp_path: Path, name: str, text: str, sure: Confidence
+) -> None:
+    files = {
+        name: text,
+        "net/__init__.py": "",
+        "net/engine.py": run("*given"),
+        "tests/test_engine.py": "from net.engine import Trainer\n\nTrainer()\n",
+    }
+    assert confidences(tmp_path, files, "net/engine.py")[19] is sure
+
+
 @pytest.mark.parametrize(
     "package, sure",
     [("net", HIGH), ("net_examples", LOW), ("examples", LOW), ("counterexample", HIGH)],

@@ -21,7 +21,7 @@ from gpulint.script.by_name import (
 )
 from gpulint.script.decorators import has_plain_decorators
 from gpulint.script.neighbours import MAX_FILES, programs
-from gpulint.script.reaching.offered import is_offered
+from gpulint.script.reaching.offered import is_a_command, is_offered
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -62,6 +62,8 @@ def _is_left_over(script: Script, kept: Kept | None) -> bool:
         return not named and not _named_in(script.index, kept)
     project = script.index.project
     if project is None or is_offered(script, kept.name):
+        return False
+    if is_a_command(script, kept.name):
         return False
     said = (*IMPORTS, f'"{kept.name}"', f"'{kept.name}'")
     if _named_in(script.index, kept) or any(map(project.mentions, said)):

@@ -23,7 +23,8 @@ _PACKAGED = {
         r"^\[(project|tool\.(poetry|flit|pdm))\b", re.MULTILINE
     ),
 }
-
+# `name = "package.module:function"`, as console scripts and their like are written.
+_ENTRY = re.compile(r"=\s*['\"]?([A-Za-z_][\w.]*)\s*:\s*([A-Za-z_]\w*)")
 _OF_PROGRAMS = re.compile(r"(^|_)(examples?|tutorials?|demos?|experiments?)$")
 
 
@@ -73,6 +74,26 @@ def is_packaged(script: Script) -> bool:
     if _is_in_package(project, folder):
         return True
     return any("find_namespace" in text and has_word(text, first) for text in texts)
+
+
+def is_a_command(script: Script, name: str | None = None) -> bool:
+    """Whether packaging makes a command of a function, or of any that a file has.
+
+    `train = "package.cli:main"`, in a folder between the file and the project's root.
+    """
+    project, path = script.index.project, script.source.path
+    if project is None or not path.is_relative_to(project.root):
+        return False
+    module = path.parent if path.stem == "__init__" else path.with_suffix("")
+    ending = ".".join(module.relative_to(project.root).parts)
+    folders = [f for f in path.parents if f.is_relative_to(project.root)]
+    files = [folder / file for folder in folders for file in _PACKAGED]
+    return any(
+        f".{ending}".endswith(f".{entry[1]}") and name in (None, entry[2])
+        for file in files
+        if project.is_file(file)
+        for entry in _ENTRY.finditer(text_of(file))
+    )
 
 
 def _is_another_package(project: Project, folder: Path) -> bool:

@@ -19,7 +19,7 @@ from gpulint.script.reaching.looked_up import (
     own_part,
     part_of,
 )
-from gpulint.script.reaching.offered import is_offered
+from gpulint.script.reaching.offered import is_a_command, is_offered
 from gpulint.script.reaching.startable import cannot_start
 from gpulint.script.reaching.test_code import is_test_code
 from gpulint.script.reaching.unused import MAX_USES, is_program
@@ -41,6 +41,8 @@ def is_imported_by_none(script: Script, node: ast.AST, depth: int = MAX_USES) ->
     index, project = script.index, script.index.project
     kept = next((a for a in index.ancestors(node) if a in index.tree.body), None)
     if project is None or not isinstance(kept, Kept) or is_offered(script):
+        return False
+    if is_a_command(script):
         return False
     if not all(map(_defines, index.tree.body)) or is_run(index):
         return False
@@ -87,6 +89,7 @@ def no_program_starts(script: Script) -> bool:
             and bool(running)
             and (all(map(cannot_start, running)) or _is_for_tests(script, running))
             and not is_offered(script)
+            and not is_a_command(script)
             and not looks_for_modules(script)
             and not _is_described(project, script.source.path, imported=True)
         )

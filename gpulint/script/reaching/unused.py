@@ -24,7 +24,7 @@ from gpulint.script.by_name import (
 from gpulint.script.decorators import tells_nobody
 from gpulint.script.neighbours import MAX_FILES, programs
 from gpulint.script.reaching.looked_up import may_be_looked_up
-from gpulint.script.reaching.offered import is_offered, notebooks_in
+from gpulint.script.reaching.offered import is_a_command, is_offered, notebooks_in
 from gpulint.script.reaching.shown import is_shown
 from gpulint.torch_prose import prose, text_of
 
@@ -54,6 +54,8 @@ def is_only_imported(script: Script, node: ast.AST, depth: int = MAX_USES) -> bo
     if project is None or not isinstance(kept, Kept):
         return False
     if not tells_nobody(script, kept) or _is_test(script.index, kept):
+        return False
+    if is_a_command(script, kept.name):
         return False
     private = kept.name.startswith("_")
     if is_offered(script, kept.name) and not private:
