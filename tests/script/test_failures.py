@@ -867,3 +867,28 @@ def test_methods_that_only_a_method_calls_which_nobody_names(
         "parts.py": "loader = model = optimizer = make_trainer = print\n",
     }
     assert confidences(tmp_path, files)[11] is sure
+
+
+UNBOUND = "\n".join(f"note_{number} = {number}" for number in range(30))
+
+
+@pytest.mark.parametrize(
+    "lines, sure",
+    [
+        ("if torch.cuda.is_available():\n    os.environ['A'] = args", LOW),
+        ("gpu = torch.cuda.is_available()\nif gpu:\n    os.environ['A'] = args", LOW),
+        ("gpu = args and torch.cuda.is_available()\nif gpu:\n    shown.x = os", LOW),
+        ("if not torch.cuda.is_available():\n    print()\nelse:\n    print(os)", LOW),
+        ("if not torch.cuda.is_available():\n    os.environ['A'] = args", HIGH),
+        ("gpu = torch.cuda.is_available() or args\nif gpu:\n    shown.x = os", HIGH),
+        ("if torch.cuda.device_count() > 1:\n    os.environ['A'] = args", HIGH),
+        ("if torch.cuda.is_available():\n    os = args\n    os.environ['A'] = 1", HIGH),
+    ],
+)
+def test_names_that_a_program_lacks_on_a_gpu(
+    tmp_path: Path, lines: str, sure: Confidence
+) -> None:
+    text = MAIN.replace("import argparse", f"import argparse\nimport torch\n{UNBOUND}")
+    text = text.replace("trainer.fit(", f"shown = args\n{lines}\ntrainer.fit(")
+    files = {"engine.py": LOOP, "main.py": text, ".git/HEAD": ""}
+    assert confidences(tmp_path, files)[11] is sure

@@ -60,7 +60,7 @@ ONE, TWO = '{"n_gpu": 1}', '{"n_gpu": 2}'
         ("list(range(wanted))", "range(wanted)", {"small.json": ONE}, LOW),
         ("list(range(wanted))", "list(range(1, wanted))", {"small.json": ONE}, HIGH),
         ("wanted = there", "wanted = 8", {"small.json": ONE}, HIGH),
-        ("config = json", "config['n_gpu'] = 4\n    config = json", {"s.json": ONE}, HIGH),
+        ("Trainer(nn", "config['n_gpu'] = 4\nTrainer(nn", {"s.json": ONE}, HIGH),
         ("", "", {"small.json": ONE, "other.py": "options = ['--n_gpu']\n"}, HIGH),
         ("", "", {"small.json": ONE, "other.py": "x['n_gpu'] = y['n_gpu']\n"}, LOW),
         ("", "", {"small.json": ONE, "other.py": "config.n_gpu = 4\n"}, HIGH),

@@ -165,10 +165,24 @@ def heads(statement: ast.stmt) -> list[ast.expr]:
         return [statement.subject]
     if isinstance(statement, (ast.With, ast.AsyncWith)):
         return [item.context_expr for item in statement.items]
-    if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+    if isinstance(statement, ast.Assign):
+        places = [part for target in statement.targets for part in _place(target)]
+        return [statement.value, *places]
+    if isinstance(statement, (ast.AugAssign, ast.AnnAssign)):
         return [statement.value] if statement.value is not None else []
     if isinstance(statement, (ast.Expr, ast.Return)):
         return [statement.value] if statement.value is not None else []
+    return []
+
+
+def _place(target: ast.expr) -> list[ast.expr]:
+    """What an assignment evaluates to know where to: `os.environ` and the key."""
+    if isinstance(target, ast.Attribute):
+        return [target.value]
+    if isinstance(target, ast.Subscript):
+        return [target.value, target.slice]
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return [part for inner in target.elts for part in _place(inner)]
     return []
 
 

@@ -193,16 +193,41 @@ def _must_raise(script: Script, statement: ast.stmt, depth: int, names: bool) ->
 
 
 def _by_default(script: Script, branch: ast.If) -> list[ast.stmt]:
-    """The side of `if args.resume:` that runs unless a user gives the option."""
+    """The side of `if args.resume:` that runs unless a user gives the option.
+
+    And that of `if use_gpu:` on a GPU, where alone findings count.
+    """
     test, off, on = branch.test, branch.orelse, branch.body
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test, off, on = test.operand, on, off
+    if _asks_for_gpu(script, test):
+        return on
     if not isinstance(test, (ast.Name, ast.Attribute)):
         return []
     values = script.evaluator.values(test)
     if values.all_in(False, None, 0, ""):
         return off
     return on if values.all_in(True) else []
+
+
+def _asks_for_gpu(script: Script, test: ast.expr) -> bool:
+    """`use_gpu`, of `use_gpu = torch.cuda.is_available()`; it may be False besides.
+
+    Also where more is asked: `not args.no_cuda and torch.cuda.is_available()`.
+    """
+    if not isinstance(test, ast.Name):
+        return _is_gpu(script, test)
+    made = [definition.value for definition in script.definitions(test)]
+    asked = [v for v in made if not (isinstance(v, ast.Constant) and not v.value)]
+    return bool(asked) and all(_is_gpu(script, value) for value in asked)
+
+
+def _is_gpu(script: Script, asked: ast.expr | None) -> bool:
+    if isinstance(asked, ast.BoolOp) and isinstance(asked.op, ast.And):
+        return any(_is_gpu(script, part) for part in asked.values)
+    if not isinstance(asked, ast.Call):
+        return False
+    return script.index.qualified(asked.func) == "torch.cuda.is_available"
 
 
 def _head_raises(script: Script, statement: ast.stmt, depth: int, names: bool) -> bool:
