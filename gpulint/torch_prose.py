@@ -5,10 +5,10 @@ name is a lower bound: what is older than the oldest must still run. An upper bo
 (`highest`) is taken from commands alone (`pip install torch==1.8.0`,
 `FROM pytorch/pytorch:1.7.1-cuda11.0`, or an image of NVIDIA's): whoever follows them
 has that release and no other, from lists of requirements ("- torch == 1.7.1",
-"* PyTorch 1.7", "* PyTorch 0.4-1.1") and from limits that are written out ("PyTorch >=
-1.1, < 1.5"). "Tested on PyTorch 1.6" and "* PyTorch 1.4 or 1.5" forbid nothing newer,
-and "* PyTorch 0.4" may well run with 1.0. None is an upper bound where a text also says
-"or later".
+"* PyTorch 1.7", "* PyTorch 0.4-1.1", lines such as "PyTorch 1.7" beside "Python 3.6")
+and from limits that are written out ("PyTorch >= 1.1, < 1.5"). "Tested on PyTorch 1.6"
+and "* PyTorch 1.4 or 1.5" forbid nothing newer, and "* PyTorch 0.4" may well run with
+1.0. None is an upper bound where a text also says "or later".
 """
 
 from __future__ import annotations
@@ -138,6 +138,11 @@ _PINNED = re.compile(
 _LISTED = re.compile(
     r"\s*(?:(?:[-*+]|\d{1,2}[.)])\s+|(?=\S+\s+v?[\d.]+\s*,\s*torchvision\b))[`*_\[]*"
     r"(?:py)?torch[`*_\]]*(?:\([^()\s]*\)|\[\d+\])?\s*(?:version)?[\s:(`*_]*",
+    re.IGNORECASE,
+)
+# And a line of a name and a release alone, beside others of that kind.
+_BARE = re.compile(
+    r"[ \t]*[`*_]*[A-Za-z][\w.-]*(?:[ \t]+version)?[ \t:]+v?\d+(?:\.\d+)+[`*_]*[ \t]*\r?",
     re.IGNORECASE,
 )
 # What may follow it there: no "- PyTorch 2.0 is supported".
@@ -302,12 +307,19 @@ def _mentions(text: str) -> Iterator[tuple[Range, int, bool]]:
 def _is_listed(text: str, mention: re.Match[str]) -> bool:
     """Whether a line is about this release of torch alone: `* PyTorch 1.7, CUDA 11`."""
     offset = mention.start("releases")
-    item = _LISTED.match(text, text.rfind("\n", 0, offset) + 1)
-    return (
-        item is not None
-        and item.end() == offset
-        and (bool(mention["later"]) or bool(_ENDS.match(text, mention.end())))
-    )
+    start = text.rfind("\n", 0, offset) + 1
+    item = _LISTED.match(text, start)
+    if item is None or item.end() != offset:
+        return _is_bare(text, start) and not mention["later"]
+    return bool(mention["later"]) or bool(_ENDS.match(text, mention.end()))
+
+
+def _is_bare(text: str, start: int) -> bool:
+    """Whether a line is of a name and a release, and one right beside it as well."""
+    lines = text[start:].split("\n", 2)[:2]
+    lines.append(text[text.rfind("\n", 0, max(start - 1, 0)) + 1 : max(start - 1, 0)])
+    own, *beside = [_BARE.fullmatch(line) is not None for line in lines]
+    return own and any(beside)
 
 
 def _exists(release: Version) -> bool:
