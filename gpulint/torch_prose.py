@@ -142,7 +142,8 @@ _LISTED = re.compile(
 )
 # And a line of a name and a release alone, beside others of that kind.
 _BARE = re.compile(
-    r"[ \t]*[`*_]*[A-Za-z][\w.-]*(?:[ \t]+version)?[ \t:]+v?\d+(?:\.\d+)+[`*_]*[ \t]*\r?",
+    r"[ \t]*[`*_]*[A-Za-z][\w.-]*(?:[ \t]+version)?[ \t:]+"
+    r"v?\d+(?:\.\d+)+[`*_]*[ \t]*\r?",
     re.IGNORECASE,
 )
 # What may follow it there: no "- PyTorch 2.0 is supported".

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpulint.index.build import last_name
 from gpulint.index.settings_file import Dialect
+from gpulint.index.walk import dotted
 
 if TYPE_CHECKING:
     from gpulint.index.build import FileIndex
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 MIN_KEYS = 3  # fewer stand in files of all kinds
 MAX_FILES = 20
+MAX_IMPORTS = 60
 _MERGES = ("merge", "unsafe_merge")
 _NOT_LOADED = ("from_cli", "from_dotlist", "create", "structured")
 _SUFFIXES = {Dialect.JSON: (".json",)}
@@ -55,14 +57,24 @@ def _keys_read(
     assert home.project is not None
     found: set[Keys] = set()
     loaded: dict[tuple[ast.AST, str], bool] = {}
-    for file in (home, *home.project.users(home)):
+    for file in dict.fromkeys((home, *home.project.users(home), *_imported(home))):
         for keys, root in _reads(file, dialect):
-            key = (file.scope(root), root.id)
+            kept = isinstance(root, ast.Attribute)  # by an object, in whatever method
+            scope = file.owner(root) if kept else file.scope(root)
+            key = (scope or file.tree, dotted(root) or "")
             if key not in loaded:
                 loaded[key] = _is_of(resolver, root, load)
             if loaded[key]:
                 found.add(keys)
     return found
+
+
+def _imported(home: FileIndex) -> Iterator[FileIndex]:
+    """The files that a file imports, whose functions it may give what it has loaded."""
+    for origin in sorted(home.imported)[:MAX_IMPORTS]:
+        member = home.member(origin)
+        if member is not None and member[0] is not home:
+            yield member[0]
 
 
 def _is_of(resolver: Resolver, node: ast.expr, load: ast.Call, depth: int = 1) -> bool:
@@ -91,7 +103,10 @@ def _may_be_loaded(resolver: Resolver, node: ast.expr) -> bool:
     )
 
 
-def _reads(file: FileIndex, dialect: Dialect) -> Iterator[tuple[Keys, ast.Name]]:
+def _reads(
+    file: FileIndex, dialect: Dialect
+) -> Iterator[tuple[Keys, ast.Name | ast.Attribute]]:
+    """Keys that are read of a name, or of what an object keeps: `self.config`."""
     attributes = file.all(ast.Attribute) if dialect is Dialect.OMEGACONF else []
     for node in (*file.all(ast.Subscript), *attributes):
         above = file.parent(node)
@@ -101,13 +116,23 @@ def _reads(file: FileIndex, dialect: Dialect) -> Iterator[tuple[Keys, ast.Name]]
         keys, root = _chain(node, dialect)
         if isinstance(above, ast.Call) and above.func is node:
             keys = keys[:-1]  # a method of the value: `config.model.name.lower()`
-        if keys and isinstance(root, ast.Name):
+        if keys and (isinstance(root, ast.Name) or _is_kept(root)):
+            assert isinstance(root, (ast.Name, ast.Attribute))
             yield keys, root
+
+
+def _is_kept(node: ast.expr) -> bool:
+    """`self.config`"""
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    )
 
 
 def _chain(node: ast.expr, dialect: Dialect) -> tuple[Keys, ast.expr]:
     keys: list[str] = []
-    while isinstance(node, (ast.Subscript, ast.Attribute)):
+    while isinstance(node, (ast.Subscript, ast.Attribute)) and not _is_kept(node):
         key = _key(node, dialect)
         if key is None:
             return (), node

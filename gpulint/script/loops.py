@@ -225,7 +225,7 @@ class Loops:
             calls, helpers = self.iterations.of(loop)
             loop.calls, loop.helpers = tuple(calls), tuple(helpers)
             loop.backward = tuple(c for c in calls if is_backward(c))
-            loop.steps = tuple(c for c in calls if is_step(c))
+            loop.steps = tuple(c for c in calls if is_step(c) and not self._trains(c))
             loop.updates = tuple(c for c in calls if is_update(c))
         for loop in reversed(list(self.by_node.values())):
             loop.kind = self._kind(loop)
@@ -243,6 +243,15 @@ class Loops:
         for loop in self.by_node.values():
             if loop.kind == "other" and self._runs_training(loop):
                 loop.kind = "epoch"
+
+    def _trains(self, call: ast.Call) -> bool:
+        """Whether `self.step(batch)` runs a step of training, not an optimizer's."""
+        if not call.args:
+            return False
+        return any(
+            any(map(is_backward, self.index.home(function).calls_below(function)))
+            for function in self.resolver.calls.callees(call)
+        )
 
     def _loaders(self, loop: Loop, loaders: dict[ast.Call, Loader]) -> Iterator[Loader]:
         made = [x for x in loaders.values() if x.maker is not None]

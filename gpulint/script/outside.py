@@ -74,11 +74,24 @@ def _users(resolver: Resolver, index: FileIndex, loader: Loader) -> Iterator[Fil
         seen.add(function)
         for call in resolver.calls.callers(function):
             yield index.home(call)
+            yield from _given_at_once(resolver, call)
             todo.append((call, depth + 1))
         owner = home.parent(function)
         if isinstance(owner, ast.ClassDef):  # kept on the object, used elsewhere
             todo += [(made, depth + 1) for made in resolver.classes.constructors(owner)]
             yield from map(index.home, resolver.classes.constructors(owner))
+
+
+def _given_at_once(resolver: Resolver, call: ast.Call) -> Iterator[FileIndex]:
+    """The file of the function or class that is given a result: `fit(make(cfg))`."""
+    index = resolver.index.home(call)
+    above = index.parent(call)
+    if isinstance(above, ast.keyword):
+        above = index.parent(above)
+    if isinstance(above, ast.Call) and above.func is not call:
+        owner = resolver.classes.named(above.func)
+        taking = [owner] if owner is not None else resolver.calls.callees(above)
+        yield from map(index.home, taking)
 
 
 def _importers(home: FileIndex, node: ast.AST) -> Iterator[FileIndex]:
