@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpulint.script.model import Script
 
 MAX_FILES = 15
+_HOLDERS = (ast.Dict, ast.List, ast.Tuple, ast.DictComp, ast.ListComp)
 MAX_DEPTH = 4
 MAX_HANDED = 2  # from a file that has it on to another, and from there
 _STEPS = re.compile(r"\.backward\(|no_grad|inference_mode|\.eval\(|\.step\(")
@@ -83,10 +84,13 @@ def _users(resolver: Resolver, index: FileIndex, loader: Loader) -> Iterator[Fil
 
 
 def _given_at_once(resolver: Resolver, call: ast.Call) -> Iterator[FileIndex]:
-    """The file of the function or class that is given a result: `fit(make(cfg))`."""
+    """The file of the function or class that is given a result: `fit(make(cfg))`.
+
+    Also in a list or dict that is written there: `fit({"train": make(cfg)})`.
+    """
     index = resolver.index.home(call)
     above = index.parent(call)
-    if isinstance(above, ast.keyword):
+    while isinstance(above, (ast.keyword, *_HOLDERS)):
         above = index.parent(above)
     if isinstance(above, ast.Call) and above.func is not call:
         owner = resolver.classes.named(above.func)

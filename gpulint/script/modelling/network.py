@@ -174,12 +174,20 @@ class Network:
         func = self.made.func
         if isinstance(func, ast.Subscript):  # `models.__dict__[name]()`
             yield self._name(func.value)
+            yield from self._listed(func.value)
         elif isinstance(func, ast.Call) and func.args:  # `getattr(models, name)()`
             yield f"{self._name(func.args[0])}."
         for given in [*self.made.args, *(k.value for k in self.made.keywords)]:
             for value in self.script.evaluator.values(given).known:
                 if isinstance(value.constant, str):
                     yield value.constant
+
+    def _listed(self, table: ast.expr) -> Iterator[str]:
+        """What a table has, `{"large": models.resnet50}`, of which a key takes one."""
+        for origin in self.script.resolver.origins(table):
+            if isinstance(origin.expression, ast.Dict):
+                within = self.script.of(origin.expression).index
+                yield from (within.qualified(v) or "" for v in origin.expression.values)
 
     @property
     def is_seen(self) -> bool:
