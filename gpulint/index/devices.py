@@ -11,6 +11,7 @@ from typing import NamedTuple
 from gpulint.index.build import FileIndex, Function
 from gpulint.index.flow import enclosing_function
 from gpulint.index.known import Value
+from gpulint.index.module_search import is_run
 from gpulint.index.resolve import Origin, Resolver
 from gpulint.index.values import Evaluator
 from gpulint.index.walk import dotted
@@ -258,7 +259,8 @@ class Devices:
             return any(self._never_holds(part, depth) for part in test.values)
         its = self.evaluator.values(test)
         if its.known and its.complete:
-            return not any(v.constant or v.default for v in its.known)
+            fixed = not any(v.default for v in its.known) or self._is_left(test)
+            return fixed and not any(v.constant for v in its.known)
         chain = isinstance(test, (ast.Name, ast.Attribute)) and depth < MAX_NAMES
         reached = self.resolver.definitions(test) if chain else ()
         return bool(reached) and all(
@@ -267,6 +269,22 @@ class Devices:
             and d.value is not None
             and self._never_holds(d.value, depth + 1)
             for d in reached
+        )
+
+    def _is_left(self, test: ast.expr) -> bool:
+        """Whether it is a default of this program's own that no call replaces.
+
+        `not config.no_cuda`, of `Config()` alone with `no_cuda=True` in its class.
+        """
+        node = test.operand if isinstance(test, ast.UnaryOp) else test
+        if not isinstance(node, (ast.Name, ast.Attribute)) or not is_run(self.index):
+            return False
+        made = [self._defaulting(origin) for origin in self.resolver.origins(node)]
+        return bool(made) and all(
+            function is not None
+            and self.index.holds(function)
+            and bool(self.resolver.calls.callers(function))
+            for function in made
         )
 
     def _is_open_default(self, origin: Origin) -> bool:

@@ -53,10 +53,13 @@ def stays_on_host(script: Script, loop: Loop) -> bool:
     """Whether a function trains on the CPU, of a file whose others train on a GPU.
 
     It says nothing of devices, while a training loop of another function moves its
-    batches there; or a cell of a notebook puts its model on the CPU, or moves no batch
-    of a loader whose batches other cells move, or a later cell moves the model first.
+    batches there; or it sends them to a device that names the CPU; or a cell of a
+    notebook puts its model on the CPU, or moves no batch of a loader whose batches
+    other cells move, or a later cell moves the model first.
     """
     if _model_is_on_host(script, loop) or _leaves_batches(script, loop):
+        return True
+    if _sends_to_host(script, loop):
         return True
     if _model_is_moved_later(script, loop):
         return True
@@ -67,6 +70,15 @@ def stays_on_host(script: Script, loop: Loop) -> bool:
         return False
     others = [x for x in script.training_loops if _outermost(script, x) != function]
     return any(_outermost(script, x) for _, x in script.batch_moves if x in others)
+
+
+def _sends_to_host(script: Script, loop: Loop) -> bool:
+    """Whether all that becomes of batches is `x.to(device)`, of what names the CPU."""
+    moves = [m for m in script.moves if script.batches.loop_of(m.receiver) is loop]
+    return bool(moves) and all(
+        move.target is Target.CPU and isinstance(move.device, (ast.Name, ast.Attribute))
+        for move in moves
+    )
 
 
 def _model_is_moved_later(script: Script, loop: Loop) -> bool:
