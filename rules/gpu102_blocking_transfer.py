@@ -72,11 +72,12 @@ device could not make itself, be it an index (`points[:, numpy.random.choice(n, 
 `x[:, [2, 1, 0]]`), a list of numbers made there (`torch.tensor([0.5, 0.2],
 device=x.device)`), what the model's `forward` begins with, or that of the module which
 it runs first (also a read: `max(lengths)`, `mask.nonzero()`, `assert labels.max() < 8`,
-`self.scale.item()`; the detectors of torchvision begin with a copy, its `Normalize` is
-one), what a method has made in the step (`codes = self.converter.encode(texts)`), or a
-part of the batch that a function of another file moves, asks what they hold before a
-model runs (`if torch.isnan(images).any():`), or fetches sample by sample: the host
-waits there as long. So it does in a training by an engine of DeepSpeed, whose timer
+`self.scale.item()`; the detectors of torchvision begin with a copy, as may a model that
+takes a list of pictures where these are imported; its `Normalize` is one), what a
+method has made in the step (`codes = self.converter.encode(texts)`), or a part of the
+batch that a function of another file moves, asks what they hold before a model runs
+(`if torch.isnan(images).any():`), or fetches sample by sample: the host waits there as
+long. So it does in a training by an engine of DeepSpeed, whose timer
 waits for the device before each forward pass. And so may a step in which no model is
 seen to run behind the copies: most of those wait for something else.
 

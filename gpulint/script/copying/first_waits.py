@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpulint.index import Function, Target, Where
-from gpulint.index.walk import LOOPS, compares_values, walk
+from gpulint.index.walk import LOOPS, compares_values, dotted, walk
 from gpulint.script.copying.asked_values import asked_of, picks_by_list
 from gpulint.script.copying.creations import creation
 from gpulint.script.loading.sent import is_cast
+from gpulint.script.neighbours import run_together
 from gpulint.script.reaching.evaluated import evaluated, heads
 from gpulint.script.training.evaluation import called_module
 from gpulint.script.waiting.drained import ON_THE_HOST, runs_modules
@@ -108,6 +109,31 @@ def _is_detector(script: Script, made: ast.Call) -> bool:
     return any(map(_DETECTOR.match, names))
 
 
+def _is_given_pictures(script: Script, call: ast.Call) -> bool:
+    """`model(images, targets)` of a list of pictures, where detectors are used.
+
+    Of a model that is not known, in a program that imports torchvision's.
+    """
+    given = script.resolver.origins(call.args[0]) if call.args else ()
+    made = [origin.expression for origin in given]
+    if not made or not all(map(_is_list_of_parts, made)):
+        return False
+    if not script.mentions("torchvision.models.detection"):
+        return False
+    return any(
+        origin.startswith("torchvision.models.detection")
+        for index in run_together(script)
+        for origin in index.imported
+    )
+
+
+def _is_list_of_parts(node: ast.expr | None) -> bool:
+    """`[x.to(device) for x in images]`, or `list(…)` of such."""
+    if isinstance(node, ast.Call) and dotted(node.func) == "list" and node.args:
+        return isinstance(node.args[0], (ast.GeneratorExp, ast.ListComp))
+    return isinstance(node, ast.ListComp)
+
+
 def _perhaps(node: ast.AST) -> list[ast.expr]:
     """The parts of an expression that may not be evaluated where it is."""
     if isinstance(node, ast.BoolOp):
@@ -142,6 +168,8 @@ class _Code:
             return True
         classes = self.script.resolver.classes
         methods = [classes.methods(o).get("forward") for o in classes.of(callee)]
+        if not methods and _is_given_pictures(self.script, call):
+            return True
         if not methods and known:
             names = [self._name(c.func) for c in made]
             return None if all(map(_SINGLE.match, names)) else False
