@@ -51,8 +51,8 @@ the backward pass is queued: a note.
 Values that are not computed from the batch on the device, or that are used for more
 than the log. Hooks at the end of an epoch. Logging behind `if step % n`. Trainers on
 the CPU alone. Modules with a `log` of their own. Steps that fetch their outputs as well
-(`logits.cpu()`), or give them to metrics of torchmetrics that look at values, are of
-low confidence.
+(`logits.cpu()`, also in a function that is given them), or give them to metrics of
+torchmetrics that look at values, are of low confidence.
 
 ## Source
 Lightning documentation, "Logging"; `LightningModule.log` and `_ResultMetric.update` of

@@ -51,11 +51,12 @@ which have `fp16`. No convolution and no attention is seen: small dense networks
 nothing. Loops that update no weights. The confidence is low where neither convolutions
 of 128 features, other layers of 512 nor a large model by its name are seen, nor in the
 list of layers that is trained; where no `tf.function` compiles the steps, which then
-wait for Python; where the file writes numbers that float16 does not hold (`1e-24`);
-where all that `fit` is given are random numbers, for a trial; where the project runs
-with a TensorFlow before 2.4, whose policies were experimental, or with a Keras before
-2.4, which has none; where the program has layers of its own with weights or operations
-of TensorFlow's, which may join what is float32 with what is not; where another package
+wait for Python; where the file writes numbers that float16 does not hold (`1e-24`), or
+the program has a function for Gram matrices, whose sums may pass it; where all that
+`fit` is given are random numbers, for a trial; where the project runs with a TensorFlow
+before 2.4, whose policies were experimental, or with a Keras before 2.4, which has
+none; where the program has layers of its own with weights or operations of
+TensorFlow's, which may join what is float32 with what is not; where another package
 makes the model; and where it is a class of the project whose code makes numbers, names
 float32, or is not large by itself.
 
@@ -77,6 +78,7 @@ from gpulint.script import Script
 from gpulint.script.frameworks.tf_names import is_for_tf1, needs_first_keras
 from gpulint.script.frameworks.tf_policy import (
     OUT_OF_RANGE,
+    compares_styles,
     counts_on_float32,
     has_own_layers,
     is_decided,
@@ -127,6 +129,7 @@ class KerasMixedPrecision(Rule):
         gains = gains and not script.source.has(OUT_OF_RANGE)
         gains = gains and not any(is_unfit(script, call) for call in trained)
         gains = gains and not (counts_on_float32(script) or has_own_layers(script))
+        gains = gains and not compares_styles(script)
         gains = gains and not any(is_of_a_package(script, call) for call in trained)
         gains = gains and not needs_first_keras(script)
         yield self.finding(
@@ -183,6 +186,8 @@ def rewrite(script: Script) -> Rewrite:
         raise CannotFix("layers of the program's own make numbers in float32")
     if has_own_layers(script):
         raise CannotFix("layers of the program's own may count on one type")
+    if compares_styles(script):
+        raise CannotFix("Gram matrices may pass what float16 holds")
     if any(f.source.has(_SAVED) for f in run_together(script)):
         raise CannotFix("a saved model takes float32 alone")
     if allows_before(script, "tensorflow", SINCE):

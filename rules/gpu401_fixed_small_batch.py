@@ -66,7 +66,8 @@ over the batch; and where the GPU is chosen later by `CUDA_VISIBLE_DEVICES`.
 
 ## When not
 Samples that are not known to be small: pictures of unknown size, text, anything of
-which a network makes something as large as it got. One sample a batch. Gradients that
+which a network makes something as large as it got; fifty fields for a network of
+Fourier transforms, which lie on grids. One sample a batch. Gradients that
 are accumulated. Samplers and losses that compare the samples of a batch with each other
 (contrastive learning, triplets), few-shot, continual, federated and private learning,
 reinforcement learning, graphs. Trainings of so many steps, whatever is in each: a

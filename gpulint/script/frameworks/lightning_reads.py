@@ -61,7 +61,7 @@ def is_fetched_beside(script: Script, read: Read, others: Collection[ast.expr]) 
             if (
                 isinstance(call, ast.Call)
                 and script.index.function(call) is function
-                and reads_values(script, call)
+                and (reads_values(script, call) or _fetches_given(script, call))
                 and not script.runners.is_rare(call)
             ):
                 return True
@@ -75,6 +75,21 @@ def is_fetched_beside(script: Script, read: Read, others: Collection[ast.expr]) 
             ):
                 return True
     return False
+
+
+def _fetches_given(script: Script, call: ast.Call) -> bool:
+    """`score(logits, labels)`, of a function that fetches them: `logits.cpu()`."""
+    function = script.resolver.calls.callee(call)
+    if function is None or not any(map(script.lightning_steps.is_computed, call.args)):
+        return False
+    names = {argument.arg for argument in function.args.args}
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in FETCHES
+        and any(isinstance(n, ast.Name) and n.id in names for n in walk(node.func))
+        for node in walk(*function.body)
+    )
 
 
 def _items(script: Script, value: ast.expr | None) -> list[ast.expr]:

@@ -29,6 +29,7 @@ _LARGE = re.compile(
     r"\bConv[123]D\b|MultiHeadAttention|SeparableConv|keras\.applications|"
     r"applications\.\w+\(|TransformerBlock|from_pretrained\("
 )
+_GRAM = re.compile(r"\bdef (\w+_)?gram_?mat\w*\(|\bdef gram\(", re.IGNORECASE)
 # Numbers that no half format holds: `tf.math.log(x + 1e-24)`, `mask * -(2 ** 32)`.
 OUT_OF_RANGE = re.compile(r"\b1e-(?:1\d|2\d|3\d)\b|\b2\s*\*\*\s*(?:1[6-9]|[23]\d)\b")
 # What makes numbers of a type of its own, or of the backend's.
@@ -64,6 +65,14 @@ def counts_on_float32(script: Script) -> bool:
         if any(_MAKES_NUMBERS.search(script.of(part).text(part)) for part in parts):
             return True
     return False
+
+
+def compares_styles(script: Script) -> bool:
+    """Whether a program multiplies features by themselves: `gram_matrix(features)`.
+
+    Such sums over all pixels pass what float16 holds, and meet float32 in the loss.
+    """
+    return any(file.source.has(_GRAM) for file in _files(script))
 
 
 def has_own_layers(script: Script) -> bool:

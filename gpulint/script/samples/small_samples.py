@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # Below so many samples a step is mostly what it costs whatever the batch.
 SMALL = 128
+SMALL_FIELDS = 50
 SMALL_OF_PICTURES = 32  # of some 224 x 224 pixels, whose convolutions take longer
 SMALL_SIDE, MIDDLE_SIDE = 64, 256
 MAX_CONVOLUTIONS = 6
@@ -122,7 +123,8 @@ def _in_memory(script: Script) -> Samples | None:
     networks = [network(script, call) for call in calls if call is not None]
     if not all(n.is_seen and _takes_little(n) for n in networks):
         return None
-    return Samples("samples that lie in memory", SMALL)
+    fields = any(n.transforms_spectra for n in networks)  # on a grid of many points
+    return Samples("samples that lie in memory", SMALL_FIELDS if fields else SMALL)
 
 
 def _takes_little(network: Network) -> bool:
