@@ -493,3 +493,45 @@ def test_modules_that_need_their_own_folder(
     options = Options(select_rules(("GPU584",)), projects=projects)
     found = check_path(tmp_path / "main.py", options).findings
     assert [f.confidence for f in found] == [sure]
+
+
+TYPED = "def build(width: int) -> int:\n    return width\n"
+
+
+@pytest.mark.parametrize(
+    "old, new, files, sure",
+    [
+        ("", "", {}, LOW),
+        ("from . import extra\n", "", {}, HIGH),
+        ("from . import extra\n", "try:\n    from . import extra\nexcept E: ...\n", {}, HIGH),
+        ("from beside import build\n", "from .beside import build\n", {}, HIGH),
+        ("", "", {"nets/extra.py": "width = 4\n", "nets/beside.py": "build = 3\n"}, HIGH),
+        ("", "", {"beside.py": TYPED}, HIGH),
+        ("", "", {"requirements.txt": "beside\n"}, HIGH),
+        ("", "", {"run.py": "import sys\nsys.path += ['nets']\nimport nets.main\n"}, HIGH),
+    ],
+    ids=[
+        "both",
+        "one way",
+        "tried",
+        "the other way",
+        "perhaps for Python 2",
+        "above",
+        "required",
+        "other folders",
+    ],
+)  # fmt: skip
+def test_a_file_that_imports_in_two_ways(
+    tmp_path: Path, old: str, new: str, files: dict[str, str], sure: Confidence
+) -> None:
+    text = f"from . import extra\nfrom beside import build\n{LOOP}\n\nif __name__ == '__main__':\n    Trainer().fit(*build(extra.width))\n"
+    written = {
+        "nets/__init__.py": "",
+        "nets/main.py": text.replace(old, new) if old else text,
+        "nets/extra.py": f"width = 4\n{TYPED}",
+        "nets/beside.py": TYPED,
+        **files,
+        ".git/HEAD": "",
+    }
+    found = confidences(tmp_path, written, "nets/main.py")
+    assert next(iter(found.values())) is sure

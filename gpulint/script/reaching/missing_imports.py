@@ -110,6 +110,7 @@ def imports_nothing(
         and not statement.level
         and (
             _has_moved(index, statement)
+            or _asks_two_ways(index, module)
             or _was_renamed(index, statement)
             or _lies_nowhere(index, module)
             or _was_left_out(index, module)
@@ -169,6 +170,27 @@ def _is_part_of_a_package(index: FileIndex, module: str, taken: list[str]) -> bo
     if home.source.has(_NAMES_PACKAGE) or _is_required(index, module, folder=True):
         return False
     return any(isinstance(s, ast.ImportFrom) and s.level for s in home.tree.body)
+
+
+def _asks_two_ways(index: FileIndex, module: str) -> bool:
+    """`from engine import train` of a file beside, where `from . import utils` is too.
+
+    A program has no package that the point could mean, and a part of one does not look
+    beside itself. Of a project for Python 3, in which nothing adds folders.
+    """
+    project, path = index.project, index.source.path
+    if project is None or not module.isidentifier():
+        return False
+    if not any(isinstance(s, ast.ImportFrom) and s.level for s in index.tree.body):
+        return False
+    if not project.is_file(path.with_name(f"{module}.py")):
+        return False
+    outer = [f for f in path.parents[1:] if f.is_relative_to(project.root)]
+    if any(project.has_module(folder, module) for folder in outer):
+        return False
+    if module in sys.stdlib_module_names or _is_required(index, module, folder=True):
+        return False
+    return project.mentions(") -> ") and not _looks_around(index, project)
 
 
 def _has_moved(index: FileIndex, statement: ast.ImportFrom) -> bool:
