@@ -91,7 +91,7 @@ from gpulint.script.modelling.frozen import (
     is_loss_without_layers,
     trains_no_weights,
 )
-from gpulint.script.modelling.step_inputs import rows_of_all
+from gpulint.script.modelling.step_inputs import gives_single_rows
 from gpulint.script.reaching.commands import name_one_card
 from gpulint.script.training.wrappers import (
     WRAPPERS,
@@ -121,7 +121,7 @@ class DataParallel(Rule):
             return
         also = any(name in script.index.calls_by_name for name in BETTER)
         also = also or name_one_card(script)
-        shared = rows_of_all(script) > 1 and not _gives_graphs(script)
+        shared = not gives_single_rows(script) and not _gives_graphs(script)
         for call in calls:
             if names_one_card(script, call) or is_never_run(script, call):
                 continue

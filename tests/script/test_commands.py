@@ -295,3 +295,28 @@ def test_switches_that_commands_or_settings_have_on(
     options = Options(select_rules(("GPU202",)), projects=projects)
     found = check_path(tmp_path / "train.py", options).findings
     assert [f.confidence for f in found] == [sure]
+
+
+@pytest.mark.parametrize(
+    "said, sure",
+    [
+        ("Train it.", Confidence.LOW),
+        ("    python train.py --lr 0.1", Confidence.LOW),
+        ("    python train.py --batch-size 32", Confidence.HIGH),
+    ],
+)
+def test_commands_that_ask_for_larger_batches(
+    tmp_path: Path, said: str, sure: Confidence
+) -> None:
+    fixtures = Path(__file__).parents[2] / "fixtures" / "gpu701_data_parallel"
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "README.md").write_text(f"# Net\n\n{said}\n")
+    (tmp_path / "data.py").write_text("class Pictures: ...\n")
+    network = "from torch import nn\n\ndef Network():\n    return nn.Linear(900, 900)\n"
+    (tmp_path / "network.py").write_text(network)
+    path = tmp_path / "train.py"
+    path.write_text((fixtures / "batches_of_one.py").read_text("utf-8"))
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    options = Options(select_rules(("GPU701",)), projects=projects)
+    [finding] = check_path(path, options).findings
+    assert finding.confidence is sure

@@ -127,6 +127,7 @@ train(shown)
         ("None if args.show else (1, 2)", True),
         ("(1, 2) if args.show else ()", True),
         ("(1, 2) if asked() else None", True),
+        ("None\nfor _ in loader: shown = (1, 2) if shown else None", True),
     ],
 )
 def test_what_an_option_that_is_off_would_choose(made: str, found: bool) -> None:

@@ -12,6 +12,7 @@ from gpulint.script.bounds import at_most
 from gpulint.script.loading.iterated_loaders import loaders_of
 from gpulint.script.loading.loader_classes import LOADER
 from gpulint.script.neighbours import run_together
+from gpulint.script.reaching.commands import is_passed
 from gpulint.script.samples.small_samples import small_samples
 
 if TYPE_CHECKING:
@@ -80,6 +81,19 @@ def _rows_of_any(script: Script, step: Step) -> float:
 def rows_of_all(script: Script) -> float:
     """The most rows in batches of all loaders of a program; infinite: not known."""
     return max((_rows(script, call) for call in _loaders(script)), default=inf)
+
+
+def gives_single_rows(script: Script) -> bool:
+    """Whether all loaders of a program give one row, unless a command asks for more."""
+    if rows_of_all(script) > 1:
+        return False
+    sizes = [
+        script.evaluator.argument(call, "batch_size", 1) for call in _loaders(script)
+    ]
+    values = [
+        v for s in sizes for n in s.nodes for v in script.evaluator.values(n).known
+    ]
+    return not any(v.default and is_passed(script, v) for v in values)
 
 
 def _holder(node: ast.expr) -> ast.expr:

@@ -45,12 +45,16 @@ def _constant(script: Script, test: ast.expr) -> bool | None:
 
 def is_off(script: Script, test: ast.expr) -> bool:
     """Whether a test fails with the options' defaults: `wandb and args.wandb`."""
+    return _fails_by_default(script, test) or _is_left_out(script, test)
+
+
+def _fails_by_default(script: Script, test: ast.expr) -> bool:
     if isinstance(test, ast.BoolOp):
         enough = any if isinstance(test.op, ast.And) else all
         return enough(is_off(script, value) for value in test.values)
     if _asks_if_given(test):
         return script.evaluator.values(test.left).all_in(None)
-    return script.evaluator.values(test).all_in(*_OFF) or _is_left_out(script, test)
+    return script.evaluator.values(test).all_in(*_OFF)
 
 
 def _is_left_out(script: Script, test: ast.expr) -> bool:
@@ -65,12 +69,16 @@ def _is_left_out(script: Script, test: ast.expr) -> bool:
 
 
 def _is_in_off_part(script: Script, node: ast.AST) -> bool:
-    """Whether a value is `a` of `a if args.x else b`, where that option is off."""
-    above = script.of(node).index.parent(node)
+    """Whether a value is `a` of `a if args.x else b`, where that option is off.
+
+    By its own values: what the test asks may be what it decides, in a loop.
+    """
+    its = script.of(node)
+    above = its.index.parent(node)
     return (
         isinstance(above, ast.IfExp)
         and above.body is node
-        and is_off(script.of(above), above.test)
+        and its.evaluator.values(above.test).all_in(*_OFF)
     )
 
 
