@@ -320,3 +320,35 @@ def test_commands_that_ask_for_larger_batches(
     options = Options(select_rules(("GPU701",)), projects=projects)
     [finding] = check_path(path, options).findings
     assert finding.confidence is sure
+
+
+SHOWN = """\
+import argparse
+
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--show", action="store_true")
+args = parser.parse_args()
+shown = (1, 2) if args.show else None
+for x in loader:
+    loss = model(x.to("cuda")).mean()
+    loss.backward()
+    optimizer.step()
+    if shown:
+        print(loss.item())
+"""
+
+
+@pytest.mark.parametrize("options, found", [("--show", True), ("--lr 0.1", False)])
+def test_what_an_option_of_a_command_chooses(
+    tmp_path: Path, options: str, found: bool
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "README.md").write_text(f"# Net\n\n    python train.py {options}\n")
+    path = tmp_path / "train.py"
+    path.write_text(SHOWN)
+    projects = Projects(lambda root: sorted(root.rglob("*.py")))
+    rules = select_rules(("GPU106",))
+    findings = check_path(path, Options(rules, projects=projects)).findings
+    assert bool(findings) is found

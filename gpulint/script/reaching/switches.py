@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, TypeGuard
 
 from gpulint.index.walk import dotted
+from gpulint.script.reaching.commands import is_passed
 
 if TYPE_CHECKING:
     from gpulint.script.model import Script
@@ -53,8 +54,16 @@ def _fails_by_default(script: Script, test: ast.expr) -> bool:
         enough = any if isinstance(test.op, ast.And) else all
         return enough(is_off(script, value) for value in test.values)
     if _asks_if_given(test):
-        return script.evaluator.values(test.left).all_in(None)
-    return script.evaluator.values(test).all_in(*_OFF)
+        return _stays_off(script, test.left, None)
+    return _stays_off(script, test, *_OFF)
+
+
+def _stays_off(script: Script, node: ast.expr, *off: object) -> bool:
+    """Whether a value is off, and no command that is known gives the option."""
+    its = script.evaluator.values(node)
+    return its.all_in(*off) and not any(
+        value.default and is_passed(script, value) for value in its.known
+    )
 
 
 def _is_left_out(script: Script, test: ast.expr) -> bool:
@@ -78,7 +87,7 @@ def _is_in_off_part(script: Script, node: ast.AST) -> bool:
     return (
         isinstance(above, ast.IfExp)
         and above.body is node
-        and its.evaluator.values(above.test).all_in(*_OFF)
+        and _stays_off(its, above.test, *_OFF)
     )
 
 
